@@ -1,0 +1,63 @@
+# Everything a fresh machine needs besides Python 3.11+ and make is installed into .venv.
+
+PYTHON ?= python3
+WORKERS ?= 2
+BIN := .venv/bin
+READY := .venv/.ready
+CHECKED := src tests $(wildcard examples bench)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test stress bench lint format pins clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(READY) ## run the main job: two agents and one budget
+	@$(BIN)/python examples/budget.py
+
+test: $(READY) ## run the whole suite, on SQLite and on a real PostgreSQL
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+
+stress: $(READY) ## run the full-size stress tests and print their figures
+	@$(BIN)/python -m pytest -q -s -m stress --timeout 3600 $(ARGS)
+
+bench: $(READY) ## measure against the bare databases and print ratios
+	@$(BIN)/python -m bench $(ARGS)
+
+lint: $(READY) ## check style, format and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --strict src
+	@$(BIN)/mypy $(CHECKED)
+
+format: $(READY) ## rewrite the code in the project's format
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+# pip hands the constraints on to the build of dibs itself by one of two names, older pip by the first.
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PINNED := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
+
+define new_venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "dibs needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+		echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "setting up .venv …"
+	@$(PYTHON) -m venv --clear .venv
+endef
+
+$(READY): pyproject.toml constraints.txt
+	$(new_venv)
+	@$(PINNED) $(PIP) install -e '.[postgres,dev]'
+	@touch $@
+
+pins: ## take the newest allowed versions into constraints.txt
+	$(new_venv)
+	@$(PIP) install -e '.[postgres,dev]' editables "$$(sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml)"
+	@{ sed '/^[^#]/d' constraints.txt; $(PIP) freeze --exclude-editable; } > constraints.new
+	@mv constraints.new constraints.txt
+
+clean: ## remove .venv, caches and build results
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,87 @@
+"""dibs for asynchronous callers: the same operations, each in a thread of its own.
+
+    from dibs import aio
+
+    async with aio.using(alice.lease("src/a.py", wait_s=60)) as lease:
+        messages = await aio.call(alice.messages.inbox, wait_s=60)
+
+The core is synchronous and written once; a wait in it costs a sleeping thread. Cancelling the
+task ends the wait, and gives back what was granted at that very moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from dibs.storage.store import CANCEL, Cancel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import ParamSpec
+
+    P = ParamSpec("P")
+
+T = TypeVar("T")
+
+
+async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Await an operation. What was done before a cancellation stays done."""
+    loop = asyncio.get_running_loop()
+    cancel = Cancel()
+    context = contextvars.copy_context()
+    context.run(CANCEL.set, cancel)
+    done: asyncio.Future[T] = loop.create_future()
+
+    def work() -> None:
+        try:
+            result = context.run(function, *args, **kwargs)
+        except BaseException as error:
+            loop.call_soon_threadsafe(done.set_exception, error)
+        else:
+            loop.call_soon_threadsafe(done.set_result, result)
+
+    # Not the loop's own pool: a few waits would fill it, and everybody else would wait for them.
+    threading.Thread(target=work, name="dibs-call", daemon=True).start()
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        cancel()
+        await asyncio.wait([done])
+        done.exception()
+        raise
+    finally:
+        cancel.close()
+
+
+class using(Generic[T]):
+    """Enter and leave a `with` block of the library without blocking the loop."""
+
+    def __init__(self, manager: AbstractContextManager[T]) -> None:
+        self._manager = manager
+        self._entered = False
+
+    async def __aenter__(self) -> T:
+        def enter() -> T:
+            value = self._manager.__enter__()
+            self._entered = True
+            return value
+
+        try:
+            return await call(enter)
+        except asyncio.CancelledError:
+            if self._entered:
+                await call(self._manager.__exit__, None, None, None)
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await call(self._manager.__exit__, kind, error, trace)

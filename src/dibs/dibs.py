@@ -1,0 +1,260 @@
+"""The library: open a space, join it as an agent, and work.
+
+    import dibs
+
+    with dibs.open() as space, space.join("alice") as alice:
+        with alice.lease("src/a.py", note="fix the parser"):
+            ...
+
+Without a session a space can only be looked at. Every operation is a method of one of the six
+nouns; `lease` and `next_task` are the two that also renew in the background while you work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dibs.errors import InvalidError, UnfitError
+from dibs.keeping import Beating, HeldLease, HeldTask
+from dibs.nouns import agents
+from dibs.nouns.agents import Agents
+from dibs.nouns.events import Events
+from dibs.nouns.leases import Leases
+from dibs.nouns.messages import Messages
+from dibs.nouns.paths import find_place, space_name
+from dibs.nouns.scope import Scope
+from dibs.nouns.signing import Keyring
+from dibs.nouns.state import State
+from dibs.nouns.work import Work
+from dibs.operation import check_choice, check_name
+from dibs.storage.folder import write_once
+from dibs.storage.store import Store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Self
+
+    from dibs.nouns.paths import Place
+    from dibs.storage.clock import Clock
+    from dibs.storage.driver import Driver
+
+DURABILITIES = ("full", "fast")
+
+
+class Dibs:
+    """A space, seen by nobody in particular or by one agent's session."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.leases = Leases(scope)
+        self.work = Work(scope)
+        self.messages = Messages(scope)
+        self.state = State(scope)
+        self.agents = Agents(scope)
+        self.events = Events(scope)
+
+    @property
+    def space(self) -> str:
+        return self.scope.store.name
+
+    def join(
+        self,
+        name: str,
+        *,
+        status: str = "",
+        shell: bool = False,
+        ttl_s: float = agents.SESSION_TTL_S,
+    ) -> Agent:
+        """Join as an agent, with a session that lives as long as this process.
+
+        status: a line about the work, shown to the others
+        shell: use the agent's one shell session instead, which outlives the process
+        ttl_s: how long the session lives without a beat, on a store that machines share
+        """
+        caller = agents.join(self.scope, name, status, shell, ttl_s)
+        return Agent(self.scope.of(caller), beat_s=ttl_s / 3)
+
+    def resume(self, token: str) -> Agent:
+        """Act in a session that another process keeps alive, by its token."""
+        return Agent(self.scope.of(agents.resume(self.scope, token)))
+
+    def close(self) -> None:
+        self.scope.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Agent(Dibs):
+    """A space as one session of one agent sees it; closing it ends the session."""
+
+    def __init__(self, scope: Scope, beat_s: float = 0) -> None:
+        super().__init__(scope)
+        self._caller = scope.caller
+        self._beating: Beating | None = None
+        if self._caller.owned and scope.store.liveness is None:
+            self._beating = Beating(self.agents.beat, beat_s)
+
+    @property
+    def name(self) -> str:
+        return self._caller.agent
+
+    @property
+    def session(self) -> int:
+        return self._caller.session
+
+    @property
+    def token(self) -> str:
+        """What another process needs to act in this session."""
+        return self.scope.keys.session_token(self.name, self.session)
+
+    def subagent(self, name: str, *, status: str = "") -> Agent:
+        """Join as a subagent, with a session and an inbox of its own."""
+        return self.join(f"{self.name}/{name}", status=status)
+
+    def lease(self, *resources: str, ttl_s: float = 60, **options: Any) -> HeldLease:
+        """Hold resources for the length of a `with` block.
+
+        They are renewed in the background and released at the end. If they were lost on the
+        way, because this process was frozen for longer than `ttl_s`, the block ends with a
+        `StaleError`. The options are those of `leases.claim`.
+        """
+        return HeldLease(self.leases, resources, ttl_s, options)
+
+    def next_task(self, *, ttl_s: float = 60, **options: Any) -> HeldTask:
+        """Work on the next task for the length of a `with` block.
+
+        It is renewed in the background, completed with `task.result` at the end, and failed
+        if the block raises. The options are those of `work.next`.
+        """
+        return HeldTask(self.work, ttl_s, options)
+
+    def close(self) -> None:
+        """Leave: everything this session holds is free for the others."""
+        if self._beating is not None:
+            self._beating.stop()
+        if self._caller.owned:
+            self.agents.leave()
+            if self.scope.store.liveness is not None:
+                self.scope.store.liveness.let_go(self.session)
+
+
+def open(
+    url: str | None = None,
+    *,
+    space: str | None = None,
+    durability: str = "full",
+    start: str | None = None,
+    user_dir: str | None = None,
+    key: bytes | None = None,
+    clock: Clock | None = None,
+) -> Dibs:
+    """Open a space.
+
+    url: nothing for the repository's own store, a path or `sqlite:///path` for a file, or
+        `postgresql://...` for a server that many machines share
+    space: which space in that store; by default the repository's own
+    durability: `full` survives a power cut; `fast` survives a crash of the process only
+    start: the directory to look from instead of the current one
+    user_dir: where the store of somebody outside any repository is kept
+    key: the space key, where it is not in its usual file
+    clock: a clock to use instead of the machine's, for tests
+    """
+    check_choice("durability", durability, DURABILITIES)
+    place = find_place(start or os.getcwd(), user_dir or default_user_dir())
+    own = url is None
+    if url is None:
+        url = own_store(place)
+    name = "main" if own and space is None else space or space_name(place)
+    check_name("space", name)
+    driver, key_file = connect(url, name, durability, clock, key, user_dir or default_user_dir())
+    try:
+        keys = Keyring(driver.key(), name)
+        store = Store(driver, name, keys.check())
+        if store.key_check != keys.check():
+            if key_file is not None:
+                os.unlink(key_file)
+            raise UnfitError(
+                f"the key on this machine is not the key of the space {name}",
+                next="copy the key file from the machine where the space was made, or give key=",
+            )
+    except BaseException:
+        driver.close()
+        raise
+    return Dibs(Scope(store, keys, place, None))
+
+
+def connect(
+    url: str, name: str, durability: str, clock: Clock | None, key: bytes | None, user_dir: str
+) -> tuple[Driver, str | None]:
+    """The driver for an address, and the key file if one had to be made for it."""
+    if url.startswith(("postgresql://", "postgres://")):
+        try:
+            from dibs.storage.postgres import PostgresDriver
+        except ImportError as error:
+            raise InvalidError(
+                "the PostgreSQL driver is not installed", next="pip install 'agent-dibs[postgres]'"
+            ) from error
+        made = None
+        if key is None:
+            key, made = space_key(user_dir, name)
+        return PostgresDriver(url, durability, clock, key), made
+    from dibs.storage.sqlite import SqliteDriver
+
+    path = url.removeprefix("sqlite://")
+    if "://" in path or not path or "\0" in path:
+        raise InvalidError(
+            f"{url!r} is not an address dibs knows",
+            next="give a path, sqlite:///path or postgresql://user@host/database",
+        )
+    return SqliteDriver(os.path.abspath(path), durability, clock), None
+
+
+def space_key(user_dir: str, name: str) -> tuple[bytes, str | None]:
+    """The key of a shared space on this machine, made if this machine has none yet."""
+    import hashlib
+
+    folder = os.path.join(user_dir, "keys")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    file = os.path.join(folder, hashlib.sha256(name.encode()).hexdigest()[:32])
+    made = None if os.path.exists(file) else file
+    if made is not None:
+        write_once(file, os.urandom(32))
+    with io_open(file, "rb") as source:
+        return source.read(), made
+
+
+def own_store(place: Place) -> str:
+    """The store of a place, in a folder that git does not see."""
+    if not os.path.isdir(place.store_dir):
+        try:
+            os.makedirs(place.store_dir, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise UnfitError(
+                f"{place.store_dir} cannot be made: {error.strerror}",
+                next="give another store, or make that folder writable",
+            ) from error
+    ignore = os.path.join(place.store_dir, ".gitignore")
+    if not os.path.exists(ignore):
+        write_once(ignore, b"*\n")
+    return os.path.join(place.store_dir, "dibs.db")
+
+
+def default_user_dir() -> str:
+    home = os.path.expanduser("~")
+    if sys.platform == "darwin":
+        return os.path.join(home, "Library", "Application Support", "dibs")
+    return os.path.join(home, ".local", "share", "dibs")
+
+
+from builtins import open as io_open  # noqa: E402 - `open` above is the public name

@@ -1,0 +1,138 @@
+"""Keeping what one holds while one works: renewal in the background.
+
+The thread renews three times within the time to live. A store that does not answer is asked
+again; a refusal means that the lease is lost, and the block that holds it is told at its end,
+or earlier if it asks with `check()`.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from dibs.errors import DibsError, RefusedError, UnavailableError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any, Self
+
+    from dibs.nouns.leases import Leases
+    from dibs.nouns.work import Work
+    from dibs.records import Grant, Task
+
+
+class Beating:
+    """A thread that calls something again and again until it is stopped or refused."""
+
+    def __init__(self, call: Callable[[], object], every_s: float) -> None:
+        self._call = call
+        self._every_s = every_s
+        self._stopped = threading.Event()
+        self.refusal: DibsError | None = None
+        self._thread = threading.Thread(target=self._run, name="dibs-beating", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._every_s):
+            try:
+                self._call()
+            except UnavailableError:
+                continue  # the next beat comes before the time is over
+            except RefusedError as refusal:
+                self.refusal = refusal
+                return
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+
+class HeldLease:
+    """Resources held for the length of a `with` block."""
+
+    def __init__(
+        self, leases: Leases, resources: tuple[str, ...], ttl_s: float, options: dict[str, Any]
+    ) -> None:
+        self._leases = leases
+        self._resources = resources
+        self._ttl_s = ttl_s
+        self._options = options
+
+    def __enter__(self) -> Self:
+        self.grant: Grant = self._leases.claim(*self._resources, ttl_s=self._ttl_s, **self._options)
+        self._beating = Beating(self._renew, self._ttl_s / 3)
+        return self
+
+    def _renew(self) -> None:
+        for lease in self.grant.leases:
+            self._leases.renew(lease.resource, epoch=lease.epoch)
+
+    @property
+    def epoch(self) -> int:
+        """The fencing token to pass on to whatever this lease protects."""
+        return self.grant.epoch
+
+    def check(self) -> None:
+        """Raise if the lease has been lost."""
+        if self._beating.refusal is not None:
+            raise self._beating.refusal
+        self._renew()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._beating.stop()
+        try:
+            for lease in self.grant.leases:
+                self._leases.release(lease.resource, epoch=lease.epoch)
+        except DibsError:
+            if kind is None:
+                raise
+            # The block's own error is on its way, and says more than the lost lease would.
+
+
+class HeldTask:
+    """A task held for the length of a `with` block. `result` is what it is completed with."""
+
+    def __init__(self, work: Work, ttl_s: float, options: dict[str, Any]) -> None:
+        self._work = work
+        self._ttl_s = ttl_s
+        self._options = options
+        self.result: Any = None
+
+    def __enter__(self) -> Self:
+        self.task: Task = self._work.next(ttl_s=self._ttl_s, **self._options)
+        self._beating = Beating(self._renew, self._ttl_s / 3)
+        return self
+
+    def _renew(self) -> None:
+        self._work.renew(self.task.id, epoch=self.task.epoch)
+
+    def check(self) -> None:
+        """Raise if the task has been lost to somebody else."""
+        if self._beating.refusal is not None:
+            raise self._beating.refusal
+        self._renew()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._beating.stop()
+        task = self.task
+        if kind is None:
+            self._work.complete(task.id, result=self.result, epoch=task.epoch)
+            return
+        try:
+            if issubclass(kind, Exception):
+                self._work.fail(task.id, reason=f"{kind.__name__}: {error}"[:500], epoch=task.epoch)
+            else:
+                self._work.abandon(task.id, reason=kind.__name__, epoch=task.epoch)
+        except DibsError:
+            return  # lost meanwhile; the block's own error is on its way

@@ -1,0 +1,204 @@
+"""Agents and their sessions: who is here.
+
+An agent is a name; a session is one running instance of it, minted by the store, and the
+holder of everything. A subagent (`alice/tests`) is an agent of its own. Two instances of one
+agent are two sessions, and neither can act for the other.
+
+A session is alive as long as its process is (one machine: the kernel holds its lock), or as
+long as it beats (many machines). A *shell* session belongs to no process: it serves the
+separate commands that one agent types, and lives until it leaves or the machine restarts; what it
+holds ends with the time of each lease. Whatever a session held is free when it ends.
+
+Promised: a session's id is never used again, and a session that has ended can do nothing
+more. Not promised: that a frozen process is noticed before its leases' time is over.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.errors import NotYoursError
+from dibs.nouns.messages import unread_of
+from dibs.nouns.recovery import end_dead_sessions, end_session
+from dibs.nouns.scope import Noun
+from dibs.operation import (
+    TTL_MAX_S,
+    TTL_MIN_S,
+    check_agent,
+    check_seconds,
+    check_text,
+    operation,
+    writes,
+)
+from dibs.records import Mismatch, Presence, Session
+from dibs.storage.queries import Queries
+from dibs.storage.store import Caller
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.nouns.scope import Scope
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Read, Write
+
+AGENTS = Queries("agents")
+SESSION_TTL_S = 30.0
+"""How long a session lives without a beat, where processes cannot be seen."""
+SHELL = "shell"
+PAGE = 1000
+
+
+class Agents(Noun):
+    @writes(NotYoursError)
+    def beat(self, tx: Write, *, status: str | None = None) -> Session:
+        """Show that this session is alive, and say what it is doing.
+
+        status: a line about the present work, shown to the others
+        """
+        if status is not None:
+            check_text("status", status)
+        session = self.scope.caller.session
+        row = tx.rows(AGENTS.one, session=session)[0]
+        deadline = None if row["ttl_ms"] is None else tx.now + row["ttl_ms"]
+        tx.run(AGENTS.beat, session=session, at=tx.wall, deadline=deadline, status=status)
+        if status is not None and status != row["status"]:
+            tx.event("session.status", self.scope.caller.agent, {"status": status})
+        row |= {"deadline": deadline, "seen_at": tx.wall, "status": status or row["status"]}
+        return session_record(tx, row)
+
+    @writes(NotYoursError)
+    def leave(self, tx: Write) -> Session:
+        """End this session, and free everything it holds."""
+        session = self.scope.caller.session
+        row = tx.rows(AGENTS.one, session=session)[0]
+        end_session(tx, self.scope.keys, session, "left")
+        return session_record(tx, row | {"ended_at": tx.wall})
+
+    @operation()
+    def list(self, *, everybody: bool = False) -> tuple[Presence, ...]:
+        """List who is here, what they are doing, and how much they hold.
+
+        everybody: also those who have no session now
+        """
+        with self.scope.store.read() as tx:
+            leases = {
+                row["session"]: row["number"]
+                for row in tx.rows(AGENTS.leases_by_session, now=tx.now)
+            }
+            tasks = {
+                row["session"]: row["number"]
+                for row in tx.rows(AGENTS.tasks_by_session, now=tx.now)
+            }
+            sessions: dict[str, list[Session]] = {}
+            for row in tx.rows(AGENTS.open):
+                record = session_record(tx, row)
+                if record.alive:
+                    sessions.setdefault(row["agent"], []).append(record)
+            return tuple(
+                Presence(
+                    agent=row["name"],
+                    sessions=tuple(sessions.get(row["name"], ())),
+                    leases=sum(leases.get(s.id, 0) for s in sessions.get(row["name"], ())),
+                    tasks=sum(tasks.get(s.id, 0) for s in sessions.get(row["name"], ())),
+                    unread=unread_of(tx, row["name"]),
+                    first_seen_at=row["first_seen_at"],
+                )
+                for row in tx.rows(AGENTS.agents)
+                if everybody or row["name"] in sessions
+            )
+
+    @operation()
+    def verify(self) -> tuple[Mismatch, ...]:
+        """Check every signature, and list the rows that do not match theirs."""
+        keys = self.scope.keys
+        found = []
+        with self.scope.store.read() as tx:
+            for row in tx.rows(AGENTS.signed_leases):
+                if not keys.fits("lease", row):
+                    found.append(mismatch("lease", row["resource"], row["agent"], row))
+            for row in tx.rows(AGENTS.signed_tasks):
+                if not keys.fits("task", row):
+                    found.append(mismatch("task", row["id"], row["agent"], row))
+            after = 0
+            while rows := tx.rows(AGENTS.signed_messages, after=after, limit=PAGE):
+                after = rows[-1]["id"]
+                for row in rows:
+                    if not keys.fits("message", row):
+                        found.append(mismatch("message", str(row["id"]), row["sender"], row))
+        return tuple(found)
+
+
+def join(scope: Scope, name: str, status: str, shell: bool, ttl_s: float) -> Caller:
+    """Mint a session, or find the agent's shell session; return who calls from now on."""
+    check_agent("the agent's name", name)
+    check_text("status", status)
+    beat_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+    store, liveness = scope.store, scope.store.liveness
+    bound = liveness is not None and not shell
+    with store.write(None) as tx:
+        if shell:
+            row = tx.row(AGENTS.labelled, agent=name, label=SHELL)
+            if row is not None and store.alive(row, tx.now):
+                tx.discard()
+                return Caller(name, row["id"], owned=False)
+        end_dead_sessions(tx, scope.keys, tx.rows(AGENTS.open))
+        ttl_ms = beat_ms if liveness is None and not shell else None
+        session = tx.event("session.joined", name, {"status": status}, agent=name)
+        if bound and liveness is not None:
+            liveness.hold(session)
+        tx.run(AGENTS.known, agent=name, seq=session, at=tx.wall)
+        tx.run(
+            AGENTS.join,
+            id=session,
+            agent=name,
+            label=SHELL if shell else "",
+            process_bound=int(bound),
+            boot=store.driver.boot,
+            host=os.uname().nodename,
+            pid=os.getpid(),
+            status=status,
+            joined_at=tx.wall,
+            ttl_ms=ttl_ms,
+            deadline=None if ttl_ms is None else tx.now + ttl_ms,
+        )
+    return Caller(name, session, owned=not shell)
+
+
+def resume(scope: Scope, token: str) -> Caller:
+    """Act in a session that another process keeps alive, by the token it was given."""
+    number, _, _ = token.partition(".")
+    row = None
+    if number.isdigit() and len(number) < 19:
+        with scope.store.read() as tx:
+            row = tx.row(AGENTS.one, session=int(number))
+    if row is None or not scope.keys.same_token(token, row["agent"], row["id"]):
+        raise NotYoursError("this is not the token of a session here", next="join again")
+    return Caller(row["agent"], row["id"], owned=False)
+
+
+def session_record(tx: Read, row: Row) -> Session:
+    return Session(
+        id=row["id"],
+        agent=row["agent"],
+        alive=tx.store.alive(row, tx.now),
+        process_bound=bool(row["process_bound"]),
+        host=row["host"],
+        pid=row["pid"],
+        status=row["status"],
+        joined_at=row["joined_at"],
+        seen_at=row["seen_at"],
+        expires_in_ms=None if row["deadline"] is None else max(0, row["deadline"] - tx.now),
+    )
+
+
+def _counts(rows: list[Row]) -> dict[int, int]:
+    return {row["session"]: row["number"] for row in rows}
+
+
+def mismatch(noun: str, subject: str, agent: str, row: Row) -> Mismatch:
+    return Mismatch(
+        noun=noun,
+        subject=subject,
+        agent=agent,
+        session=row["session"],
+        epoch=row["epoch"] if noun != "message" else row["id"],
+    )

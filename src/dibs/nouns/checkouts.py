@@ -1,0 +1,248 @@
+"""Which space a directory belongs to, read from the disk without running git.
+
+A space is a repository with all its linked worktrees and all its submodules: its root is the
+top of the main worktree of the outermost superproject. A bare repository that has worktrees
+has no such top, so its git directory is the root, whose own files are named `.git/…` as in
+any other checkout. Outside any repository the space is the nearest directory upwards that
+holds `.dibs`, and where there is none, `/`.
+
+Git decides what is what, and this follows it: a `.git` file that names a git directory with a
+`commondir` is a linked worktree; one that names a directory below `modules/` of the enclosing
+checkout is a submodule, and so is a repository that the enclosing `.gitmodules` lists; any
+other is a repository whose git directory lies elsewhere. A `.git` file that leads nowhere is
+refused by name: to look further up would put its files into a space they do not belong to.
+
+Environment variables, global configuration and `include` are not consulted, so every process
+that looks from the same directory finds the same space.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.errors import InvalidError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HOST = "abcdefghijklmnopqrstuvwxyz0123456789_.-"
+_DEFAULT_PORTS = {"ssh": "22", "https": "443", "http": "80", "git": "9418"}
+
+
+class Checkout:
+    """A working tree of a space: where it is, and where in the space its top belongs."""
+
+    __slots__ = ("kind", "prefix", "root", "top")
+
+    def __init__(self, root: str, top: str, prefix: str = "", kind: str = "repository") -> None:
+        self.root = root
+        self.top = top
+        # '' but for a bare git directory, and for a linked worktree of a submodule, whose top
+        # is the submodule's place.
+        self.prefix = prefix
+        # 'repository', 'directory' (it holds `.dibs`) or 'none' (neither all the way up).
+        self.kind = kind
+
+    def key(self, real: str) -> str:
+        """Give the name within the space, as `/src/a.py`, of a canonical path in this checkout."""
+        inside = real[len(self.top) :].lstrip("/")
+        return f"{self.prefix}/{inside}" if inside else self.prefix
+
+
+def checkout_around(real: str) -> Checkout:
+    """Find the checkout that a canonical path lies in; the path itself need not exist."""
+    for directory in _upwards(real):
+        if os.access(f"{directory}/.git", os.F_OK):
+            return _checkout_at(directory)
+    for directory in _upwards(real):
+        if os.access(f"{directory}/HEAD", os.F_OK) and _is_bare(directory):
+            return Checkout(directory, directory, "/.git")
+        if os.path.isdir(f"{directory}/.dibs"):
+            return Checkout(directory, directory, kind="directory")
+    return Checkout("/", "/", kind="none")
+
+
+def origin(root: str) -> str | None:
+    """Name the remote `origin` of the repository with this root as `host/owner/repository`.
+
+    None if there is none, or none on another machine. Credentials are never part of it.
+    """
+    git_dir = _git_dir(root) if os.access(f"{root}/.git", os.F_OK) else root
+    url = _setting(git_dir, "remote.origin", "url")
+    return None if url is None else _host_and_path(url)
+
+
+def _host_and_path(url: str) -> str | None:
+    scheme, separator, rest = url.partition("://")
+    if separator:
+        authority, _, path = rest.partition("/")
+    else:
+        scheme = "ssh"
+        authority, separator, path = url.partition(":")
+        if not separator or path.startswith(":"):
+            return None
+    host, _, port = authority.rpartition("@")[2].lower().partition(":")
+    path = "/".join(part for part in path.partition("?")[0].partition("#")[0].split("/") if part)
+    path = path.removesuffix(".git")
+    # A single letter is a Windows drive; an '@' in the path may be what remains of a password.
+    if len(host) < 2 or host.strip(_HOST) or (port and not port.isdigit()):
+        return None
+    if not path or "@" in path:
+        return None
+    return f"{host}/{path}" if port in ("", _DEFAULT_PORTS.get(scheme)) else f"{host}:{port}/{path}"
+
+
+def _upwards(directory: str) -> Iterator[str]:
+    yield directory
+    while directory != os.path.dirname(directory):
+        directory = os.path.dirname(directory)
+        yield directory
+
+
+def _checkout_at(directory: str) -> Checkout:
+    git_dir = _git_dir(directory)
+    to_common = _read(f"{git_dir}/commondir")
+    if to_common is None:
+        return _main_checkout(directory, git_dir)
+    common = os.path.realpath(os.path.join(git_dir, to_common.rstrip("\r\n")))
+    if not os.path.isdir(common):
+        raise _broken(directory, f"its repository {common!r} is not there")
+    main = _main_worktree(directory, common)
+    if main is None:
+        return Checkout(common, directory)
+    if not os.path.isdir(main):
+        raise _broken(directory, f"its main worktree {main!r} is not there")
+    owner = _main_checkout(main, common)
+    return Checkout(owner.root, directory, owner.key(main))
+
+
+def _main_checkout(directory: str, git_dir: str) -> Checkout:
+    """Describe the checkout at a directory that is no linked worktree."""
+    outer = next((up for up in _upwards(directory) if _encloses(up, directory)), None)
+    if outer is not None and (_lists(outer, directory) or _absorbed(outer, git_dir)):
+        return _checkout_at(outer)
+    if git_dir != f"{directory}/.git" and _is_bare(git_dir):
+        # The custom of a `.git` file beside a bare repository and its worktrees.
+        return Checkout(git_dir, directory)
+    return Checkout(directory, directory)
+
+
+def _encloses(up: str, directory: str) -> bool:
+    return up != directory and os.access(f"{up}/.git", os.F_OK)
+
+
+def _lists(outer: str, directory: str) -> bool:
+    path = directory[len(outer) :].lstrip("/")
+    return any(
+        section.startswith("submodule.") and key == "path" and value.rstrip("/") == path
+        for section, key, value in _settings(f"{outer}/.gitmodules")
+    )
+
+
+def _absorbed(outer: str, git_dir: str) -> bool:
+    # The first test spares a repository from a broken one that happens to enclose it.
+    return "/modules/" in git_dir and git_dir.startswith(f"{_git_dir(outer)}/modules/")
+
+
+def _main_worktree(linked: str, common: str) -> str | None:
+    """Find the main worktree of a repository from its git directory; None if it is bare."""
+    if os.path.basename(common) == ".git":
+        return os.path.dirname(common)
+    worktree = _setting(common, "core", "worktree")
+    if worktree is not None:
+        return os.path.realpath(os.path.join(common, worktree))
+    if _is_bare(common):
+        return None
+    raise InvalidError(
+        f"{linked!r} is a linked worktree, and its repository {common!r} does not say where"
+        " its main worktree is.",
+        next=f"git --git-dir={common} config core.worktree <the main worktree>",
+    )
+
+
+def _is_bare(git_dir: str) -> bool:
+    return (_setting(git_dir, "core", "bare") or "").lower() in ("true", "yes", "on", "1")
+
+
+def _git_dir(directory: str) -> str:
+    """Follow `.git` to the git directory, canonical."""
+    dot_git = f"{directory}/.git"
+    if os.path.isdir(dot_git):
+        return os.path.realpath(dot_git)
+    text = _read(dot_git)
+    if text is None:
+        raise _broken(directory, "it cannot be read")
+    if not text.startswith("gitdir: "):
+        raise _broken(directory, "it does not begin with 'gitdir: '")
+    git_dir = os.path.realpath(os.path.join(directory, text[8:].rstrip("\r\n")))
+    if not os.path.isdir(git_dir):
+        raise _broken(directory, f"it names {git_dir!r}, which is not there")
+    return git_dir
+
+
+def _broken(directory: str, why: str) -> InvalidError:
+    return InvalidError(
+        f"The file {directory + '/.git'!r} is broken: {why}.",
+        next=f"run `git -C {directory} status`, and `git worktree repair` from the main worktree",
+    )
+
+
+def _read(file: str) -> str | None:
+    """Read a small text file; None if it cannot be read or is no text."""
+    try:
+        # A fifo of that name must not make the caller wait for a writer.
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = b""
+        while len(data) < 1 << 20 and (chunk := os.read(fd, 1 << 16)):
+            data += chunk
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return None if b"\0" in data else os.fsdecode(data)
+
+
+def _setting(git_dir: str, section: str, key: str) -> str | None:
+    # `git sparse-checkout` moves core.worktree and core.bare into the first.
+    for file in ("config.worktree", "config"):
+        for found in _settings(f"{git_dir}/{file}"):
+            if found[:2] == (section, key):
+                return found[2]
+    return None
+
+
+def _settings(file: str) -> Iterator[tuple[str, str, str]]:
+    """Read a git configuration file as (section.subsection, key, value)."""
+    section = ""
+    for line in (_read(file) or "").replace("\\\n", "").splitlines():
+        line = line.strip()
+        if line.startswith("["):
+            head, _, line = line[1:].partition("]")
+            name, _, sub = head.partition(" ")
+            section = f"{name.lower()}.{sub.strip()[1:-1]}" if sub else name.lower()
+            line = line.strip()
+        if line and line[0] not in "#;":
+            key, equals, value = line.partition("=")
+            yield section, key.strip().lower(), _unquoted(value.strip()) if equals else "true"
+
+
+def _unquoted(value: str) -> str:
+    plain = ""
+    quoted = escaped = False
+    for char in value:
+        if escaped:
+            plain += {"n": "\n", "t": "\t"}.get(char, char)
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char == '"':
+            quoted = not quoted
+        elif char in "#;" and not quoted:
+            return plain.rstrip()
+        else:
+            plain += char
+    return plain

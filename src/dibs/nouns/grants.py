@@ -1,0 +1,294 @@
+"""Who may hold what: the rules of leases and of the queue for them, inside a transaction.
+
+A lease is in the way of a claim if both cover some path and one of them is exclusive. So is
+a ticket ahead in the queue: a newcomer never overtakes, even if what it wants is free at the
+moment. Tickets are numbered by seq, so the order of the queue is the order of the asking.
+
+When something is freed, the same transaction hands it to the first ticket whose every
+resource is free; a ticket for several resources is granted as a whole or not at all. A ticket
+whose process is gone is dropped on the way.
+
+    alice holds a.        bob asks for a and b, waits: ticket 7.
+    carol asks for b:     waits behind ticket 7, although nobody holds b.
+    alice releases a:     bob holds a and b, in alice's transaction. Only bob wakes.
+"""
+
+from __future__ import annotations
+
+from dibs.errors import DeadlockError
+from dibs.nouns.paths import Resource, ancestors, below, resources_overlap
+from dibs.records import Blocker, Lease
+from dibs.storage.queries import Queries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dibs.nouns.signing import Keyring
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Read, Write
+
+LEASES = Queries("leases")
+SESSIONS = Queries("agents")
+EXCLUSIVE = "exclusive"
+SHARED = "shared"
+TICKET_MS = 15_000
+"""How long a ticket lives without a sign of its waiter, where processes cannot be seen."""
+
+
+class Want:
+    """A resource somebody wants, and how."""
+
+    __slots__ = ("content_hash", "mode", "resource")
+
+    def __init__(self, resource: Resource, mode: str, content_hash: str | None) -> None:
+        self.resource = resource
+        self.mode = mode
+        self.content_hash = content_hash
+
+
+def resource_of(row: Row) -> Resource:
+    return Resource(row["resource"], row["kind"], row["base"], inode=row["inode"])
+
+
+def look(tx: Read, want: Want, session: int, before: int | None) -> tuple[Row | None, list[Row]]:
+    """The session's own lease on exactly this resource, and all that is in the way.
+
+    before: the ticket that asks; tickets behind it are not in its way.
+    """
+    resource = want.resource
+    low, high = below(resource.base)
+    found = tx.rows(LEASES.around, ancestors=ancestors(resource.base), low=low, high=high)
+    if resource.inode is not None:
+        found += tx.rows(LEASES.same_file, inode=resource.inode, base=resource.base)
+    own = None
+    in_the_way = []
+    for row in found:
+        if row["session"] == session:
+            if not row["waiting"] and row["resource"] == resource.text:
+                own = row
+        elif (
+            (row["mode"] == EXCLUSIVE or want.mode == EXCLUSIVE)
+            and not (row["waiting"] and before is not None and row["epoch"] >= before)
+            and (
+                (row["kind"] != "glob" and resource.kind != "glob")
+                or resources_overlap(resource_of(row), resource)
+            )
+        ):
+            in_the_way.append(row)
+    return own, in_the_way
+
+
+def sessions_of(tx: Read, rows: Iterable[Row]) -> dict[int, Row]:
+    numbers = sorted({row["session"] for row in rows})
+    return {row["id"]: row for row in tx.rows(SESSIONS.several, sessions=numbers)}
+
+
+def lapsed(tx: Read, rows: list[Row]) -> tuple[list[Row], list[Row], set[int]]:
+    """Those of the rows that block nobody any more: leases, tickets, and dead sessions."""
+    leases, tickets, dead = [], [], set()
+    sessions = sessions_of(tx, rows)
+    for row in rows:
+        if not tx.store.alive(sessions[row["session"]], tx.now):
+            dead.add(row["session"])
+        elif row["waiting"]:
+            if not ticket_alive(tx, row, row["epoch"]):
+                tickets.append(row)
+        elif row["deadline"] <= tx.now:
+            leases.append(row)
+    return leases, tickets, dead
+
+
+def ticket_alive(tx: Read, row: Row, number: int) -> bool:
+    if row["deadline"] is not None:
+        return bool(row["deadline"] > tx.now)
+    return tx.store.lock_held(number)
+
+
+def grant(
+    tx: Write,
+    keys: Keyring,
+    want: Want,
+    *,
+    agent: str,
+    session: int,
+    ttl_ms: int,
+    note: str,
+    task: str | None = None,
+    own: Row | None = None,
+) -> Lease:
+    """Write the lease. What the session holds already it keeps, epoch and all, for longer."""
+    resource = want.resource
+    renewed = own is not None and own["mode"] == want.mode and own["deadline"] > tx.now
+    if own is not None and renewed:
+        keys.require("lease", own, resource.text)
+        epoch, granted_at, content_hash = own["epoch"], own["since_at"], own["content_hash"]
+        note, task = note or own["note"], task or own["task"]
+    else:
+        epoch, granted_at, content_hash = tx.seq, tx.wall, want.content_hash
+    row: Row = {
+        "base": resource.base,
+        "resource": resource.text,
+        "session": session,
+        "kind": resource.kind,
+        "mode": want.mode,
+        "inode": resource.inode,
+        "agent": agent,
+        "epoch": epoch,
+        "note": note,
+        "task": task,
+        "content_hash": content_hash,
+        "granted_at": granted_at,
+        "ttl_ms": ttl_ms,
+        "deadline": tx.now + ttl_ms,
+    }
+    row["signature"] = keys.lease(row)
+    tx.run(LEASES.grant, **row)
+    tx.event(
+        "lease.renewed" if renewed else "lease.claimed",
+        resource.text,
+        {"mode": want.mode, "epoch": epoch, "ttl_ms": ttl_ms, "note": note, "task": task},
+        agent=agent,
+        session=session,
+    )
+    return lease_record(row, tx.now)
+
+
+def free(tx: Write, rows: list[Row], how: str) -> list[Resource]:
+    """End leases: released, expired or freed. Return what has to be handed on."""
+    for row in rows:
+        tx.run(LEASES.remove, base=row["base"], resource=row["resource"], session=row["session"])
+        tx.event(
+            f"lease.{how}",
+            row["resource"],
+            {"epoch": row["epoch"]},
+            agent=row["agent"],
+            session=row["session"],
+        )
+    return [resource_of(row) for row in rows]
+
+
+def drop_ticket(tx: Write, number: int, why: str) -> list[Resource]:
+    """Take a ticket out of the queue; return what it waited for, to be handed on."""
+    rows = tx.rows(LEASES.ticket, number=number)
+    tx.run(LEASES.dequeue, number=number)
+    for row in rows:
+        tx.event(
+            "lease.unqueued",
+            row["resource"],
+            {"ticket": number, "why": why},
+            agent=row["agent"],
+            session=row["session"],
+        )
+    return [resource_of(row) for row in rows]
+
+
+def hand_over(tx: Write, keys: Keyring, freed: list[Resource]) -> None:
+    """Give what was freed to those who wait for it, first come, first served."""
+    while freed:
+        waiting: set[int] = set()
+        for resource in freed:
+            _, rows = look(tx, Want(resource, EXCLUSIVE, None), 0, None)
+            waiting.update(row["epoch"] for row in rows if row["waiting"])
+        freed = []
+        for number in sorted(waiting):
+            freed += _serve(tx, keys, number)
+
+
+def _serve(tx: Write, keys: Keyring, number: int) -> list[Resource]:
+    """Grant one ticket if all it wants is free; return what became free by dropping it."""
+    rows = tx.rows(LEASES.ticket, number=number)
+    if not rows:
+        return []
+    session = sessions_of(tx, rows)[rows[0]["session"]]
+    if not tx.store.alive(session, tx.now) or not ticket_alive(tx, rows[0], number):
+        return drop_ticket(tx, number, "dead")
+    wants = [Want(resource_of(row), row["mode"], row["content_hash"]) for row in rows]
+    owned = []
+    for want in wants:
+        own, in_the_way = look(tx, want, session["id"], number)
+        over = [row for row in in_the_way if not row["waiting"] and row["deadline"] <= tx.now]
+        free(tx, over, "expired")
+        if len(over) < len(in_the_way):
+            return []
+        owned.append(own)
+    tx.run(LEASES.dequeue, number=number)
+    for want, own, row in zip(wants, owned, rows, strict=True):
+        grant(
+            tx,
+            keys,
+            want,
+            agent=row["agent"],
+            session=row["session"],
+            ttl_ms=row["ttl_ms"],
+            note=row["note"],
+            own=own,
+        )
+    tx.ring(number)
+    return []
+
+
+def refuse_deadlock(tx: Read, wants: list[Want], agent: str, session: int) -> None:
+    """Refuse a wait that would close a circle of sessions waiting for each other."""
+    steps: list[dict[str, object]] = []
+    seen: set[int] = set()
+
+    def reaches(wants: list[Want], agent: str, waiter: int, before: int | None) -> bool:
+        for want in wants:
+            for row in look(tx, want, waiter, before)[1]:
+                step = {"agent": agent, "wants": want.resource.text, "held_by": row["agent"]}
+                holder = row["session"]
+                steps.append(step)
+                if holder == session or (holder not in seen and follows(holder, row["agent"])):
+                    return True
+                steps.pop()
+        return False
+
+    def follows(waiter: int, agent: str) -> bool:
+        seen.add(waiter)
+        return any(
+            reaches([Want(resource_of(row), row["mode"], None)], agent, waiter, row["number"])
+            for row in tx.rows(LEASES.tickets_of_session, session=waiter)
+        )
+
+    if reaches(wants, agent, session, None):
+        cycle = [str(step["agent"]) for step in steps] + [agent]
+        told = "; ".join(f"{s['agent']} waits for {s['wants']} of {s['held_by']}" for s in steps)
+        raise DeadlockError(
+            f"waiting would never end: {told}",
+            next="release what you hold that they want, then claim all you need in one call",
+            cycle=cycle,
+            steps=steps,
+        )
+
+
+def lease_record(row: Row, now: int) -> Lease:
+    return Lease(
+        resource=row["resource"],
+        kind=row["kind"],
+        mode=row["mode"],
+        agent=row["agent"],
+        session=row["session"],
+        epoch=row["epoch"],
+        note=row["note"],
+        task=row["task"],
+        granted_at=row["granted_at"],
+        ttl_ms=row["ttl_ms"],
+        expires_in_ms=max(0, row["deadline"] - now),
+        content_hash=row["content_hash"],
+    )
+
+
+def blocker_record(row: Row, now: int) -> Blocker:
+    waiting = bool(row["waiting"])
+    return Blocker(
+        resource=row["resource"],
+        mode=row["mode"],
+        agent=row["agent"],
+        session=row["session"],
+        epoch=row["epoch"],
+        waiting=waiting,
+        note=row["note"],
+        since_at=row["since_at"],
+        expires_in_ms=None if waiting else max(0, row["deadline"] - now),
+    )

@@ -1,0 +1,470 @@
+"""Leases: the right of one session to change a resource.
+
+Promised: at any moment at most one live session holds an exclusive lease on a path, and none
+holds an overlapping one; several may share. Each grant carries an epoch, the seq at which it
+was made, and renewing or releasing names the session and the epoch: a holder whose lease has
+lapsed is refused and changes nothing. Waiters are served first come, first served; a release
+hands over in its own transaction. A wait that could never end is refused at once.
+
+Not promised: that nobody writes to the file. A lease is advisory until a hook or a commit
+checks it.
+
+Who decides: the row in the store, together with the store's clock and the liveness of the
+holder's session. A lease ends when it is released, when its time is over, or when its session
+ends; whoever wants it next clears it away in the same transaction that takes it.
+"""
+
+from __future__ import annotations
+
+from dibs.errors import (
+    DeadlockError,
+    HeldError,
+    InvalidError,
+    NotFoundError,
+    NotYoursError,
+    StaleError,
+    TimeoutError,
+)
+from dibs.nouns import grants
+from dibs.nouns.grants import LEASES, Want, lease_record
+from dibs.nouns.paths import Resource, content_hash
+from dibs.nouns.recovery import clear
+from dibs.nouns.scope import Noun
+from dibs.operation import (
+    LIST_LIMIT,
+    OPERATIONS,
+    TTL_MAX_S,
+    TTL_MIN_S,
+    WAIT_MAX_S,
+    check_choice,
+    check_integer,
+    check_seconds,
+    check_text,
+    operation,
+    writes,
+)
+from dibs.records import Availability, Grant
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dibs.nouns.scope import Scope
+    from dibs.records import Lease
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Read, Write
+
+MODES = (grants.EXCLUSIVE, grants.SHARED)
+KEEP_TICKET_S = 5
+CLAIM_LIMIT = 200
+
+
+class Leases(Noun):
+    @operation(HeldError, DeadlockError, TimeoutError, InvalidError)
+    def claim(
+        self,
+        *resources: str,
+        mode: str = grants.EXCLUSIVE,
+        ttl_s: float = 1800,
+        note: str = "",
+        wait_s: float = 0,
+        idempotency_key: str | None = None,
+    ) -> Grant:
+        """Claim paths, globs or named resources: all of them or none.
+
+        resources: what to claim, such as src/a.py, docs/, src/**/*.sql or port:3000
+        mode: exclusive, or shared with others who share
+        ttl_s: seconds until the claim lapses unless it is renewed
+        note: what you are going to do, shown to those who want it too
+        wait_s: how many seconds to queue for it if it is held
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        wants = named(self.scope, resources, mode)
+        ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        check_text("note", note)
+        wait_ms = check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
+        scope, caller, ticket = self.scope, self.scope.caller, 0
+        try:
+            with scope.write() as tx:
+                try:
+                    if idempotency_key is None:
+                        return take(tx, scope, wants, ttl_ms, note)
+                    request = [[want.resource.text for want in wants], mode, ttl_ms, note]
+                    return scope.once(
+                        tx,
+                        OPERATIONS["leases.claim"],
+                        idempotency_key,
+                        request,
+                        lambda: take(tx, scope, wants, ttl_ms, note),
+                    )
+                except HeldError:
+                    if not wait_ms:
+                        raise
+                    grants.refuse_deadlock(tx, wants, caller.agent, caller.session)
+                    ticket = self._enqueue(tx, wants, ttl_ms, note)
+            return self._collect(ticket, wants, wait_s)
+        except BaseException:
+            if ticket:
+                self._withdraw(ticket, wants)
+            raise
+
+    def _enqueue(self, tx: Write, wants: list[Want], ttl_ms: int, note: str) -> int:
+        caller, liveness = self.scope.caller, tx.store.liveness
+        if liveness is not None:
+            liveness.hold(tx.seq)
+        for want in wants:
+            tx.run(
+                LEASES.enqueue,
+                base=want.resource.base,
+                resource=want.resource.text,
+                number=tx.seq,
+                kind=want.resource.kind,
+                mode=want.mode,
+                inode=want.resource.inode,
+                session=caller.session,
+                agent=caller.agent,
+                note=note,
+                content_hash=want.content_hash,
+                ttl_ms=ttl_ms,
+                since_at=tx.wall,
+                deadline=None if liveness else tx.now + grants.TICKET_MS,
+            )
+            tx.event("lease.queued", want.resource.text, {"ticket": tx.seq, "mode": want.mode})
+        return tx.seq
+
+    def _collect(self, ticket: int, wants: list[Want], wait_s: float) -> Grant:
+        """Wait until the ticket is served, and help to serve the queue when a holder lapses."""
+        store = self.scope.store
+        kept_at = store.clock.now()
+
+        def waiting() -> tuple[Grant | None, int | None]:
+            nonlocal kept_at
+            with store.read() as tx:
+                rows = tx.rows(LEASES.ticket, number=ticket)
+                if not rows:
+                    return self._granted(tx, wants), None
+                due_in_ms, stuck = self._outlook(tx, ticket, wants)
+            if stuck:
+                self._settle(ticket, wants)
+                return None, 1
+            if store.liveness is None and store.clock.now() - kept_at > KEEP_TICKET_S * 1000:
+                kept_at = store.clock.now()
+                with store.write(None) as write:
+                    deadline = write.now + grants.TICKET_MS
+                    write.run(LEASES.keep_ticket, number=ticket, deadline=deadline)
+            return None, due_in_ms
+
+        grant = store.wait(waiting, (str(ticket),), wait_s)
+        if grant is None:
+            raise self._too_late(wants, wait_s)
+        if store.liveness is not None:
+            store.liveness.let_go(ticket)
+        return grant
+
+    def _too_late(self, wants: list[Want], wait_s: float) -> TimeoutError:
+        states = self.status(*(want.resource.text for want in wants))
+        return TimeoutError(
+            f"{', '.join(state.resource for state in states)} did not become free "
+            f"within {wait_s:g} s",
+            next="work on something else, or wait longer",
+            blockers=[blocker for state in states for blocker in state.blockers],
+        )
+
+    def _granted(self, tx: Read, wants: list[Want]) -> Grant:
+        """What became of a ticket that is no longer in the queue."""
+        leases = []
+        for want in wants:
+            row = self._held(tx, want.resource)
+            if row is None or row["deadline"] <= tx.now:
+                raise StaleError(
+                    f"{want.resource.text} was granted while you were away, and has lapsed since",
+                    next="claim it again",
+                )
+            leases.append(lease_record(row, tx.now))
+        return Grant(epoch=max(lease.epoch for lease in leases), leases=tuple(leases))
+
+    def _held(self, tx: Read, resource: Resource) -> Row | None:
+        """The caller's own lease on this resource."""
+        return tx.row(
+            LEASES.held,
+            base=resource.base,
+            resource=resource.text,
+            session=self.scope.caller.session,
+        )
+
+    def _in_the_way(self, tx: Read, ticket: int, wants: list[Want]) -> list[Row]:
+        session = self.scope.caller.session
+        return [row for want in wants for row in grants.look(tx, want, session, ticket)[1]]
+
+    def _outlook(self, tx: Read, ticket: int, wants: list[Want]) -> tuple[int | None, bool]:
+        """When the first holder's time is over, and whether the queue is stuck until then."""
+        rows = self._in_the_way(tx, ticket, wants)
+        left = [max(0, row["deadline"] - tx.now) for row in rows if not row["waiting"]]
+        return min(left, default=None), not rows or any(grants.lapsed(tx, rows))
+
+    def _settle(self, ticket: int, wants: list[Want]) -> None:
+        """Clear away those in the way who have lapsed, and serve the queue."""
+        with self.scope.store.write(None) as tx:
+            clear(tx, self.scope.keys, self._in_the_way(tx, ticket, wants))
+            grants.hand_over(tx, self.scope.keys, [want.resource for want in wants])
+
+    def _withdraw(self, ticket: int, wants: list[Want]) -> None:
+        """Leave the queue, and give back what the ticket was granted meanwhile."""
+        store = self.scope.store
+        with store.write(None) as tx:
+            freed = grants.drop_ticket(tx, ticket, "withdrawn")
+            if not freed:
+                rows = [self._held(tx, want.resource) for want in wants]
+                meanwhile = [row for row in rows if row and row["epoch"] > ticket]
+                freed = grants.free(tx, meanwhile, "released")
+            if not freed:
+                tx.discard()
+            grants.hand_over(tx, self.scope.keys, freed)
+        if store.liveness is not None:
+            store.liveness.let_go(ticket)
+
+    @writes(StaleError, NotFoundError, NotYoursError)
+    def renew(
+        self,
+        tx: Write,
+        *resources: str,
+        everything: bool = False,
+        ttl_s: float | None = None,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """Renew leases of this session, all of them or none; their epochs stay.
+
+        resources: what to renew
+        everything: renew all that this session holds
+        ttl_s: seconds from now; by default as long as it was claimed for
+        epoch: refuse if the lease is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        ttl_ms = None if ttl_s is None else check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        renewed = []
+        for row in self._own(tx, resources, everything, epoch):
+            row["ttl_ms"] = ttl_ms or row["ttl_ms"]
+            row["deadline"] = tx.now + row["ttl_ms"]
+            row["signature"] = self.scope.keys.lease(row)
+            tx.run(LEASES.renew, **row)
+            tx.event("lease.renewed", row["resource"], {"epoch": row["epoch"]})
+            renewed.append(lease_record(row, tx.now))
+        if not renewed:
+            tx.discard()
+        return tuple(renewed)
+
+    @writes(StaleError, NotFoundError, NotYoursError)
+    def release(
+        self,
+        tx: Write,
+        *resources: str,
+        everything: bool = False,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """Release leases of this session, all of them or none, to whoever waits for them.
+
+        resources: what to release
+        everything: release all that this session holds
+        epoch: refuse if the lease is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        rows = self._own(tx, resources, everything, epoch)
+        freed = grants.free(tx, rows, "released")
+        if not rows:
+            tx.discard()
+        grants.hand_over(tx, self.scope.keys, freed)
+        return tuple(lease_record(row, tx.now) for row in rows)
+
+    def _own(
+        self, tx: Write, resources: tuple[str, ...], everything: bool, epoch: int | None
+    ) -> list[Row]:
+        """The caller's leases on these resources, in force and of that epoch, or a refusal."""
+        if (everything and resources) or (not everything and not resources):
+            raise InvalidError("name the resources, or say everything", next="do one of the two")
+        if everything:
+            session = self.scope.caller.session
+            rows = tx.rows(LEASES.of_session, session=session)
+            rows = [row for row in rows if row["deadline"] > tx.now]
+        else:
+            found = {found.text: found for found in map(self.scope.place.resource, resources)}
+            rows = [self._own_lease(tx, resource, epoch) for resource in found.values()]
+        for row in rows:
+            self.scope.keys.require("lease", row, row["resource"])
+        return rows
+
+    def _own_lease(self, tx: Write, resource: Resource, epoch: int | None) -> Row:
+        row = self._held(tx, resource)
+        if row is not None and row["deadline"] > tx.now and epoch in (None, row["epoch"]):
+            return row
+        name = resource.text
+        if row is not None:
+            why = "has expired" if row["deadline"] <= tx.now else "is of another epoch"
+            raise StaleError(
+                f"your lease on {name} {why}",
+                next="claim it again, and look at what changed meanwhile",
+                epoch=row["epoch"],
+            )
+        want = Want(resource, grants.EXCLUSIVE, None)
+        _, rows = grants.look(tx, want, self.scope.caller.session, None)
+        blockers = [grants.blocker_record(row, tx.now) for row in rows if not row["waiting"]]
+        if epoch is not None:
+            raise StaleError(
+                f"you no longer hold {name}: your lease of epoch {epoch} is over",
+                next="claim it again, and look at what changed meanwhile",
+                blockers=blockers,
+            )
+        if blockers:
+            raise NotYoursError(
+                f"{name} is held by {blockers[0].agent}, not by this session",
+                next="ask them to release it, or claim it with a wait",
+                blockers=blockers,
+            )
+        raise NotFoundError(f"you hold no lease on {name}", next="look at what you hold: list")
+
+    @operation(InvalidError)
+    def status(self, *resources: str) -> tuple[Availability, ...]:
+        """Say of each resource whether it is free for you, and if not, who has it.
+
+        resources: what to look at
+        """
+        session = self.scope.session
+        states = []
+        with self.scope.store.read() as tx:
+            for text in resources:
+                want = Want(self.scope.place.resource(text), grants.EXCLUSIVE, None)
+                rows = standing(tx, grants.look(tx, want, session, None)[1])
+                states.append(
+                    Availability(
+                        resource=want.resource.text,
+                        free=not rows,
+                        blockers=tuple(grants.blocker_record(row, tx.now) for row in rows),
+                    )
+                )
+        return tuple(states)
+
+    @operation(InvalidError)
+    def list(
+        self, *, agent: str | None = None, session: int | None = None, limit: int = 1000
+    ) -> tuple[Lease, ...]:
+        """List the leases in force, by name.
+
+        agent: only those of this agent
+        session: only those of this session
+        limit: at most so many
+        """
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        with self.scope.store.read() as tx:
+            rows = tx.rows(LEASES.all, now=tx.now, agent=agent, session=session, limit=limit)
+            sessions = grants.sessions_of(tx, rows)
+            return tuple(
+                lease_record(row, tx.now)
+                for row in rows
+                if tx.store.alive(sessions[row["session"]], tx.now)
+            )
+
+    @operation(TimeoutError, InvalidError)
+    def wait(self, *resources: str, wait_s: float = 60) -> tuple[Availability, ...]:
+        """Wait until all these resources are free, without claiming them.
+
+        resources: what to wait for
+        wait_s: how many seconds at most
+        """
+        wants = named(self.scope, resources, grants.EXCLUSIVE)
+        check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
+
+        def look() -> tuple[tuple[Availability, ...] | None, int | None]:
+            states = self.status(*resources)
+            left = [
+                blocker.expires_in_ms
+                for state in states
+                for blocker in state.blockers
+                if blocker.expires_in_ms is not None
+            ]
+            free = all(state.free for state in states)
+            return (states if free else None), min(left, default=None)
+
+        states = self.scope.store.wait(look, ("lease", "session"), wait_s)
+        if states is None:
+            raise self._too_late(wants, wait_s)
+        return states
+
+
+def named(scope: Scope, resources: Sequence[str], mode: str) -> list[Want]:
+    """What these texts name, each once, with the content that files have now."""
+    if not resources:
+        raise InvalidError("nothing was named", next="name at least one path or resource")
+    if len(resources) > CLAIM_LIMIT:
+        raise InvalidError(
+            f"{len(resources)} resources in one call; the limit is {CLAIM_LIMIT}",
+            next="claim their directory, or a glob",
+        )
+    check_choice("mode", mode, MODES)
+    found = {resource.text: resource for resource in map(scope.place.resource, resources)}
+    return [
+        Want(resource, mode, content_hash(resource.file) if resource.file else None)
+        for resource in found.values()
+    ]
+
+
+def take(
+    tx: Write, scope: Scope, wants: list[Want], ttl_ms: int, note: str, task: str | None = None
+) -> Grant:
+    """Grant all that is wanted to the caller, or raise with what is in the way."""
+    caller = scope.caller
+    while True:
+        seen = [grants.look(tx, want, caller.session, None) for want in wants]
+        in_the_way = [row for _, rows in seen for row in rows]
+        if not in_the_way:
+            break
+        if not clear(tx, scope.keys, in_the_way):
+            raise held(tx, in_the_way)
+    leases, opened = [], []
+    for want, (own, _) in zip(wants, seen, strict=True):
+        if own is not None and own["mode"] != want.mode == grants.SHARED:
+            opened.append(want.resource)
+        leases.append(
+            grants.grant(
+                tx,
+                scope.keys,
+                want,
+                agent=caller.agent,
+                session=caller.session,
+                ttl_ms=ttl_ms,
+                note=note,
+                task=task,
+                own=own,
+            )
+        )
+    grants.hand_over(tx, scope.keys, opened)
+    return Grant(epoch=max(lease.epoch for lease in leases), leases=tuple(leases))
+
+
+def held(tx: Read, rows: list[Row]) -> HeldError:
+    """Say who holds it, since when, for what, until when, and what to do next."""
+    blockers = [grants.blocker_record(row, tx.now) for row in rows]
+    first = next((blocker for blocker in blockers if not blocker.waiting), blockers[0])
+    doing = f" ({first.note})" if first.note else ""
+    since = f"for {(tx.wall - first.since_at) // 1000} s"
+    if first.expires_in_ms is None:
+        message = f"{first.agent} has been waiting for {first.resource}{doing} {since}"
+    else:
+        message = (
+            f"{first.resource} is held by {first.agent}{doing} {since}, "
+            f"{first.expires_in_ms // 1000} s left"
+        )
+    if len(blockers) > 1:
+        message += f", and {len(blockers) - 1} more in the way"
+    return HeldError(
+        message,
+        next="claim it with a wait to queue for it, message the holder, or work elsewhere",
+        blockers=blockers,
+    )
+
+
+def standing(tx: Read, rows: list[Row]) -> list[Row]:
+    """Without those that have lapsed and only wait to be cleared away."""
+    leases, tickets, dead = grants.lapsed(tx, rows)
+    gone = [id(row) for row in leases + tickets]
+    return [row for row in rows if id(row) not in gone and row["session"] not in dead]

@@ -1,0 +1,72 @@
+"""What happens when a session is over: everything it held is free again, at once.
+
+Leaving, dying and being found dead by a contender all come through here, in the
+transaction of whoever notices. Leases go to those who wait for them, tasks back to the
+queue, tickets out of it.
+"""
+
+from __future__ import annotations
+
+from dibs.nouns import grants
+from dibs.nouns.tasks import give_back
+from dibs.storage.queries import Queries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.nouns.paths import Resource
+    from dibs.nouns.signing import Keyring
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Write
+
+AGENTS = Queries("agents")
+LEASES = Queries("leases")
+TASKS = Queries("work")
+
+
+def end_session(tx: Write, keys: Keyring, session: int, why: str) -> None:
+    """Mark the session as over and free what it held."""
+    ended = tx.row(AGENTS.end, session=session, at=tx.wall, why=why)
+    if ended is None:
+        return
+    agent = ended["agent"]
+    tx.event(f"session.{why}", agent, {"session": session}, agent=agent, session=session)
+    freed = grants.free(tx, tx.rows(LEASES.of_session, session=session), "freed")
+    for number in {row["number"] for row in tx.rows(LEASES.tickets_of_session, session=session)}:
+        freed += grants.drop_ticket(tx, number, why)
+    for row in tx.rows(TASKS.of_session, session=session):
+        give_back(tx, row, why)
+    if tx.store.liveness is not None and ended["process_bound"]:
+        tx.store.liveness.forget(session)
+    grants.hand_over(tx, keys, freed)
+
+
+def lapse_task(tx: Write, keys: Keyring, row: Row) -> None:
+    """A claimer let the time of its task run out: free the task and the files taken with it."""
+    give_back(tx, row, "let its time run out")
+    grants.hand_over(tx, keys, free_with_task(tx, row))
+
+
+def free_with_task(tx: Write, row: Row) -> list[Resource]:
+    """Release the leases that were claimed together with a task."""
+    leases = tx.rows(LEASES.of_session, session=row["session"])
+    return grants.free(tx, [lease for lease in leases if lease["task"] == row["id"]], "released")
+
+
+def clear(tx: Write, keys: Keyring, rows: list[Row]) -> bool:
+    """Free what lapsed holders and waiters keep; say whether there was anything."""
+    leases, tickets, dead = grants.lapsed(tx, rows)
+    freed = grants.free(tx, leases, "expired")
+    for number in {row["epoch"] for row in tickets}:
+        freed += grants.drop_ticket(tx, number, "dead")
+    for session in sorted(dead):
+        end_session(tx, keys, session, "died")
+    grants.hand_over(tx, keys, freed)
+    return bool(leases or tickets or dead)
+
+
+def end_dead_sessions(tx: Write, keys: Keyring, sessions: list[Row]) -> bool:
+    """End those of the sessions whose process is gone; say whether there were any."""
+    dead = [row for row in sessions if not tx.store.alive(row, tx.now)]
+    for row in dead:
+        end_session(tx, keys, row["id"], "died")
+    return bool(dead)

@@ -1,0 +1,96 @@
+"""What every noun works with: the store, the keys, the place on disk, and who calls.
+
+The caller is fixed when the scope is made; no operation takes it as an argument.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from dibs.errors import InvalidError, NotYoursError
+from dibs.operation import check_name
+from dibs.records import plain
+from dibs.storage.queries import Queries
+from dibs.storage.store import from_text, to_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from dibs.nouns.paths import Place
+    from dibs.nouns.signing import Keyring
+    from dibs.operation import Operation
+    from dibs.storage.store import Caller, Store, Write
+
+    T = TypeVar("T")
+
+SPACE = Queries("space")
+
+
+class Scope:
+    def __init__(self, store: Store, keys: Keyring, place: Place, caller: Caller | None) -> None:
+        self.store = store
+        self.keys = keys
+        self.place = place
+        self._caller = caller
+
+    def of(self, caller: Caller) -> Scope:
+        """The same space for another caller."""
+        return Scope(self.store, self.keys, self.place, caller)
+
+    @property
+    def caller(self) -> Caller:
+        if self._caller is None:
+            raise NotYoursError("nobody is calling: this needs a session", next="join first")
+        return self._caller
+
+    @property
+    def session(self) -> int:
+        """The caller's session, 0 if nobody has joined."""
+        return 0 if self._caller is None else self._caller.session
+
+    def write(self) -> Write:
+        return self.store.write(self.caller)
+
+    def once(
+        self,
+        tx: Write,
+        operation: Operation,
+        key: str,
+        request: object,
+        do: Callable[[], T],
+    ) -> T:
+        """Do it, unless this key was used before: then return the first answer."""
+        check_name("the idempotency key", key)
+        text = to_text(plain(request))
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        agent = self.caller.agent
+        first = tx.row(SPACE.answered, agent=agent, key=key)
+        if first is not None:
+            if (first["operation"], first["request"]) != (operation.name, digest):
+                raise InvalidError(
+                    f"the idempotency key {key!r} was used for another call",
+                    next="use a new key for each new call",
+                )
+            tx.discard()
+            answer: T = operation.load(from_text(first["answer"]))
+            return answer
+        result = do()
+        tx.run(
+            SPACE.remember,
+            agent=agent,
+            key=key,
+            operation=operation.name,
+            request=digest,
+            answer=to_text(plain(result)),
+            at=tx.wall,
+        )
+        return result
+
+
+class Noun:
+    """One of the six: a face on the scope, bound to one caller."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope

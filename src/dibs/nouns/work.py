@@ -1,0 +1,657 @@
+"""Work: tasks that are claimed by one session at a time.
+
+    blocked ──> available ──> claimed ──> completed
+                  ^  ^          │ │
+                  │  └─ abandon ┘ ├─ fail ──> failed ──(pause)──> available
+                  └── reopen ─────┴─ fail, attempts used up ──> dead
+
+Promised: when many reach for one task, exactly one wins; `next` gives each task to one worker,
+the highest priority first and the oldest first among equals. Each claim carries an epoch, and
+renewing, completing, failing and abandoning name the session and the epoch: a claimer that was
+too slow is refused and changes nothing. `claim` takes the task and its files or nothing;
+`complete` stores the result, releases the files, opens the tasks that waited for it, writes an
+entry and announces it, or does nothing.
+
+Not promised: that work is done only once. A claimer may do the work and die before it says so;
+then somebody else does it again.
+
+A task depends on others by id, also on ids nobody has added yet, so that a plan can be
+entered in any order. A circle of dependencies is refused when its last edge is added.
+"""
+
+from __future__ import annotations
+
+import json
+
+from dibs.errors import (
+    ConflictError,
+    EmptyError,
+    ExistsError,
+    HeldError,
+    InvalidError,
+    NotFoundError,
+    StaleError,
+    StateError,
+)
+from dibs.nouns import grants
+from dibs.nouns.leases import named, take
+from dibs.nouns.messages import post
+from dibs.nouns.recovery import end_dead_sessions, free_with_task, lapse_task
+from dibs.nouns.scope import Noun
+from dibs.nouns.state import put
+from dibs.nouns.tasks import WORK, backoff_ms, open_up, task_record, unblock
+from dibs.operation import (
+    BODY_LIMIT,
+    DELAY_MAX_S,
+    LIST_LIMIT,
+    OPERATIONS,
+    TTL_MAX_S,
+    TTL_MIN_S,
+    VALUE_LIMIT,
+    WAIT_MAX_S,
+    check_choice,
+    check_integer,
+    check_json,
+    check_name,
+    check_names,
+    check_seconds,
+    check_text,
+    operation,
+    writes,
+)
+from dibs.storage.store import to_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from dibs.nouns.grants import Want
+    from dibs.records import Task
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Read, Write
+
+STATES = ("available", "blocked", "claimed", "completed", "failed", "dead", "cancelled")
+PRIORITY = 1_000_000
+ATTEMPTS = 3
+
+
+class Work(Noun):
+    @writes(ExistsError, InvalidError)
+    def add(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        title: str = "",
+        kind: str = "",
+        priority: int = 0,
+        tags: Sequence[str] = (),
+        after: Sequence[str] = (),
+        payload: Any = None,
+        max_attempts: int = ATTEMPTS,
+        delay_s: float = 0,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Add a task under an id of your choice.
+
+        id: a name for it, such as github:owner/repo#12; used once
+        title: what is to be done
+        kind: what sort of work it is; a worker can ask for one kind
+        priority: higher comes first
+        tags: what a worker must be able to do
+        after: the ids of tasks that must be completed first
+        payload: any JSON the worker needs
+        max_attempts: how often it may be claimed before it is dead
+        delay_s: seconds before it may be claimed
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        delay_ms = check_seconds("delay_s", delay_s, 0, DELAY_MAX_S)
+        self._insert(
+            tx,
+            check_name("id", id),
+            title=check_text("title", title),
+            kind=check_text("kind", kind, 200),
+            priority=check_integer("priority", priority, -PRIORITY, PRIORITY),
+            tags=sorted(check_names("tags", tags)),
+            after=check_names("after", after),
+            payload=check_json("payload", payload, VALUE_LIMIT),
+            max_attempts=check_integer("max_attempts", max_attempts, 1, 1000),
+            not_before=tx.now + delay_ms if delay_ms else None,
+        )
+        return self._record(tx, id)
+
+    def _insert(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        title: str = "",
+        kind: str = "",
+        priority: int = 0,
+        tags: Sequence[str] = (),
+        after: Sequence[str] = (),
+        payload: str | None = None,
+        max_attempts: int = ATTEMPTS,
+        not_before: int | None = None,
+    ) -> None:
+        opened = all(self._completed(tx, need) for need in after)
+        later = not_before is not None
+        number = tx.event("task.added", id, {"title": title, "kind": kind, "priority": priority})
+        added = tx.row(
+            WORK.add,
+            id=id,
+            state="available" if opened and not later else "blocked",
+            lane=self._lane(tx, kind, to_text(list(tags)), number),
+            priority=priority,
+            number=number,
+            title=title,
+            kind=kind,
+            tags=to_text(list(tags)),
+            needs=to_text(list(after)),
+            payload=payload,
+            max_attempts=max_attempts,
+            author=self.scope.caller.agent,
+            at=tx.wall,
+            not_before=not_before,
+            due=not_before if opened else None,
+        )
+        if added is None:
+            there = self._record(tx, id)
+            raise ExistsError(
+                f"there is a task {id} already ({there.state})",
+                next="claim it, or choose another id; reopen it if it has ended",
+                task=there,
+            )
+        for need in after:
+            self._refuse_circle(tx, id, need)
+            tx.run(WORK.need, id=id, needs=need)
+
+    def _completed(self, tx: Read, id: str) -> bool:
+        row = tx.row(WORK.one, id=id)
+        return row is not None and row["state"] == "completed"
+
+    def _lane(self, tx: Write, kind: str, tags: str, number: int) -> int:
+        lane = tx.row(WORK.lane, kind=kind, tags=tags)
+        if lane is None:
+            tx.run(WORK.add_lane, id=number, kind=kind, tags=tags)
+            return number
+        found: int = lane["id"]
+        return found
+
+    def _refuse_circle(self, tx: Read, id: str, need: str) -> None:
+        """Walk from what is needed along its own needs; `id` must not be among them."""
+        came_from = {need: id}
+        front = [need]
+        while front:
+            here = front.pop()
+            if here == id:
+                circle, step = [id], came_from[id]
+                while step != id:
+                    circle.append(step)
+                    step = came_from[step]
+                circle = [*circle[:1], *reversed(circle[1:]), id]
+                raise InvalidError(
+                    f"these tasks would wait for each other: {' after '.join(circle)}",
+                    next="leave one of these dependencies out",
+                    cycle=circle,
+                )
+            for row in tx.rows(WORK.needs_of, id=here):
+                if row["needs"] not in came_from:
+                    came_from[row["needs"]] = here
+                    front.append(row["needs"])
+
+    @writes(HeldError, StateError, InvalidError)
+    def claim(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        ttl_s: float = 3600,
+        leases: Sequence[str] = (),
+        note: str = "",
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Claim a task, together with the files it needs: all or nothing.
+
+        id: the task; an id nobody has added is added by this
+        ttl_s: seconds until the claim lapses unless it is renewed
+        leases: paths or resources to claim with it; they are released with the task
+        note: what you are going to do, shown to those who want those files too
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        wants = named(self.scope, leases, grants.EXCLUSIVE) if leases else []
+        return self._claim(tx, check_name("id", id), ttl_ms, wants, check_text("note", note))
+
+    def _claim(self, tx: Write, id: str, ttl_ms: int, wants: list[Want], note: str) -> Task:
+        caller = self.scope.caller
+        claim: Row = {
+            "id": id,
+            "agent": caller.agent,
+            "session": caller.session,
+            "epoch": tx.seq,
+            "due": tx.now + ttl_ms,
+        }
+        claim |= {"signature": self.scope.keys.task(claim), "ttl_ms": ttl_ms, "at": tx.wall}
+        row = tx.row(WORK.claim, **claim)
+        if row is None:
+            row = self._claim_anyway(tx, claim)
+        tx.event("task.claimed", id, {"epoch": row["epoch"], "attempts": row["attempts"]})
+        files = (
+            take(tx, self.scope, wants, ttl_ms, note or row["title"] or id, id) if wants else None
+        )
+        return task_record(row, tx.now, files.leases if files else ())
+
+    def _claim_anyway(self, tx: Write, claim: Row) -> Row:
+        """The task was not simply available: it is new, ours, lapsed, or the claim is refused."""
+        id = claim["id"]
+        row = tx.row(WORK.one, id=id)
+        if row is None:
+            self._insert(tx, id)
+        elif row["state"] == "claimed" and self._is_own(tx, row):
+            row |= {"due": claim["due"], "ttl_ms": claim["ttl_ms"]}
+            return self._renewed(tx, row)
+        elif not self._revive(tx, row):
+            raise self._refusal(tx, row)
+        claimed = tx.row(WORK.claim, **claim)
+        if claimed is None:
+            raise self._refusal(tx, self._row(tx, id))
+        return claimed
+
+    def _is_own(self, tx: Read, row: Row) -> bool:
+        return bool(row["session"] == self.scope.caller.session and row["due"] > tx.now)
+
+    def _renewed(self, tx: Write, row: Row) -> Row:
+        row["signature"] = self.scope.keys.task(row)
+        tx.run(WORK.renew, **row)
+        return row
+
+    def _revive(self, tx: Write, row: Row) -> bool:
+        """Let a task that is due, or whose claimer is dead, change its state; say if it did."""
+        if row["due"] is not None and row["due"] <= tx.now:
+            self._fall_due(tx, row)
+            return True
+        if row["state"] == "claimed":
+            sessions = tx.rows(grants.SESSIONS.several, sessions=[row["session"]])
+            return end_dead_sessions(tx, self.scope.keys, sessions)
+        return False
+
+    def _fall_due(self, tx: Write, row: Row) -> None:
+        if row["state"] == "claimed":
+            lapse_task(tx, self.scope.keys, row)
+        else:
+            open_up(tx, row["id"], None)
+
+    def _refusal(self, tx: Read, row: Row) -> HeldError | StateError:
+        task, id = task_record(row, tx.now), row["id"]
+        if task.state == "claimed":
+            return HeldError(
+                f"{id} is claimed by {task.agent}, {(task.due_in_ms or 0) // 1000} s left",
+                next="take another task, or message its claimer",
+                blockers=[],
+                task=task,
+            )
+        if task.state == "blocked":
+            needs = {need["needs"]: need["state"] for need in tx.rows(WORK.needs_of, id=id)}
+            still = [need for need, state in needs.items() if state != "completed"]
+            wait = ", ".join(still) or f"its start in {(task.due_in_ms or 0) // 1000} s"
+            return StateError(
+                f"{id} is blocked: it waits for {wait}",
+                next="take another task; this one opens by itself",
+                task=task,
+                waits_for=needs,
+            )
+        if task.state == "failed":
+            return StateError(
+                f"{id} has failed and pauses for {(task.due_in_ms or 0) // 1000} s: {task.reason}",
+                next="take another task; this one opens by itself",
+                task=task,
+            )
+        return StateError(
+            f"{id} is {task.state}", next="reopen it if it has to be done again", task=task
+        )
+
+    @operation(EmptyError, HeldError, InvalidError)
+    def next(
+        self,
+        *,
+        kind: str | None = None,
+        tags: Sequence[str] = (),
+        ttl_s: float = 3600,
+        wait_s: float = 0,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Claim the best available task that fits: highest priority, then oldest.
+
+        kind: only tasks of this kind
+        tags: what you can do; a task that needs more is left to others
+        ttl_s: seconds until the claim lapses unless it is renewed
+        wait_s: how many seconds to wait for one
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
+        able = frozenset(check_names("tags", tags))
+
+        def claim() -> Task:
+            with self.scope.write() as tx:
+                if idempotency_key is None:
+                    return self._next(tx, kind, able, ttl_ms)
+                request = [kind, sorted(able), ttl_ms]
+                return self.scope.once(
+                    tx,
+                    OPERATIONS["work.next"],
+                    idempotency_key,
+                    request,
+                    lambda: self._next(tx, kind, able, ttl_ms),
+                )
+
+        def look() -> tuple[Task | None, int | None]:
+            # Only a look that finds something takes a turn from those who write.
+            with self.scope.store.read() as tx:
+                due_in_ms = self._due_in_ms(tx)
+                promising = (due_in_ms is not None and due_in_ms <= 0) or bool(
+                    self._best(tx, kind, able) or self._dead_claimers(tx)
+                )
+            if promising:
+                try:
+                    return claim(), None
+                except EmptyError:
+                    return None, due_in_ms
+            return None, due_in_ms
+
+        try:
+            return claim()
+        except EmptyError:
+            if not wait_s:
+                raise
+            task = self.scope.store.wait(look, ("task", "session"), wait_s)
+            if task is None:
+                raise
+            return task
+
+    def _next(self, tx: Write, kind: str | None, able: frozenset[str], ttl_ms: int) -> Task:
+        for row in tx.rows(WORK.due, now=tx.now):
+            self._fall_due(tx, row)
+        best = self._best(tx, kind, able)
+        if best is None and end_dead_sessions(tx, self.scope.keys, tx.rows(WORK.claimers)):
+            best = self._best(tx, kind, able)
+        if best is None:
+            counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
+            raise EmptyError(
+                "no task that fits is available",
+                next="wait for one, add one, or say more of what you can do (tags)",
+                counts=counts,
+            )
+        return self._claim(tx, best, ttl_ms, [], "")
+
+    def _best(self, tx: Read, kind: str | None, able: frozenset[str]) -> str | None:
+        """The head of each lane that fits, and of these the best."""
+        heads = []
+        for lane in tx.rows(WORK.lanes):
+            if kind in (None, lane["kind"]) and able.issuperset(json.loads(lane["tags"])):
+                head = tx.row(WORK.head, lane=lane["id"])
+                if head is not None:
+                    heads.append((-head["priority"], head["number"], head["id"]))
+        return min(heads)[2] if heads else None
+
+    def _due_in_ms(self, tx: Read) -> int | None:
+        row = tx.row(WORK.next_due)
+        return None if row is None or row["due"] is None else row["due"] - tx.now
+
+    def _dead_claimers(self, tx: Read) -> bool:
+        return any(not tx.store.alive(row, tx.now) for row in tx.rows(WORK.claimers))
+
+    @writes(StaleError, NotFoundError)
+    def renew(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        ttl_s: float | None = None,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Renew the claim on a task and on the files claimed with it; the epoch stays.
+
+        id: the task
+        ttl_s: seconds from now; by default as long as it was claimed for
+        epoch: refuse if the claim is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        row = self._own(tx, id, epoch)
+        if ttl_s is not None:
+            row["ttl_ms"] = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        row["due"] = tx.now + row["ttl_ms"]
+        self._renewed(tx, row)
+        tx.event("task.renewed", id, {"epoch": row["epoch"]})
+        leases = []
+        for lease in tx.rows(grants.LEASES.of_session, session=row["session"]):
+            if lease["task"] == id:
+                lease |= {"ttl_ms": row["ttl_ms"], "deadline": row["due"]}
+                lease["signature"] = self.scope.keys.lease(lease)
+                tx.run(grants.LEASES.renew, **lease)
+                leases.append(grants.lease_record(lease, tx.now))
+        return task_record(row, tx.now, tuple(leases))
+
+    @writes(StaleError, NotFoundError, ConflictError)
+    def complete(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        result: Any = None,
+        announce: str = "",
+        entry: dict[str, Any] | None = None,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Complete a task: result, files, dependents, entry and announcement in one step.
+
+        id: the task
+        result: any JSON that others should find
+        announce: a line to everybody
+        entry: an entry to write with it: namespace, key, value and expected_version or force
+        epoch: refuse if the claim is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        row = self._own(tx, id, epoch)
+        text = check_json("result", result, VALUE_LIMIT)
+        settled = self._settle(tx, row, "completed", result=text)
+        unblock(tx, id)
+        if entry is not None:
+            unknown = entry.keys() - {"namespace", "key", "value", "expected_version", "force"}
+            if unknown or not {"namespace", "key", "value"} <= entry.keys():
+                raise InvalidError(
+                    "entry needs namespace, key and value",
+                    next="expected_version and force may be added, nothing else",
+                )
+            put(tx, self.scope, **entry)
+        if announce:
+            body = check_text("announce", announce, BODY_LIMIT, lines=True)
+            post(tx, self.scope, body, kind="announcement")
+        return settled
+
+    @writes(StaleError, NotFoundError)
+    def fail(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        reason: str = "",
+        retry: bool = True,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Say that the attempt failed; the task is tried again after a pause, or is dead.
+
+        id: the task
+        reason: why, for whoever tries next
+        retry: false if no other attempt can succeed
+        epoch: refuse if the claim is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("reason", reason, lines=True)
+        row = self._own(tx, id, epoch)
+        if not retry or row["attempts"] >= row["max_attempts"]:
+            return self._settle(tx, row, "dead", reason=reason)
+        pause = backoff_ms(row["attempts"])
+        return self._settle(tx, row, "failed", reason=reason, due=tx.now + pause)
+
+    @writes(StaleError, NotFoundError)
+    def abandon(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        reason: str = "",
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Give a task back untried; it is available at once and no attempt is counted.
+
+        id: the task
+        reason: why, for whoever takes it next
+        epoch: refuse if the claim is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("reason", reason, lines=True)
+        row = self._own(tx, id, epoch)
+        return self._settle(tx, row, "available", reason=reason, uncounted=1)
+
+    def _settle(
+        self,
+        tx: Write,
+        row: Row,
+        state: str,
+        *,
+        reason: str = "",
+        result: str | None = None,
+        due: int | None = None,
+        uncounted: int = 0,
+    ) -> Task:
+        """End the caller's claim, and free the files that were claimed with it."""
+        settled = tx.rows(
+            WORK.settle,
+            id=row["id"],
+            session=row["session"],
+            epoch=row["epoch"],
+            state=state,
+            reason=reason,
+            result=result,
+            due=due,
+            uncounted=uncounted,
+            at=tx.wall,
+        )[0]
+        verb = "abandoned" if state == "available" else state
+        tx.event(f"task.{verb}", row["id"], {"epoch": row["epoch"], "reason": reason})
+        grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
+        return task_record(settled, tx.now)
+
+    def _own(self, tx: Write, id: str, epoch: int | None) -> Row:
+        """The task, if the caller's claim on it is in force and of that epoch, or a refusal."""
+        row = self._row(tx, check_name("id", id))
+        mine = row["state"] == "claimed" and self._is_own(tx, row)
+        if not mine or epoch not in (None, row["epoch"]):
+            raise self._stale(tx, row)
+        self.scope.keys.require("task", row, id)
+        return row
+
+    def _stale(self, tx: Read, row: Row) -> StaleError:
+        task = task_record(row, tx.now)
+        now = f"claimed by {task.agent}" if task.state == "claimed" else task.state
+        if row["session"] == self.scope.caller.session:
+            now = "past its time" if row["due"] <= tx.now else f"yours at epoch {task.epoch}"
+        return StaleError(
+            f"you do not hold {task.id} any more; it is {now}",
+            next="stop working on it; claim it again if it is free",
+            task=task,
+        )
+
+    @writes(NotFoundError, StateError)
+    def cancel(
+        self, tx: Write, id: str, *, reason: str = "", idempotency_key: str | None = None
+    ) -> Task:
+        """Cancel a task, whoever has it; its claimer's epoch is over.
+
+        id: the task
+        reason: why
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("reason", reason, lines=True)
+        row = self._row(tx, check_name("id", id))
+        if row["state"] in ("completed", "cancelled"):
+            raise StateError(f"{id} is {row['state']}", task=task_record(row, tx.now))
+        tx.run(WORK.move, id=id, state="cancelled", reason=reason, due=None, at=tx.wall)
+        tx.event("task.cancelled", id, {"reason": reason, "was": row["state"]})
+        if row["session"] is not None:
+            grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
+        return self._record(tx, id)
+
+    @writes(NotFoundError, StateError)
+    def reopen(self, tx: Write, id: str, *, idempotency_key: str | None = None) -> Task:
+        """Make a task that has ended available again, with all its attempts.
+
+        id: the task
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        row = self._row(tx, check_name("id", id))
+        if row["state"] in ("available", "claimed", "blocked"):
+            raise StateError(
+                f"{id} is {row['state']}, so there is nothing to reopen",
+                next="claim it, or cancel it first",
+                task=task_record(row, tx.now),
+            )
+        needs = tx.rows(WORK.needs_of, id=id)
+        opened = all(need["state"] == "completed" for need in needs)
+        state = "available" if opened else "blocked"
+        tx.run(WORK.reopen, id=id, state=state, due=None, at=tx.wall)
+        tx.event("task.reopened", id, {"was": row["state"]})
+        return self._record(tx, id)
+
+    @operation(NotFoundError)
+    def show(self, id: str) -> Task:
+        """Show one task, with the files claimed for it.
+
+        id: the task
+        """
+        with self.scope.store.read() as tx:
+            return self._record(tx, check_name("id", id))
+
+    @operation(InvalidError)
+    def list(
+        self,
+        *,
+        state: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> tuple[Task, ...]:
+        """List tasks in the order they were added.
+
+        state: only those in this state
+        kind: only those of this kind
+        agent: only those this agent claimed last
+        after: only those added after this seq
+        limit: at most so many
+        """
+        if state is not None:
+            check_choice("state", state, STATES)
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        with self.scope.store.read() as tx:
+            rows = tx.rows(WORK.list, state=state, kind=kind, agent=agent, after=after, limit=limit)
+            return tuple(task_record(row, tx.now) for row in rows)
+
+    def _row(self, tx: Read, id: str) -> Row:
+        row = tx.row(WORK.one, id=id)
+        if row is None:
+            raise NotFoundError(f"there is no task {id}", next="list the tasks, or add it")
+        return row
+
+    def _record(self, tx: Read, id: str) -> Task:
+        row = self._row(tx, id)
+        held = tx.rows(grants.LEASES.of_session, session=row["session"])
+        leases = [grants.lease_record(lease, tx.now) for lease in held if lease["task"] == id]
+        return task_record(row, tx.now, tuple(leases))

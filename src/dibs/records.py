@@ -1,0 +1,266 @@
+"""The frozen records that cross every boundary: library, shell, HTTP and MCP alike.
+
+Numbers that must not be confused have different words: `epoch` fences a grant, `version`
+counts the writes of an entry, `seq` is a place in the journal. `*_at` is wall-clock time
+in milliseconds, for people to read; what is *left* is `*_in_ms` and is what decisions use.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self, dataclass_transform
+else:
+    # `typing` and `dataclasses` would double the start-up time of every command.
+    def dataclass_transform(**_):
+        return lambda cls: cls
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=True)
+class Record:
+    """A frozen set of named fields, compared by value."""
+
+    _fields: tuple[str, ...] = ()
+    _nested: dict[str, type[Record]] = {}
+    _tuples: frozenset[str] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        own = cls.__dict__.get("__annotations__", {})
+        known = {sub.__name__: sub for sub in Record.__subclasses__()}
+        cls._fields = tuple(own)
+        cls._tuples = frozenset(name for name, kind in own.items() if kind.startswith("tuple["))
+        cls._nested = {
+            name: known[word]
+            for name, kind in own.items()
+            for word in kind.removeprefix("tuple[").replace(",", " ").replace("]", " ").split()
+            if word in known
+        }
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values):
+            mine = self.__dict__
+            mine.update(values)
+            if len(mine) != len(self._fields):
+                for name in self._fields:
+                    if name not in mine:
+                        mine[name] = getattr(type(self), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} records are frozen")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self)))
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields)
+        return f"{type(self).__name__}({inside})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: plain(getattr(self, name)) for name in self._fields}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Build the record from its JSON; a field this release does not know is left out."""
+        values: dict[str, Any] = {}
+        for name in cls._fields:
+            if name not in data:
+                continue
+            value, nested = data[name], cls._nested.get(name)
+            if name in cls._tuples and value is not None:
+                value = tuple(nested.from_json(item) for item in value) if nested else tuple(value)
+            elif nested and value is not None:
+                value = nested.from_json(value)
+            values[name] = value
+        return cls(**values)
+
+
+def plain(value: Any) -> Any:
+    """Records, tuples and dictionaries as what JSON knows."""
+    if isinstance(value, Record):
+        return value.to_json()
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return value
+
+
+class Lease(Record):
+    """The right of one session to change a resource, until released, expired or dead."""
+
+    resource: str
+    kind: str
+    mode: str
+    agent: str
+    session: int
+    epoch: int
+    note: str
+    task: str | None
+    granted_at: int
+    ttl_ms: int
+    expires_in_ms: int
+    content_hash: str | None
+
+
+class Grant(Record):
+    """What a claim won: one lease per resource."""
+
+    epoch: int
+    leases: tuple[Lease, ...]
+
+
+class Blocker(Record):
+    """One reason why a claim was refused: who holds an overlapping resource, or waits ahead."""
+
+    resource: str
+    mode: str
+    agent: str
+    session: int
+    epoch: int
+    waiting: bool
+    note: str
+    since_at: int
+    expires_in_ms: int | None
+
+
+class Availability(Record):
+    """Whether a resource can be claimed now, and if not, what stands in the way."""
+
+    resource: str
+    free: bool
+    blockers: tuple[Blocker, ...]
+
+
+class Task(Record):
+    """A unit of work, claimed by at most one session at a time."""
+
+    id: str
+    state: str
+    title: str
+    kind: str
+    priority: int
+    tags: tuple[str, ...]
+    after: tuple[str, ...]
+    payload: Any
+    result: Any
+    reason: str
+    attempts: int
+    max_attempts: int
+    author: str
+    added_at: int
+    changed_at: int
+    agent: str | None
+    session: int | None
+    epoch: int | None
+    ttl_ms: int | None
+    due_in_ms: int | None
+    leases: tuple[Lease, ...] = ()
+
+
+class Message(Record):
+    """A line from one agent to another, to a channel, or to everybody."""
+
+    id: int
+    kind: str
+    sender: str
+    to: str | None
+    channel: str | None
+    thread: int
+    reply_to: int | None
+    body: str
+    sent_at: int
+    acknowledged: bool
+
+
+class Delivery(Record):
+    """How far a message has come with one reader: queued, delivered or acknowledged."""
+
+    message: int
+    agent: str
+    state: str
+    acknowledged_at: int | None
+
+
+class Entry(Record):
+    """A JSON value at `namespace/key`, as of one version."""
+
+    namespace: str
+    key: str
+    value: Any
+    version: int
+    deleted: bool
+    author: str
+    set_at: int
+    expires_in_ms: int | None
+
+
+class EntryExport(Record):
+    """A namespace as a whole: its entries by key, each with its history, newest first."""
+
+    namespace: str
+    entries: tuple[Entry, ...]
+    history: tuple[Entry, ...]
+
+
+class Session(Record):
+    """One running instance of an agent; the holder of leases and tasks."""
+
+    id: int
+    agent: str
+    alive: bool
+    process_bound: bool
+    host: str
+    pid: int
+    status: str
+    joined_at: int
+    seen_at: int
+    expires_in_ms: int | None
+
+
+class Presence(Record):
+    """An agent as the others see it: its live sessions and what they hold."""
+
+    agent: str
+    sessions: tuple[Session, ...]
+    leases: int
+    tasks: int
+    unread: int
+    first_seen_at: int
+
+
+class Event(Record):
+    """One row of the journal: who did what to which record."""
+
+    seq: int
+    kind: str
+    agent: str | None
+    session: int | None
+    subject: str
+    data: Any
+    at: int
+
+
+class Pruned(Record):
+    """What a pruning removed, and what it kept."""
+
+    events: int
+    messages: int
+    tasks: int
+    versions: int
+    answers: int
+    sessions: int
+    oldest_seq: int
+
+
+class Mismatch(Record):
+    """A row whose signature does not fit what it says."""
+
+    noun: str
+    subject: str
+    agent: str
+    session: int
+    epoch: int

@@ -1,0 +1,122 @@
+"""The bell: how a commit wakes those who wait, on one machine.
+
+A bell is a hint; the tables are the truth. After its commit a writer writes one byte into
+a file per topic, and a waiter sleeps until the kernel reports that (inotify on Linux; where
+there is none, it looks at the files' times every 20 ms). A hint that is lost, because the
+writer died right after its commit, costs a waiter at most one slow look.
+
+A ticket in a lease's queue has a bell of its own, its liveness file, so that a release
+wakes the one who got the lease and nobody else.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+
+IN_MODIFY = 0x2
+POLL_S = 0.02
+
+
+class Bells:
+    def __init__(self, folder: str, tickets: str) -> None:
+        self._folder = folder
+        self._tickets = tickets
+        self._open: dict[str, int] = {}
+
+    def path(self, topic: str) -> str:
+        return os.path.join(self._tickets if topic.isdigit() else self._folder, topic)
+
+    def ring(self, topics: set[str]) -> None:
+        for topic in topics:
+            handle = self._open.get(topic)
+            if handle is not None:
+                os.pwrite(handle, b"!", 0)
+            elif topic.isdigit():
+                self._ring_ticket(topic)
+            else:
+                self._open[topic] = handle = os.open(
+                    self.path(topic), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+                )
+                os.pwrite(handle, b"!", 0)
+
+    def _ring_ticket(self, topic: str) -> None:
+        try:
+            handle = os.open(self.path(topic), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return  # its owner has gone; the next look at the queue finds that out
+        os.pwrite(handle, b"!", 0)
+        os.close(handle)
+
+    def listen(self, topics: tuple[str, ...], cancel: int | None) -> InotifyListener | PollListener:
+        paths = [self.path(topic) for topic in topics]
+        for path in paths:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if sys.platform != "linux":
+            return PollListener(paths, cancel)
+        try:
+            return InotifyListener(paths, cancel)
+        except OSError:
+            # The kernel allows a user only so many (128 by default); the next waits by looking.
+            return PollListener(paths, cancel)
+
+    def close(self) -> None:
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
+class InotifyListener:
+    def __init__(self, paths: list[str], cancel: int | None) -> None:
+        # Imported here because only those who wait need it, and it is not cheap.
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._inotify: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._inotify < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+        self._poll = select.poll()
+        self._poll.register(self._inotify, select.POLLIN)
+        if cancel is not None:
+            self._poll.register(cancel, select.POLLIN)
+        for path in paths:
+            if libc.inotify_add_watch(self._inotify, os.fsencode(path), IN_MODIFY) < 0:
+                self.close()
+                raise OSError(ctypes.get_errno(), "inotify_add_watch", path)
+
+    def wait(self, seconds: float) -> bool:
+        ready = self._poll.poll(seconds * 1000)
+        if any(handle == self._inotify for handle, _ in ready):
+            os.read(self._inotify, 65536)
+        return bool(ready)
+
+    def close(self) -> None:
+        os.close(self._inotify)
+
+
+class PollListener:
+    def __init__(self, paths: list[str], cancel: int | None) -> None:
+        self._paths = paths
+        self._cancel = cancel
+        self._seen = self._times()
+
+    def _times(self) -> list[int]:
+        return [os.stat(path).st_mtime_ns for path in self._paths]
+
+    def wait(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while True:
+            times = self._times()
+            if times != self._seen:
+                self._seen = times
+                return True
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            watched = [] if self._cancel is None else [self._cancel]
+            if select.select(watched, [], [], min(left, POLL_S))[0]:
+                return True
+
+    def close(self) -> None:
+        self._paths = []

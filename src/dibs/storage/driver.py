@@ -1,0 +1,98 @@
+"""What a database must offer to hold a dibs store.
+
+A driver owns connections, the clock, liveness and wake-ups; it knows nothing of leases or
+tasks. It turns the database's own errors into dibs errors, by code, in one place.
+
+A *turn* is the space's write lock: `begin_write` takes it, raises the counter and reads
+the clock *after* that, so that no decision is made with a time from before the wait.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    from dibs.storage.clock import Clock
+    from dibs.storage.queries import Query
+
+    Row = dict[str, Any]
+
+    class Connection(Protocol):
+        """One connection, used by one transaction at a time."""
+
+        def begin_write(self, space: int, session: int) -> tuple[int, int, int, Row | None]:
+            """Take the space's turn: its seq, store time, wall time, the caller's session."""
+
+        def begin_read(self) -> tuple[int, int]:
+            """Begin a transaction that sees one state throughout: store time, wall time."""
+
+        def begin_setup(self) -> None:
+            """Begin a transaction that no other set-up can run beside."""
+
+        def version(self) -> int:
+            """The number of the last migration applied, 0 for none."""
+
+        def migrate(self, version: int, text: str) -> None:
+            """Apply one migration and note its number."""
+
+        def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
+            """Run a query and return its rows."""
+
+        def run(self, query: Query, parameters: dict[str, Any]) -> None:
+            """Run a statement whose rows nobody needs; it may travel with the next one."""
+
+        def commit(self, rings: set[str]) -> None:
+            """Make it durable, then ring those bells."""
+
+        def rollback(self) -> None:
+            """Undo everything; never raises, so that it cannot hide the first error."""
+
+    class Listener(Protocol):
+        """Somebody who waits for bells."""
+
+        def wait(self, seconds: float) -> bool:
+            """Sleep until a bell rings, the wait is cancelled, or the time is over."""
+
+        def close(self) -> None: ...
+
+    class Liveness(Protocol):
+        """Proof that the process behind a session or a ticket still runs."""
+
+        def hold(self, number: int) -> None:
+            """Prove, until the process ends or lets go, that this number is alive."""
+
+        def let_go(self, number: int) -> None: ...
+
+        def alive(self, number: int) -> bool: ...
+
+        def forget(self, number: int) -> None:
+            """Remove what is left of somebody who is gone; numbers are never used again."""
+
+    class Driver(Protocol):
+        boot: str
+        """The boot in which sessions live; empty where heartbeats decide alone."""
+        clock: Clock
+
+        @property
+        def liveness(self) -> Liveness | None:
+            """None where processes cannot see each other: heartbeats decide alone."""
+
+        def key(self) -> bytes:
+            """The space key, from where this driver keeps it outside the database."""
+
+        def schema(self, text: str) -> str:
+            """A migration as this database takes it."""
+
+        def enter(self, space: Row) -> dict[str, Any]:
+            """Set the clock by the space's row; return the columns that have to change."""
+
+        def take(self) -> Any:
+            """A `Connection` for one transaction."""
+
+        def give_back(self, connection: Any) -> None: ...
+
+        def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
+            """Listen to bells, and to a file descriptor that becomes readable on cancel."""
+
+        def close(self) -> None: ...

@@ -1,0 +1,72 @@
+"""Liveness on one machine: the kernel knows who is alive.
+
+Each process-bound session and each waiting ticket has a small file that its process keeps
+locked. The kernel drops the lock however the process ends, so a lock that can be had means
+a holder that is dead. Liveness says nothing about ownership: a frozen process is alive, and
+the time limit of its lease is what frees the resource.
+
+Testers take the lock shared, so they never mistake each other for the holder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import weakref
+
+
+class FileLiveness:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._held: dict[int, int] = {}
+        _ALL.add(self)
+
+    def path(self, number: int) -> str:
+        return os.path.join(self._folder, str(number))
+
+    def hold(self, number: int) -> None:
+        handle = os.open(self.path(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._held[number] = handle
+
+    def let_go(self, number: int) -> None:
+        handle = self._held.pop(number, None)
+        if handle is not None:
+            self.forget(number)
+            os.close(handle)
+
+    def forget(self, number: int) -> None:
+        """Remove the file of somebody who is gone; numbers are never used again."""
+        try:
+            os.unlink(self.path(number))
+        except FileNotFoundError:
+            return
+
+    def alive(self, number: int) -> bool:
+        try:
+            handle = os.open(self.path(number), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
+    def close(self) -> None:
+        while self._held:
+            os.close(self._held.popitem()[1])
+
+
+_ALL: weakref.WeakSet[FileLiveness] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    # A forked child shares the locks; were it to keep them, a dead parent would look alive.
+    for liveness in _ALL:
+        liveness.close()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)

@@ -1,0 +1,64 @@
+"""Bring a database to the schema of this release, and find or make the space in it.
+
+Everything happens under the driver's set-up lock in one transaction, so any number of
+processes may open a fresh or an old database at the same moment.
+"""
+
+from __future__ import annotations
+
+from dibs.errors import UnfitError
+from dibs.storage.queries import Queries, migrations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.storage.driver import Connection, Driver, Row
+
+SPACE = Queries("space")
+
+
+def prepare(
+    driver: Driver, connection: Connection, name: str, key_check: str, to: int | None = None
+) -> Row:
+    """Migrate and return the space's row; `to` stops early, for tests of old schemas."""
+    steps = [step for step in migrations() if to is None or step[0] <= to]
+    newest = steps[-1][0]
+    version = connection.version()
+    if version > newest and to is None:
+        raise UnfitError(
+            f"this store was made by a newer dibs (schema {version}, this one knows {newest})",
+            next="upgrade agent-dibs",
+            schema=version,
+            known=newest,
+        )
+    if version == newest:
+        space = _find(connection, name)
+        if space is not None and not driver.enter(space):
+            return space
+    connection.begin_setup()
+    try:
+        version = connection.version()
+        for number, _, text in steps:
+            if number > version:
+                connection.migrate(number, driver.schema(text))
+        space = _find(connection, name)
+        if space is None:
+            wall = driver.clock.wall()
+            parameters: dict[str, Any] = {"name": name, "wall": wall, "key_check": key_check}
+            connection.run(SPACE.create, parameters)
+            space = connection.rows(SPACE.find, {"name": name})[0]
+        changes = driver.enter(space)
+        if changes:
+            connection.run(SPACE.reboot, changes | {"space": space["id"]})
+            space |= changes
+        connection.commit(set())
+    except BaseException:
+        connection.rollback()
+        raise
+    return space
+
+
+def _find(connection: Connection, name: str) -> Row | None:
+    found = connection.rows(SPACE.find, {"name": name})
+    return found[0] if found else None

@@ -1,0 +1,105 @@
+"""Named queries, read from the `.sql` files beside this module.
+
+One text serves both databases. `:name` marks a parameter and `:names...` a list of them.
+Where the databases differ by necessity, a second version of a query follows the common
+one under the same name and the database's word: `-- name: now [postgres]`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+HERE = os.path.join(os.path.dirname(__file__), "sql")
+_HEAD = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])?$", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\.\.\.)?")
+
+
+class Query:
+    """One statement: its text by database, and the names of the columns it answers with."""
+
+    __slots__ = ("_compiled", "columns", "lists", "name", "texts")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.texts: dict[str, str] = {}
+        self.columns: tuple[str, ...] | None = None
+        self.lists: tuple[str, ...] = ()
+        self._compiled: dict[tuple[str, tuple[int, ...]], str] = {}
+
+    def add(self, text: str, database: str) -> None:
+        self.texts[database] = text
+        self.lists = tuple(name for name, many in _PARAMETER.findall(text) if many)
+
+    def spread(self, parameters: dict[str, Any]) -> tuple[int, ...]:
+        """Give each element of a list parameter a name of its own; return the lengths."""
+        lengths = []
+        for name in self.lists:
+            values = parameters[name]
+            lengths.append(len(values))
+            for position, value in enumerate(values):
+                parameters[f"{name}_{position}"] = value
+        return tuple(lengths)
+
+    def compiled(self, database: str, lengths: tuple[int, ...] = ()) -> str:
+        """The text as that database's driver takes it, made once per list length."""
+        text = self._compiled.get((database, lengths))
+        if text is None:
+            sizes: Mapping[str, int] = dict(zip(self.lists, lengths, strict=True))
+
+            def parameter(match: re.Match[str]) -> str:
+                name, many = match.groups()
+                mark = "%({})s" if database == "postgres" else ":{}"
+                if not many:
+                    return mark.format(name)
+                # An empty list matches nothing, on both databases.
+                names = [mark.format(f"{name}_{place}") for place in range(sizes[name])]
+                return ", ".join(names) or "NULL"
+
+            source = self.texts.get(database) or self.texts[""]
+            text = self._compiled[database, lengths] = _PARAMETER.sub(parameter, source)
+        return text
+
+
+class Queries:
+    """The queries of one `.sql` file, as attributes."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._queries: dict[str, Query] | None = None
+
+    def load(self) -> dict[str, Query]:
+        if self._queries is None:
+            with open(os.path.join(HERE, self._file + ".sql"), encoding="utf-8") as source:
+                _, *parts = _HEAD.split(source.read())
+            queries: dict[str, Query] = {}
+            for name, database, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+                lines = [line for line in body.splitlines() if not line.startswith("--")]
+                text = "\n".join(lines).strip().removesuffix(";")
+                queries.setdefault(name, Query(name)).add(text, database or "")
+            self._queries = queries
+        return self._queries
+
+    def __getattr__(self, name: str) -> Query:
+        try:
+            query = self.load()[name]
+        except KeyError:
+            raise AttributeError(f"{self._file}.sql has no query named {name}") from None
+        setattr(self, name, query)
+        return query
+
+
+def migrations() -> list[tuple[int, str, str]]:
+    """All migrations in order: number, name, text."""
+    folder = os.path.join(HERE, "migrations")
+    found = []
+    for file in sorted(os.listdir(folder)):
+        number, _, name = file.removesuffix(".sql").partition("_")
+        with open(os.path.join(folder, file), encoding="utf-8") as source:
+            found.append((int(number), name, source.read()))
+    return found

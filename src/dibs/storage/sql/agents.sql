@@ -1,0 +1,71 @@
+-- Agents and their sessions.
+
+-- name: known
+-- An agent is known from its first session or the first message to it.
+INSERT INTO agent (space, name, since_seq, first_seen_at)
+VALUES (:space, :agent, :seq, :at) ON CONFLICT (space, name) DO NOTHING;
+
+-- name: join
+-- A session's id is the seq at which it was minted.
+INSERT INTO session (space, id, agent, label, process_bound, boot, host, pid, status, joined_at,
+                     seen_at, ttl_ms, deadline, ended_at, ended_why)
+VALUES (:space, :id, :agent, :label, :process_bound, :boot, :host, :pid, :status, :joined_at,
+        :joined_at, :ttl_ms, :deadline, NULL, NULL);
+
+-- name: one
+-- A session by its id.
+SELECT id, agent, label, process_bound, boot, host, pid, status, joined_at, seen_at, ttl_ms,
+       deadline, ended_at, ended_why
+FROM session WHERE space = :space AND id = :session;
+
+-- name: several
+-- Sessions by their ids, as far as liveness needs them.
+SELECT id, agent, process_bound, boot, deadline, ended_at
+FROM session WHERE space = :space AND id IN (:sessions...);
+
+-- name: open
+-- All sessions that have not ended.
+SELECT id, agent, label, process_bound, boot, host, pid, status, joined_at, seen_at, ttl_ms,
+       deadline, ended_at, ended_why
+FROM session WHERE space = :space AND ended_at IS NULL ORDER BY agent, id;
+
+-- name: labelled
+-- The session of that agent and label that has not ended.
+SELECT id, agent, label, process_bound, boot, host, pid, status, joined_at, seen_at, ttl_ms,
+       deadline, ended_at, ended_why
+FROM session WHERE space = :space AND agent = :agent AND label = :label AND ended_at IS NULL
+ORDER BY id DESC LIMIT 1;
+
+-- name: beat
+-- A sign of life, and what the agent says it is doing.
+UPDATE session SET seen_at = :at, deadline = :deadline,
+    status = COALESCE(CAST(:status AS TEXT), status)
+WHERE space = :space AND id = :session;
+
+-- name: end
+-- A session ends once.
+UPDATE session SET ended_at = :at, ended_why = :why
+WHERE space = :space AND id = :session AND ended_at IS NULL RETURNING agent, process_bound;
+
+-- name: agents
+-- Everybody who was ever here.
+SELECT name, first_seen_at FROM agent WHERE space = :space ORDER BY name;
+
+-- name: leases_by_session
+SELECT session, COUNT(*) AS number FROM lease
+WHERE space = :space AND deadline > :now GROUP BY session;
+
+-- name: tasks_by_session
+SELECT session, COUNT(*) AS number FROM task
+WHERE space = :space AND session IS NOT NULL AND due > :now GROUP BY session;
+
+-- name: signed_leases
+SELECT resource, agent, session, epoch, deadline, signature FROM lease WHERE space = :space;
+
+-- name: signed_tasks
+SELECT id, agent, session, epoch, due, signature FROM task
+WHERE space = :space AND session IS NOT NULL;
+
+-- name: signed_messages
+SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, signature
+FROM message WHERE space = :space AND id > :after ORDER BY id LIMIT :limit;

@@ -1,0 +1,99 @@
+-- Leases and the queue for them. `base` is the key by which overlap is found: two resources can
+-- only overlap if one's base is the other's or lies above or below it.
+
+-- name: around
+-- All leases and tickets that could overlap with a resource, the caller's own included.
+SELECT 0 AS waiting, base, resource, kind, mode, inode, session, agent, epoch, note, task,
+       content_hash, granted_at AS since_at, ttl_ms, deadline, signature
+FROM lease WHERE space = :space AND base IN (:ancestors...)
+UNION ALL
+SELECT 0, base, resource, kind, mode, inode, session, agent, epoch, note, task,
+       content_hash, granted_at, ttl_ms, deadline, signature
+FROM lease WHERE space = :space AND base > :low AND base < :high
+UNION ALL
+SELECT 1, base, resource, kind, mode, inode, session, agent, number, note, NULL,
+       content_hash, since_at, ttl_ms, deadline, NULL
+FROM ticket WHERE space = :space AND base IN (:ancestors...)
+UNION ALL
+SELECT 1, base, resource, kind, mode, inode, session, agent, number, note, NULL,
+       content_hash, since_at, ttl_ms, deadline, NULL
+FROM ticket WHERE space = :space AND base > :low AND base < :high;
+
+-- name: same_file
+-- Leases and tickets on another name of the same file (hard links).
+SELECT 0 AS waiting, base, resource, kind, mode, inode, session, agent, epoch, note, task,
+       content_hash, granted_at AS since_at, ttl_ms, deadline, signature
+FROM lease WHERE space = :space AND inode = :inode AND base <> :base
+UNION ALL
+SELECT 1, base, resource, kind, mode, inode, session, agent, number, note, NULL,
+       content_hash, since_at, ttl_ms, deadline, NULL
+FROM ticket WHERE space = :space AND inode = :inode AND base <> :base;
+
+-- name: grant
+-- One lease per session and resource; claiming again replaces what the claim says.
+INSERT INTO lease (space, base, resource, session, kind, mode, inode, agent, epoch, note, task,
+                   content_hash, granted_at, ttl_ms, deadline, signature)
+VALUES (:space, :base, :resource, :session, :kind, :mode, :inode, :agent, :epoch, :note, :task,
+        :content_hash, :granted_at, :ttl_ms, :deadline, :signature)
+ON CONFLICT (space, base, resource, session) DO UPDATE SET
+    mode = excluded.mode, epoch = excluded.epoch, note = excluded.note, task = excluded.task,
+    content_hash = excluded.content_hash, granted_at = excluded.granted_at,
+    ttl_ms = excluded.ttl_ms, deadline = excluded.deadline, signature = excluded.signature;
+
+-- name: held
+-- The lease of one session on one resource.
+SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, content_hash,
+       granted_at, ttl_ms, deadline, signature
+FROM lease WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
+
+-- name: of_session
+-- All leases of one session.
+SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, content_hash,
+       granted_at, ttl_ms, deadline, signature
+FROM lease WHERE space = :space AND session = :session ORDER BY base, resource;
+
+-- name: renew
+-- A lease lasts longer; its epoch stays.
+UPDATE lease SET deadline = :deadline, ttl_ms = :ttl_ms, signature = :signature
+WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
+
+-- name: remove
+-- A lease ends: released, expired, or its session is over.
+DELETE FROM lease
+WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
+
+-- name: all
+-- Every lease that lasts, in the order of names.
+SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, content_hash,
+       granted_at, ttl_ms, deadline, signature
+FROM lease WHERE space = :space AND deadline > :now
+  AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
+  AND (CAST(:session AS BIGINT) IS NULL OR session = :session)
+ORDER BY base, resource, session LIMIT :limit;
+
+-- name: enqueue
+-- A ticket has one row per resource; its number is its place in every queue.
+INSERT INTO ticket (space, base, resource, number, kind, mode, inode, session, agent, note,
+                    content_hash, ttl_ms, since_at, deadline)
+VALUES (:space, :base, :resource, :number, :kind, :mode, :inode, :session, :agent, :note,
+        :content_hash, :ttl_ms, :since_at, :deadline);
+
+-- name: ticket
+-- What one ticket waits for.
+SELECT base, resource, number, kind, mode, inode, session, agent, note, content_hash, ttl_ms,
+       since_at, deadline
+FROM ticket WHERE space = :space AND number = :number ORDER BY base, resource;
+
+-- name: tickets_of_session
+-- Everything one session waits for.
+SELECT base, resource, number, kind, mode, inode, session, agent, note, content_hash, ttl_ms,
+       since_at, deadline
+FROM ticket WHERE space = :space AND session = :session ORDER BY number, base, resource;
+
+-- name: dequeue
+-- A ticket leaves the queue: granted, given up or dead.
+DELETE FROM ticket WHERE space = :space AND number = :number;
+
+-- name: keep_ticket
+-- A waiter on another machine shows that it still waits.
+UPDATE ticket SET deadline = :deadline WHERE space = :space AND number = :number;

@@ -1,0 +1,87 @@
+-- Messages. A message's id is its seq, so ids are in commit order and serve as cursors.
+
+-- name: post
+INSERT INTO message (space, id, kind, sender, session, recipient, channel, thread, reply_to, body,
+                     sent_at, signature)
+VALUES (:space, :id, :kind, :sender, :session, :recipient, :channel, :thread, :reply_to, :body,
+        :sent_at, :signature);
+
+-- name: index_word
+INSERT INTO word (space, word, message) VALUES (:space, :word, :id);
+
+-- name: one
+SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
+FROM message WHERE space = :space AND id = :id;
+
+-- name: cursor
+-- How far an agent has read its inbox (channel '') or a channel.
+SELECT seq FROM cursor WHERE space = :space AND agent = :agent AND channel = :channel;
+
+-- name: move_cursor
+INSERT INTO cursor (space, agent, channel, seq) VALUES (:space, :agent, :channel, :seq)
+ON CONFLICT (space, agent, channel) DO UPDATE SET seq = excluded.seq;
+
+-- name: since
+-- The seq at which an agent was first seen; older broadcasts were not meant for it.
+SELECT since_seq FROM agent WHERE space = :space AND name = :agent;
+
+-- name: unread
+-- What is addressed to an agent, or to everybody since it came, oldest first.
+SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
+FROM message
+WHERE space = :space AND recipient = :agent AND id > :after AND sender <> :agent
+UNION ALL
+SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
+FROM message
+WHERE space = :space AND recipient IS NULL AND channel IS NULL AND id > :broadcasts_after
+  AND sender <> :agent
+ORDER BY id LIMIT :limit;
+
+-- name: unread_channel
+SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
+FROM message
+WHERE space = :space AND recipient IS NULL AND channel = :channel AND id > :after
+  AND sender <> :agent
+ORDER BY id LIMIT :limit;
+
+-- name: count_unread
+SELECT COUNT(*) AS number FROM message
+WHERE space = :space AND id > :after AND sender <> :agent
+  AND (recipient = :agent OR (recipient IS NULL AND channel IS NULL AND id > :broadcasts_after));
+
+-- name: acknowledge
+INSERT INTO acknowledgement (space, message, agent, at) VALUES (:space, :id, :agent, :at)
+ON CONFLICT (space, message, agent) DO NOTHING RETURNING message;
+
+-- name: acknowledged
+-- Those of the messages that an agent has acknowledged.
+SELECT message FROM acknowledgement
+WHERE space = :space AND agent = :agent AND message IN (:ids...);
+
+-- name: acknowledgements
+SELECT agent, at FROM acknowledgement WHERE space = :space AND message = :id;
+
+-- name: readers
+-- Everybody a broadcast is meant for, with how far they have read.
+SELECT a.name AS agent, COALESCE(c.seq, 0) AS seq FROM agent a
+LEFT JOIN cursor c ON c.space = a.space AND c.agent = a.name AND c.channel = :channel
+WHERE a.space = :space AND a.name <> :sender AND a.since_seq < :id ORDER BY a.name;
+
+-- name: history
+-- The newest first.
+SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
+FROM message
+WHERE space = :space AND id < :before
+  AND (CAST(:agent AS TEXT) IS NULL OR sender = :agent OR recipient = :agent)
+  AND (CAST(:channel AS TEXT) IS NULL OR channel = :channel)
+  AND (CAST(:thread AS BIGINT) IS NULL OR thread = :thread)
+ORDER BY id DESC LIMIT :limit;
+
+-- name: search
+-- Messages that have all these words, the newest first.
+SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
+FROM message
+WHERE space = :space AND id IN (
+    SELECT message FROM word WHERE space = :space AND word IN (:words...)
+    GROUP BY message HAVING COUNT(*) = :number)
+ORDER BY id DESC LIMIT :limit;

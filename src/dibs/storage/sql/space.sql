@@ -1,0 +1,61 @@
+-- The space itself: its counter, its clock, its journal, and the answers it has given.
+
+-- name: turn
+-- Take the next seq. Everything else in a write comes after this.
+UPDATE space SET seq = seq + 1, store_time = :now, wall_time = :wall
+WHERE id = :space RETURNING seq;
+
+-- name: turn [postgres]
+-- Differs by necessity because the time must be read after the row lock has been waited for.
+UPDATE space SET seq = seq + 1 WHERE id = :space RETURNING seq;
+
+-- name: now
+-- The server's clock; SQLite has none and is never asked.
+SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
+
+-- name: advance
+-- Give each further event of one write a seq of its own.
+UPDATE space SET seq = seq + :more WHERE id = :space;
+
+-- name: caller
+-- The session in which a write is made.
+SELECT id, agent, ended_at, deadline, process_bound, boot FROM session
+WHERE space = :space AND id = :session;
+
+-- name: find
+-- The space of that name.
+SELECT id, name, seq, pruned_seq, boot, time_namespace, clock_offset, store_time, wall_time,
+       key_check, created_at
+FROM space WHERE name = :name;
+
+-- name: create
+-- A new space starts at seq 0 with the wall clock as its first store time.
+INSERT INTO space (id, name, seq, pruned_seq, boot, time_namespace, clock_offset, store_time,
+                   wall_time, key_check, created_at)
+SELECT COALESCE(MAX(id), 0) + 1, CAST(:name AS TEXT), 0, 0, '', '', 0, CAST(:wall AS BIGINT),
+       CAST(:wall AS BIGINT), CAST(:key_check AS TEXT), CAST(:wall AS BIGINT)
+FROM space;
+
+-- name: reboot
+-- After a reboot, store time goes on where it was.
+UPDATE space SET boot = :boot, time_namespace = :time_namespace, clock_offset = :clock_offset
+WHERE id = :space;
+
+-- name: position
+-- Where the journal ends, and how far it has been pruned.
+SELECT seq, pruned_seq FROM space WHERE id = :space;
+
+-- name: journal
+-- Every write says in its own transaction what it did.
+INSERT INTO event (space, seq, kind, agent, session, subject, data, at)
+VALUES (:space, :seq, :kind, :agent, :session, :subject, :data, :at);
+
+-- name: answered
+-- What was answered to this key the first time.
+SELECT operation, request, answer FROM answer
+WHERE space = :space AND agent = :agent AND key = :key;
+
+-- name: remember
+-- Keep the answer in the transaction that made it true.
+INSERT INTO answer (space, agent, key, operation, request, answer, at)
+VALUES (:space, :agent, :key, :operation, :request, :answer, :at);

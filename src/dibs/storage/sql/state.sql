@@ -1,0 +1,39 @@
+-- Versioned state. A deleted entry keeps its row, without a value, so that its versions go on.
+
+-- name: get
+SELECT namespace, key, version, value, author, set_at, deadline FROM entry
+WHERE space = :space AND namespace = :namespace AND key = :key;
+
+-- name: put
+-- Two writers never make the same version: the primary key of entry_version stands behind it.
+INSERT INTO entry (space, namespace, key, version, value, author, session, set_at, deadline)
+VALUES (:space, :namespace, :key, :version, :value, :author, :session, :set_at, :deadline)
+ON CONFLICT (space, namespace, key) DO UPDATE SET
+    version = excluded.version, value = excluded.value, author = excluded.author,
+    session = excluded.session, set_at = excluded.set_at, deadline = excluded.deadline;
+
+-- name: put_version
+INSERT INTO entry_version (space, namespace, key, version, value, author, session, set_at, deadline)
+VALUES (:space, :namespace, :key, :version, :value, :author, :session, :set_at, :deadline);
+
+-- name: list
+-- The entries that are there, by key.
+SELECT namespace, key, version, value, author, set_at, deadline FROM entry
+WHERE space = :space AND namespace = :namespace AND key > :after AND value IS NOT NULL
+  AND (deadline IS NULL OR deadline > :now)
+ORDER BY key LIMIT :limit;
+
+-- name: namespaces
+SELECT namespace, COUNT(*) AS number FROM entry
+WHERE space = :space AND value IS NOT NULL AND (deadline IS NULL OR deadline > :now)
+GROUP BY namespace ORDER BY namespace;
+
+-- name: history
+-- Every version of one entry, the newest first, deletions among them.
+SELECT namespace, key, version, value, author, set_at, deadline FROM entry_version
+WHERE space = :space AND namespace = :namespace AND key = :key AND version < :before
+ORDER BY version DESC LIMIT :limit;
+
+-- name: whole_history
+SELECT namespace, key, version, value, author, set_at, deadline FROM entry_version
+WHERE space = :space AND namespace = :namespace ORDER BY key, version DESC;

@@ -1,0 +1,120 @@
+-- Tasks. `due` is when a task changes its state by itself: a claim that runs out, a retry whose
+-- pause is over, a start that was put off. It is NULL for all others.
+
+-- name: one
+-- A task by its id.
+SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
+       attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
+       epoch, ttl_ms, signature
+FROM task WHERE space = :space AND id = :id;
+
+-- name: add
+-- An id is used once.
+INSERT INTO task (space, id, state, lane, priority, number, title, kind, tags, needs, payload,
+                  result, reason, attempts, max_attempts, author, added_at, changed_at,
+                  not_before, due, agent, session, epoch, ttl_ms, signature)
+VALUES (:space, :id, :state, :lane, :priority, :number, :title, :kind, :tags, :needs, :payload,
+        NULL, '', 0, :max_attempts, :author, :at, :at,
+        :not_before, :due, NULL, NULL, NULL, NULL, NULL)
+ON CONFLICT (space, id) DO NOTHING RETURNING id;
+
+-- name: need
+INSERT INTO dependency (space, task, needs) VALUES (:space, :id, :needs);
+
+-- name: needs_of
+-- What a task waits for, and how far each of those is.
+SELECT d.needs, t.state FROM dependency d
+LEFT JOIN task t ON t.space = d.space AND t.id = d.needs
+WHERE d.space = :space AND d.task = :id ORDER BY d.needs;
+
+-- name: needed_by
+-- The blocked tasks that wait for this one.
+SELECT t.id, t.not_before FROM dependency d
+JOIN task t ON t.space = d.space AND t.id = d.task
+WHERE d.space = :space AND d.needs = :id AND t.state = 'blocked';
+
+-- name: lane
+SELECT id FROM lane WHERE space = :space AND kind = :kind AND tags = :tags;
+
+-- name: add_lane
+INSERT INTO lane (space, id, kind, tags) VALUES (:space, :id, :kind, :tags);
+
+-- name: lanes
+-- All lanes; a worker picks those that fit it.
+SELECT id, kind, tags FROM lane WHERE space = :space;
+
+-- name: head
+-- The best available task of a lane, found by index however many there are.
+SELECT id, priority, number FROM task
+WHERE space = :space AND state = 'available' AND lane = :lane
+ORDER BY priority DESC, number LIMIT 1;
+
+-- name: claim
+-- One winner: only an available task can be claimed.
+UPDATE task SET state = 'claimed', agent = :agent, session = :session, epoch = :epoch,
+    ttl_ms = :ttl_ms, due = :due, signature = :signature, attempts = attempts + 1, reason = '',
+    changed_at = :at
+WHERE space = :space AND id = :id AND state = 'available'
+RETURNING id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
+          attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
+          epoch, ttl_ms, signature;
+
+-- name: renew
+-- A claim lasts longer; its epoch stays.
+UPDATE task SET due = :due, ttl_ms = :ttl_ms, signature = :signature
+WHERE space = :space AND id = :id AND session = :session AND epoch = :epoch;
+
+-- name: settle
+-- A claim ends by its claimer's word: completed, failed, dead, or given back.
+UPDATE task SET state = :state, result = COALESCE(CAST(:result AS TEXT), result),
+    reason = :reason, due = :due, attempts = attempts - :uncounted, session = NULL, ttl_ms = NULL,
+    signature = NULL, changed_at = :at
+WHERE space = :space AND id = :id AND session = :session AND epoch = :epoch
+RETURNING id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
+          attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
+          epoch, ttl_ms, signature;
+
+-- name: move
+-- A task changes its state without a claimer's word.
+UPDATE task SET state = :state, reason = :reason, due = :due, session = NULL, ttl_ms = NULL,
+    signature = NULL, changed_at = :at
+WHERE space = :space AND id = :id;
+
+-- name: reopen
+UPDATE task SET state = :state, due = :due, attempts = 0, reason = '', session = NULL,
+    ttl_ms = NULL, signature = NULL, changed_at = :at
+WHERE space = :space AND id = :id;
+
+-- name: due
+-- What changes by itself and is due.
+SELECT id, state, due, attempts, max_attempts, agent, session, epoch FROM task
+WHERE space = :space AND due IS NOT NULL AND due <= :now ORDER BY due LIMIT 100;
+
+-- name: next_due
+SELECT MIN(due) AS due FROM task WHERE space = :space AND due IS NOT NULL;
+
+-- name: of_session
+-- What one session has claimed.
+SELECT id, state, due, attempts, max_attempts, agent, session, epoch FROM task
+WHERE space = :space AND session = :session ORDER BY id;
+
+-- name: claimers
+-- The sessions that have a claim, to see whether they live.
+SELECT id, agent, process_bound, boot, deadline, ended_at FROM session
+WHERE space = :space AND id IN (
+    SELECT session FROM task WHERE space = :space AND session IS NOT NULL);
+
+-- name: list
+-- Tasks in the order they were added.
+SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
+       attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
+       epoch, ttl_ms, signature
+FROM task
+WHERE space = :space AND number > :after
+  AND (CAST(:state AS TEXT) IS NULL OR state = :state)
+  AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
+  AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
+ORDER BY number LIMIT :limit;
+
+-- name: counts
+SELECT state, COUNT(*) AS number FROM task WHERE space = :space GROUP BY state;

@@ -1,0 +1,309 @@
+"""The SQLite driver: one file, many processes of one machine.
+
+Promised: a commit that returned survives `kill -9` and a power cut (`synchronous=FULL`;
+with `durability="fast"` only `kill -9`). Writers take turns through `BEGIN IMMEDIATE`; a
+process that keeps the turn longer than `BUSY_S`, because it is frozen, makes the others
+fail with `BusyError`. Not promised: protection from a process of the same user that writes
+to the file without dibs.
+
+The library is `apsw`, for its own current SQLite: the interpreter's may carry a bug that
+damages a WAL file used by many processes. No other SQLite may open the file in this
+process, and nothing here ever opens it as a plain file: closing any handle of it would
+drop SQLite's locks.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import apsw
+
+from dibs.errors import (
+    BusyError,
+    CorruptError,
+    DibsError,
+    DiskFullError,
+    ForkedError,
+    ReadOnlyError,
+    StorageError,
+    StoreGoneError,
+    UnavailableError,
+    UnfitError,
+)
+from dibs.storage.bell import Bells
+from dibs.storage.boot import boot_id, time_namespace
+from dibs.storage.clock import SystemClock
+from dibs.storage.folder import Folder, check_disk
+from dibs.storage.liveness import FileLiveness
+from dibs.storage.queries import Queries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.storage.clock import Clock
+    from dibs.storage.driver import Listener, Row
+    from dibs.storage.queries import Query
+
+SPACE = Queries("space")
+APPLICATION_ID = 0x64696273
+BUSY_S = 4.5
+BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
+SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
+
+
+class SqliteDriver:
+    database = "sqlite"
+
+    def __init__(self, path: str, durability: str, clock: Clock | None) -> None:
+        self.path = path
+        self._synchronous = SYNCHRONOUS[durability]
+        check_disk(path)
+        self.folder = Folder(path)
+        self.folder.make()
+        self.boot = boot_id()
+        self._native_clock = SystemClock()
+        self.clock: Clock = clock or self._native_clock
+        self.liveness = FileLiveness(self.folder.alive)
+        self._bells = Bells(self.folder.bells, self.folder.alive)
+        self._pid = os.getpid()
+        self._idle: list[SqliteConnection] = []
+        self._idle.append(SqliteConnection(self))
+        self._inode = os.stat(path).st_ino
+
+    def key(self) -> bytes:
+        return self.folder.key()
+
+    def schema(self, text: str) -> str:
+        # The primary key is the table: one b-tree to write where there would be two.
+        return text.replace("\n);", "\n) WITHOUT ROWID;")
+
+    def enter(self, space: Row) -> dict[str, Any]:
+        """Go on from the time of the space, over a reboot too; return what has to be stored."""
+        namespace, wall = time_namespace(), self._native_clock.wall()
+        if space["boot"] == self.boot:
+            if space["time_namespace"] != namespace:
+                raise UnfitError(
+                    "this process runs in another time namespace than the store's other users, "
+                    "so its clock cannot be compared with theirs",
+                    next="start it outside that container, or share the store by postgresql://",
+                )
+            self._native_clock.offset = space["clock_offset"]
+            return {}
+        self._native_clock.offset = 0
+        passed = max(0, wall - space["wall_time"])
+        self._native_clock.offset = space["store_time"] + passed - self._native_clock.now()
+        return {
+            "boot": self.boot,
+            "time_namespace": namespace,
+            "clock_offset": self._native_clock.offset,
+        }
+
+    def take(self) -> SqliteConnection:
+        if os.getpid() != self._pid:
+            raise ForkedError(
+                "this store was opened before a fork", next="open the store again in the child"
+            )
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return SqliteConnection(self)
+
+    def give_back(self, connection: SqliteConnection) -> None:
+        self._idle.append(connection)
+
+    def check_present(self) -> None:
+        """Never write into a file that has been deleted: the commit would vanish with it."""
+        try:
+            if os.stat(self.path).st_ino == self._inode:
+                return
+        except FileNotFoundError:
+            pass
+        raise StoreGoneError(
+            f"{self.path} was deleted or replaced while it was open",
+            next="open the store again: it starts afresh",
+        )
+
+    def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
+        return self._bells.listen(topics, cancel)
+
+    def ring(self, topics: set[str]) -> None:
+        self._bells.ring(topics)
+
+    def backup(self, target: str) -> None:
+        """Copy the store as of one moment, while others write."""
+        connection = self.take()
+        copy = apsw.Connection(target)
+        try:
+            with copy.backup("main", connection.db, "main") as backup:
+                while not backup.done:
+                    backup.step(256)
+        except apsw.Error as error:
+            raise translate(error, target) from error
+        finally:
+            copy.close()
+            self.give_back(connection)
+
+    def close(self) -> None:
+        self.liveness.close()
+        self._bells.close()
+        if os.getpid() == self._pid:
+            while self._idle:
+                self._idle.pop().db.close()
+
+
+class SqliteConnection:
+    def __init__(self, driver: SqliteDriver) -> None:
+        self._driver = driver
+        # The database takes over the key file's mode, 0600, from its first moment.
+        uri = f"file:{_quoted(driver.path)}?modeof={_quoted(driver.folder.key_file)}"
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+        try:
+            self.db = apsw.Connection(uri, flags=flags, statementcachesize=300)
+            self.db.set_busy_handler(self._wait_for_turn)
+            self._check_program()
+            self._use_wal()
+            for pragma in (
+                f"synchronous={driver._synchronous}",
+                "journal_size_limit=16777216",
+                "mmap_size=0",
+                "temp_store=MEMORY",
+                "trusted_schema=OFF",
+            ):
+                self.db.execute(f"PRAGMA {pragma}").fetchall()
+        except apsw.Error as error:
+            raise translate(error, driver.path) from error
+
+    def _check_program(self) -> None:
+        application = self.db.pragma("application_id")
+        if application == APPLICATION_ID:
+            return
+        if application != 0 or self.db.pragma("schema_version") != 0:
+            # Another process may be setting it up right now; then the mark is there next time.
+            if self.db.pragma("application_id") == APPLICATION_ID:
+                return
+            raise UnfitError(
+                f"{self._driver.path} is the database of another program",
+                next="give another path; dibs does not touch this file",
+            )
+
+    def _use_wal(self) -> None:
+        # SQLite does not ask the busy handler when several processes switch a fresh file to
+        # WAL at once, so this asks again itself.
+        end = time.monotonic() + BUSY_S
+        while True:
+            try:
+                if self.db.pragma("journal_mode", "wal") == "wal":
+                    return
+            except apsw.BusyError:
+                if time.monotonic() > end:
+                    raise
+            time.sleep(0.002)
+
+    def _wait_for_turn(self, attempts: int) -> bool:
+        if attempts == 0:
+            self._waiting_since = time.monotonic()
+        time.sleep(BUSY_STEPS_S[min(attempts, len(BUSY_STEPS_S) - 1)])
+        return time.monotonic() - self._waiting_since < BUSY_S
+
+    def begin_write(self, space: int, session: int) -> tuple[int, int, int, Row | None]:
+        self._driver.check_present()
+        self._control("BEGIN IMMEDIATE")
+        clock = self._driver.clock
+        now, wall = clock.now(), clock.wall()
+        turn = self.rows(SPACE.turn, {"space": space, "now": now, "wall": wall})
+        caller = self.rows(SPACE.caller, {"space": space, "session": session}) if session else None
+        return turn[0]["seq"], now, wall, caller[0] if caller else None
+
+    def begin_read(self) -> tuple[int, int]:
+        self._control("BEGIN")
+        return self._driver.clock.now(), self._driver.clock.wall()
+
+    def begin_setup(self) -> None:
+        self._control("BEGIN IMMEDIATE")
+
+    def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
+        text = query.compiled("sqlite", query.spread(parameters) if query.lists else ())
+        try:
+            cursor = self.db.execute(text, parameters)
+            columns = query.columns
+            if columns is None:
+                try:
+                    columns = query.columns = tuple(part[0] for part in cursor.get_description())
+                except apsw.ExecutionCompleteError:
+                    return []
+            return [dict(zip(columns, row, strict=True)) for row in cursor]
+        except apsw.Error as error:
+            raise translate(error, self._driver.path) from error
+
+    def run(self, query: Query, parameters: dict[str, Any]) -> None:
+        text = query.compiled("sqlite", query.spread(parameters) if query.lists else ())
+        try:
+            self.db.execute(text, parameters)
+        except apsw.Error as error:
+            raise translate(error, self._driver.path) from error
+
+    def version(self) -> int:
+        try:
+            version: int = self.db.pragma("user_version")
+        except apsw.Error as error:
+            raise translate(error, self._driver.path) from error
+        return version
+
+    def migrate(self, version: int, text: str) -> None:
+        self._control(text)
+        self._control(f"PRAGMA user_version={version}")
+        self._control(f"PRAGMA application_id={APPLICATION_ID}")
+
+    def commit(self, rings: set[str]) -> None:
+        self._control("COMMIT")
+        self._driver.ring(rings)
+
+    def rollback(self) -> None:
+        # SQLite has rolled back by itself after some errors; a second one would only hide them.
+        if self.db.in_transaction:
+            try:
+                self.db.execute("ROLLBACK")
+            except apsw.Error:
+                self.db.close()  # the lock must go, whatever is wrong with the disk
+
+    def _control(self, text: str) -> None:
+        try:
+            self.db.execute(text)
+        except apsw.Error as error:
+            raise translate(error, self._driver.path) from error
+
+
+def _quoted(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def translate(error: apsw.Error, path: str) -> DibsError:
+    """The dibs error for one of SQLite's, by its code."""
+    extended: int = getattr(error, "extendedresult", apsw.SQLITE_ERROR)
+    code = extended & 0xFF
+    kind, advice = _ERRORS.get(code, (StorageError, "look at the disk"))
+    name = apsw.mapping_extended_result_codes.get(extended) or apsw.mapping_result_codes.get(code)
+    return kind(f"{path}: {_REASONS.get(code, name)}", next=advice, sqlite=name)
+
+
+_ERRORS: dict[int, tuple[type[UnavailableError], str]] = {
+    apsw.SQLITE_BUSY: (BusyError, "try again; if it stays, look for a frozen process"),
+    apsw.SQLITE_FULL: (DiskFullError, "free some space and try again"),
+    apsw.SQLITE_READONLY: (ReadOnlyError, "check the owner and the mode of the store"),
+    apsw.SQLITE_CANTOPEN: (ReadOnlyError, "check the owner and the mode of the store"),
+    apsw.SQLITE_PERM: (ReadOnlyError, "check the owner and the mode of the store"),
+    apsw.SQLITE_CORRUPT: (CorruptError, "restore a backup"),
+    apsw.SQLITE_NOTADB: (UnfitError, "give another path; dibs does not touch this file"),
+}
+_REASONS = {
+    apsw.SQLITE_BUSY: "another process keeps the store's turn",
+    apsw.SQLITE_FULL: "the disk is full",
+    apsw.SQLITE_READONLY: "the store is read-only",
+    apsw.SQLITE_CANTOPEN: "the store cannot be opened for writing",
+    apsw.SQLITE_PERM: "the store may not be opened",
+    apsw.SQLITE_CORRUPT: "the database is damaged",
+    apsw.SQLITE_NOTADB: "this is not a database of dibs",
+    apsw.SQLITE_IOERR: "the disk failed a read, a write or a sync",
+}

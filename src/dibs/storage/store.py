@@ -1,0 +1,284 @@
+"""One space in one database: transactions, the turn, the journal, and waiting.
+
+Every write is one short transaction that begins by taking the space's next *seq* and ends
+with at least one event of that seq in the journal. Seq is handed out under the write lock,
+so it is in commit order: a reader that has seen seq 40 will never be surprised by a 39. That one
+number serves as fencing epoch, as cursor and as audit order.
+
+All waiting is one mechanism: something changed, look again. Bells are hints that make the
+next look come soon; the slow look beneath them makes a lost hint harmless.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextvars import ContextVar
+
+from dibs.errors import CancelledError, NotYoursError
+from dibs.storage.migrate import prepare
+from dibs.storage.queries import Queries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any, Self, TypeVar
+
+    from dibs.storage.driver import Connection, Driver, Row
+    from dibs.storage.queries import Query
+
+    T = TypeVar("T")
+
+SPACE = Queries("space")
+SLOW_LOOK_S = 0.5
+
+
+class Cancel:
+    """A wait in another thread can be ended through this."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        self.called = False
+
+    def __call__(self) -> None:
+        self.called = True
+        os.write(self._write, b"!")
+
+    def fileno(self) -> int:
+        return self._read
+
+    def close(self) -> None:
+        os.close(self._read)
+        os.close(self._write)
+
+
+CANCEL: ContextVar[Cancel | None] = ContextVar("cancel", default=None)
+
+
+class Caller:
+    """Who makes a write: an agent's session, and whether this very process keeps it alive."""
+
+    __slots__ = ("agent", "owned", "session")
+
+    def __init__(self, agent: str, session: int, owned: bool) -> None:
+        self.agent = agent
+        self.session = session
+        self.owned = owned
+
+
+class Store:
+    def __init__(self, driver: Driver, name: str, key_check: str) -> None:
+        self.driver = driver
+        self.clock = driver.clock
+        self.liveness = driver.liveness
+        self.name = name
+        connection = driver.take()
+        try:
+            row = prepare(driver, connection, name, key_check)
+        finally:
+            driver.give_back(connection)
+        self.space: int = row["id"]
+        self.key_check: str = row["key_check"]
+
+    def write(self, caller: Caller | None) -> Write:
+        return Write(self, caller)
+
+    def read(self) -> Read:
+        return Read(self)
+
+    def alive(self, session: Row, now: int, known_to_run: bool = False) -> bool:
+        """Whether the process behind a session still runs, as far as can be known."""
+        deadline = session["deadline"]
+        if session["ended_at"] is not None or (deadline is not None and deadline <= now):
+            return False
+        if session["boot"] != self.driver.boot:
+            return False
+        return known_to_run or not session["process_bound"] or self.lock_held(session["id"])
+
+    def lock_held(self, number: int) -> bool:
+        return self.liveness is None or self.liveness.alive(number)
+
+    def wait(
+        self,
+        look: Callable[[], tuple[T | None, int | None]],
+        topics: tuple[str, ...],
+        seconds: float,
+    ) -> T | None:
+        """Call `look` until it finds something or the time is over.
+
+        It returns what it found, and in how many milliseconds something is due to change
+        by itself, if it knows.
+        """
+        cancel = CANCEL.get()
+        listener = self.driver.listen(topics, None if cancel is None else cancel.fileno())
+        try:
+            end = self.clock.now() + round(seconds * 1000)
+            while True:
+                found, due_in_ms = look()
+                if found is not None:
+                    return found
+                if cancel is not None and cancel.called:
+                    raise CancelledError("the wait was cancelled")
+                left = (end - self.clock.now()) / 1000
+                if left <= 0:
+                    return None
+                if due_in_ms is not None:
+                    left = min(left, max(due_in_ms, 1) / 1000)
+                self.clock.sleep(listener, min(left, SLOW_LOOK_S))
+        finally:
+            listener.close()
+
+    def close(self) -> None:
+        self.driver.close()
+
+
+class Read:
+    """A transaction that sees one state of the store throughout."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.space = store.space
+        self.connection: Connection
+
+    def __enter__(self) -> Self:
+        self.connection = self.store.driver.take()
+        try:
+            self.now, self.wall = self.connection.begin_read()
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def rows(self, query: Query, **parameters: Any) -> list[Row]:
+        parameters["space"] = self.space
+        return self.connection.rows(query, parameters)
+
+    def row(self, query: Query, **parameters: Any) -> Row | None:
+        parameters["space"] = self.space
+        found = self.connection.rows(query, parameters)
+        return found[0] if found else None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self.connection.rollback()
+        self.store.driver.give_back(self.connection)
+
+
+class Write(Read):
+    """One turn: a short transaction with a seq of its own.
+
+    Leaving it by an exception undoes everything, Ctrl-C included, so a refusal leaves no row.
+    """
+
+    def __init__(self, store: Store, caller: Caller | None) -> None:
+        super().__init__(store)
+        self.caller = caller
+        self._events = 0
+        self._rings: set[str] = set()
+        self._discarded = False
+        self.seq: int
+
+    def __enter__(self) -> Self:
+        caller = self.caller
+        self.connection = self.store.driver.take()
+        try:
+            self.seq, self.now, self.wall, row = self.connection.begin_write(
+                self.space, caller.session if caller else 0
+            )
+            if caller is not None:
+                self._check(caller, row)
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def _check(self, caller: Caller, row: Row | None) -> None:
+        if row is None or row["agent"] != caller.agent:
+            raise NotYoursError(
+                f"{caller.agent} has no session {caller.session} here", next="join again"
+            )
+        if self.store.alive(row, self.now, known_to_run=caller.owned):
+            return
+        raise NotYoursError(
+            f"session {caller.session} of {caller.agent} has ended; "
+            "what it held has been given back",
+            next="join again, then claim again what you still need",
+            session=caller.session,
+        )
+
+    def run(self, query: Query, **parameters: Any) -> None:
+        parameters["space"] = self.space
+        self.connection.run(query, parameters)
+
+    def event(
+        self,
+        kind: str,
+        subject: str,
+        data: dict[str, Any] | None = None,
+        *,
+        agent: str | None = None,
+        session: int | None = None,
+    ) -> int:
+        """Add to the journal what this write did, and return the seq of that line.
+
+        By default the caller did it; an event about somebody else's session names that one.
+        """
+        seq = self.seq + self._events
+        self._events += 1
+        if agent is None and self.caller is not None:
+            agent, session = self.caller.agent, self.caller.session
+        self.run(
+            SPACE.journal,
+            seq=seq,
+            kind=kind,
+            agent=agent,
+            session=session,
+            subject=subject,
+            data=None if data is None else to_text(data),
+            at=self.wall,
+        )
+        self._rings.add(kind.partition(".")[0])
+        return seq
+
+    def ring(self, ticket: int) -> None:
+        """Wake the one who waits with this ticket, once the write is done."""
+        self._rings.add(str(ticket))
+
+    def discard(self) -> None:
+        """Nothing had to be changed: leave without a trace."""
+        self._discarded = True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None or self._discarded:
+            self._leave()
+            return
+        try:
+            if self._events > 1:
+                self.run(SPACE.advance, more=self._events - 1)
+            self.connection.commit(self._rings)
+        except BaseException:
+            self._leave()
+            raise
+        self.store.driver.give_back(self.connection)
+
+
+def to_text(value: Any) -> str:
+    """JSON as it is stored: one spelling for one value."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def from_text(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

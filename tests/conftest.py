@@ -1,0 +1,58 @@
+"""The databases under test: a fresh SQLite file, and one real PostgreSQL per worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import hypothesis
+import pytest
+
+from tests.postgres_server import new_database, running
+
+# How long one example takes depends on the database and the machine.
+hypothesis.settings.register_profile("dibs", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("dibs")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL that runs until this worker ends; its own database is `postgres`."""
+    with running() as server_url:
+        yield server_url
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """The one PostgreSQL database that the tests of this worker share, a space each."""
+    with new_database(postgres_server) as database_url:
+        yield database_url
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: str) -> Iterator[str]:
+    """A PostgreSQL database of this test's own, without any table."""
+    with new_database(postgres_server) as database_url:
+        yield database_url
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The path of a database file that does not exist yet, in a private folder that does."""
+    folder = tmp_path / "store"
+    folder.mkdir(mode=0o700)
+    return str(folder / "dibs.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Each database in turn: what a contract test gives to `dibs.open`."""
+    chosen: str = request.getfixturevalue(f"{request.param}_url")
+    return chosen
+
+
+@pytest.fixture
+def space_name() -> str:
+    """A space that no other test uses."""
+    return f"test-{uuid4().hex}"

@@ -1,49 +1,51 @@
 """dibs: agents that share a codebase call dibs before they touch something, and one wins."""
 
-from dibs.dibs import Agent, Dibs, open
-from dibs.errors import (
-    BusyError,
-    CancelledError,
-    ConflictError,
-    CorruptError,
-    DeadlockError,
-    DibsError,
-    DisconnectedError,
-    DiskFullError,
-    EmptyError,
-    ExistsError,
-    ForkedError,
-    HeldError,
-    InvalidError,
-    NotFoundError,
-    NotYoursError,
-    PrunedError,
-    ReadOnlyError,
-    RefusedError,
-    StaleError,
-    StateError,
-    StorageError,
-    StoreGoneError,
-    TimeoutError,
-    UnavailableError,
-    UnfitError,
-)
-from dibs.records import (
-    Availability,
-    Blocker,
-    Delivery,
-    Entry,
-    EntryExport,
-    Event,
-    Grant,
-    Lease,
-    Message,
-    Mismatch,
-    Presence,
-    Pruned,
-    Session,
-    Task,
-)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.dibs import Agent, Dibs, open
+    from dibs.errors import (
+        BusyError,
+        CancelledError,
+        ConflictError,
+        CorruptError,
+        DeadlockError,
+        DibsError,
+        DisconnectedError,
+        DiskFullError,
+        EmptyError,
+        ExistsError,
+        ForkedError,
+        HeldError,
+        InvalidError,
+        NotFoundError,
+        NotYoursError,
+        PrunedError,
+        ReadOnlyError,
+        RefusedError,
+        StaleError,
+        StateError,
+        StorageError,
+        StoreGoneError,
+        TimeoutError,
+        UnavailableError,
+        UnfitError,
+    )
+    from dibs.records import (
+        Availability,
+        Blocker,
+        Delivery,
+        Entry,
+        EntryExport,
+        Event,
+        Grant,
+        Lease,
+        Message,
+        Mismatch,
+        Presence,
+        Pruned,
+        Session,
+        Task,
+    )
 
 __all__ = [
     "Agent",
@@ -89,3 +91,14 @@ __all__ = [
     "UnfitError",
     "open",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for only then: a command needs a few of these, and starts sooner."""
+    if name in __all__:
+        for home in ("records", "errors", "dibs"):
+            module = __import__(f"dibs.{home}", fromlist=[name])
+            if name in vars(module):
+                globals()[name] = vars(module)[name]
+                return globals()[name]
+    raise AttributeError(f"module 'dibs' has no attribute {name!r}")

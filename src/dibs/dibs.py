@@ -15,19 +15,13 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.errors import InvalidError, UnfitError
-from dibs.keeping import Beating, HeldLease, HeldTask
+from dibs.errors import InvalidError, NotYoursError, UnfitError
 from dibs.nouns import agents
-from dibs.nouns.agents import Agents
-from dibs.nouns.events import Events
-from dibs.nouns.leases import Leases
-from dibs.nouns.messages import Messages
+from dibs.nouns.agents import SESSION_TTL_S
 from dibs.nouns.paths import find_place, space_name
 from dibs.nouns.scope import Scope
 from dibs.nouns.signing import Keyring
-from dibs.nouns.state import State
-from dibs.nouns.work import Work
-from dibs.operation import check_choice, check_name
+from dibs.operation import OPERATIONS, check_choice, check_name
 from dibs.storage.folder import write_once
 from dibs.storage.store import Store
 
@@ -36,24 +30,42 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
+    from dibs.keeping import Beating, HeldLease, HeldTask
+    from dibs.nouns.agents import Agents
+    from dibs.nouns.events import Events
+    from dibs.nouns.leases import Leases
+    from dibs.nouns.messages import Messages
     from dibs.nouns.paths import Place
+    from dibs.nouns.state import State
+    from dibs.nouns.work import Work
+    from dibs.operation import Operation
     from dibs.storage.clock import Clock
     from dibs.storage.driver import Driver
 
 DURABILITIES = ("full", "fast")
+NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 
 
 class Dibs:
     """A space, seen by nobody in particular or by one agent's session."""
 
+    leases: Leases
+    work: Work
+    messages: Messages
+    state: State
+    agents: Agents
+    events: Events
+
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.leases = Leases(scope)
-        self.work = Work(scope)
-        self.messages = Messages(scope)
-        self.state = State(scope)
-        self.agents = Agents(scope)
-        self.events = Events(scope)
+
+    def __getattr__(self, name: str) -> Any:
+        """Import a noun when it is first used: a command needs one or two of the six."""
+        if name not in NOUNS:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        noun = getattr(_module(name), name.capitalize())(self.scope)
+        setattr(self, name, noun)
+        return noun
 
     @property
     def space(self) -> str:
@@ -65,7 +77,7 @@ class Dibs:
         *,
         status: str = "",
         shell: bool = False,
-        ttl_s: float = agents.SESSION_TTL_S,
+        ttl_s: float = SESSION_TTL_S,
     ) -> Agent:
         """Join as an agent, with a session that lives as long as this process.
 
@@ -103,6 +115,8 @@ class Agent(Dibs):
         self._caller = scope.caller
         self._beating: Beating | None = None
         if self._caller.owned and scope.store.liveness is None:
+            from dibs.keeping import Beating
+
             self._beating = Beating(self.agents.beat, beat_s)
 
     @property
@@ -129,6 +143,8 @@ class Agent(Dibs):
         way, because this process was frozen for longer than `ttl_s`, the block ends with a
         `StaleError`. The options are those of `leases.claim`.
         """
+        from dibs.keeping import HeldLease
+
         return HeldLease(self.leases, resources, ttl_s, options)
 
     def next_task(self, *, ttl_s: float = 60, **options: Any) -> HeldTask:
@@ -137,6 +153,8 @@ class Agent(Dibs):
         It is renewed in the background, completed with `task.result` at the end, and failed
         if the block raises. The options are those of `work.next`.
         """
+        from dibs.keeping import HeldTask
+
         return HeldTask(self.work, ttl_s, options)
 
     def close(self) -> None:
@@ -144,9 +162,24 @@ class Agent(Dibs):
         if self._beating is not None:
             self._beating.stop()
         if self._caller.owned:
-            self.agents.leave()
-            if self.scope.store.liveness is not None:
-                self.scope.store.liveness.let_go(self.session)
+            try:
+                self.agents.leave()
+            except NotYoursError:
+                pass  # it has ended already, and what it held is free
+            finally:
+                if self.scope.store.liveness is not None:
+                    self.scope.store.liveness.let_go(self.session)
+
+
+def operations() -> dict[str, Operation]:
+    """Every operation by its name, for the surfaces to offer."""
+    for name in NOUNS:
+        _module(name)
+    return OPERATIONS
+
+
+def _module(noun: str) -> Any:
+    return __import__(f"dibs.nouns.{noun}", fromlist=[noun])
 
 
 def open(
@@ -217,7 +250,8 @@ def connect(
             f"{url!r} is not an address dibs knows",
             next="give a path, sqlite:///path or postgresql://user@host/database",
         )
-    return SqliteDriver(os.path.abspath(path), durability, clock), None
+    # SQLite follows symbolic links, and what lies beside the database has to as well.
+    return SqliteDriver(os.path.realpath(path), durability, clock), None
 
 
 def space_key(user_dir: str, name: str) -> tuple[bytes, str | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 
-from dibs.errors import DibsError, RefusedError, UnavailableError
+from dibs.errors import DibsError, RefusedError, StaleError, UnavailableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dibs.nouns.leases import Leases
     from dibs.nouns.work import Work
-    from dibs.records import Grant, Task
+    from dibs.records import Grant, Lease, Task
 
 
 class Beating:
@@ -65,8 +65,18 @@ class HeldLease:
         return self
 
     def _renew(self) -> None:
-        for lease in self.grant.leases:
-            self._leases.renew(lease.resource, epoch=lease.epoch)
+        self._each_epoch(self._leases.renew)
+
+    def _each_epoch(self, call: Callable[..., tuple[Lease, ...]]) -> None:
+        # By epoch, not by name: a name is read from the current directory, which may change.
+        for epoch in {lease.epoch for lease in self.grant.leases}:
+            found = {lease.resource for lease in call(epoch=epoch)}
+            for lease in self.grant.leases:
+                if lease.epoch == epoch and lease.resource not in found:
+                    raise StaleError(
+                        f"your lease on {lease.resource} was taken away",
+                        next="claim it again, and look at what changed meanwhile",
+                    )
 
     @property
     def epoch(self) -> int:
@@ -87,8 +97,7 @@ class HeldLease:
     ) -> None:
         self._beating.stop()
         try:
-            for lease in self.grant.leases:
-                self._leases.release(lease.resource, epoch=lease.epoch)
+            self._each_epoch(self._leases.release)
         except DibsError:
             if kind is None:
                 raise

@@ -225,6 +225,11 @@ def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
+def check_filter(what: str, value: object) -> str | None:
+    """What a reader looks for: any text that could be stored, or nothing for all."""
+    return None if value is None else check_text(what, value, VALUE_LIMIT)
+
+
 def check_names(what: str, values: object) -> list[str]:
     """Several names, each once, in order."""
     if isinstance(values, str) or not isinstance(values, (list, tuple)):

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 
 from dibs.errors import NotYoursError
-from dibs.nouns.messages import unread_of
 from dibs.nouns.recovery import end_dead_sessions, end_session
 from dibs.nouns.scope import Noun
 from dibs.operation import (
@@ -79,6 +78,8 @@ class Agents(Noun):
 
         everybody: also those who have no session now
         """
+        from dibs.nouns.messages import unread_of  # joining does not need it
+
         with self.scope.store.read() as tx:
             leases = {
                 row["session"]: row["number"]

@@ -17,6 +17,7 @@ from dibs.operation import (
     DELAY_MAX_S,
     LIST_LIMIT,
     WAIT_MAX_S,
+    check_filter,
     check_integer,
     check_seconds,
     operation,
@@ -56,6 +57,8 @@ class Events(Noun):
         limit: at most so many
         """
         check_integer("seq", seq, 0, 2**62)
+        for what, text in (("kind", kind), ("agent", agent), ("subject", subject)):
+            check_filter(what, text)
         check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             position = tx.rows(SPACE.position)[0]
@@ -129,6 +132,8 @@ class Events(Noun):
         tasks = tx.rows(EVENTS.prune_tasks, before=before)
         for row in tasks:
             tx.run(EVENTS.prune_dependencies, id=row["id"])
+            if row["state"] == "completed":
+                tx.run(EVENTS.prune_needs, id=row["id"])
         tx.run(EVENTS.prune_lanes)
         pruned = Pruned(
             events=len(tx.rows(EVENTS.prune_events, upto=upto)),

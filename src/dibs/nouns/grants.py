@@ -58,7 +58,10 @@ def look(tx: Read, want: Want, session: int, before: int | None) -> tuple[Row | 
     """
     resource = want.resource
     low, high = below(resource.base)
-    found = tx.rows(LEASES.around, ancestors=ancestors(resource.base), low=low, high=high)
+    above = ancestors(resource.base)
+    found = tx.rows(LEASES.around, ancestors=above, low=low, high=high)
+    if tx.queued:
+        found += tx.rows(LEASES.queue_around, ancestors=above, low=low, high=high)
     if resource.inode is not None:
         found += tx.rows(LEASES.same_file, inode=resource.inode, base=resource.base)
     own = None
@@ -122,7 +125,7 @@ def grant(
     renewed = own is not None and own["mode"] == want.mode and own["deadline"] > tx.now
     if own is not None and renewed:
         keys.require("lease", own, resource.text)
-        epoch, granted_at, content_hash = own["epoch"], own["since_at"], own["content_hash"]
+        epoch, granted_at, content_hash = own["epoch"], own["granted_at"], own["content_hash"]
         note, task = note or own["note"], task or own["task"]
     else:
         epoch, granted_at, content_hash = tx.seq, tx.wall, want.content_hash
@@ -172,6 +175,8 @@ def drop_ticket(tx: Write, number: int, why: str) -> list[Resource]:
     """Take a ticket out of the queue; return what it waited for, to be handed on."""
     rows = tx.rows(LEASES.ticket, number=number)
     tx.run(LEASES.dequeue, number=number)
+    if why != "withdrawn" and tx.store.liveness is not None:
+        tx.store.liveness.forget(number)
     for row in rows:
         tx.event(
             "lease.unqueued",
@@ -185,7 +190,7 @@ def drop_ticket(tx: Write, number: int, why: str) -> list[Resource]:
 
 def hand_over(tx: Write, keys: Keyring, freed: list[Resource]) -> None:
     """Give what was freed to those who wait for it, first come, first served."""
-    while freed:
+    while freed and tx.queued:
         waiting: set[int] = set()
         for resource in freed:
             _, rows = look(tx, Want(resource, EXCLUSIVE, None), 0, None)
@@ -289,6 +294,6 @@ def blocker_record(row: Row, now: int) -> Blocker:
         epoch=row["epoch"],
         waiting=waiting,
         note=row["note"],
-        since_at=row["since_at"],
+        since_at=row["granted_at"],
         expires_in_ms=None if waiting else max(0, row["deadline"] - now),
     )

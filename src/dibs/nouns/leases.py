@@ -37,6 +37,7 @@ from dibs.operation import (
     TTL_MIN_S,
     WAIT_MAX_S,
     check_choice,
+    check_filter,
     check_integer,
     check_seconds,
     check_text,
@@ -110,6 +111,7 @@ class Leases(Noun):
 
     def _enqueue(self, tx: Write, wants: list[Want], ttl_ms: int, note: str) -> int:
         caller, liveness = self.scope.caller, tx.store.liveness
+        tx.queued = True
         if liveness is not None:
             liveness.hold(tx.seq)
         for want in wants:
@@ -162,7 +164,7 @@ class Leases(Noun):
         return grant
 
     def _too_late(self, wants: list[Want], wait_s: float) -> TimeoutError:
-        states = self.status(*(want.resource.text for want in wants))
+        states = self._states(wants)
         return TimeoutError(
             f"{', '.join(state.resource for state in states)} did not become free "
             f"within {wait_s:g} s",
@@ -175,7 +177,8 @@ class Leases(Noun):
         leases = []
         for want in wants:
             row = self._held(tx, want.resource)
-            if row is None or row["deadline"] <= tx.now:
+            served = row is not None and row["mode"] in (want.mode, grants.EXCLUSIVE)
+            if row is None or not served or row["deadline"] <= tx.now:
                 raise StaleError(
                     f"{want.resource.text} was granted while you were away, and has lapsed since",
                     next="claim it again",
@@ -235,7 +238,7 @@ class Leases(Noun):
     ) -> tuple[Lease, ...]:
         """Renew leases of this session, all of them or none; their epochs stay.
 
-        resources: what to renew
+        resources: what to renew; none for all that was granted at `epoch`
         everything: renew all that this session holds
         ttl_s: seconds from now; by default as long as it was claimed for
         epoch: refuse if the lease is of another epoch
@@ -265,7 +268,7 @@ class Leases(Noun):
     ) -> tuple[Lease, ...]:
         """Release leases of this session, all of them or none, to whoever waits for them.
 
-        resources: what to release
+        resources: what to release; none for all that was granted at `epoch`
         everything: release all that this session holds
         epoch: refuse if the lease is of another epoch
         idempotency_key: asked again with the same one, the first answer is given
@@ -281,12 +284,22 @@ class Leases(Noun):
         self, tx: Write, resources: tuple[str, ...], everything: bool, epoch: int | None
     ) -> list[Row]:
         """The caller's leases on these resources, in force and of that epoch, or a refusal."""
-        if (everything and resources) or (not everything and not resources):
-            raise InvalidError("name the resources, or say everything", next="do one of the two")
-        if everything:
-            session = self.scope.caller.session
-            rows = tx.rows(LEASES.of_session, session=session)
-            rows = [row for row in rows if row["deadline"] > tx.now]
+        if (everything and resources) or not (everything or resources or epoch):
+            raise InvalidError(
+                "name the resources, or the epoch of their grant, or say everything",
+                next="do one of these",
+            )
+        if not resources:
+            rows = tx.rows(LEASES.of_session, session=self.scope.caller.session)
+            rows = [
+                row for row in rows if row["deadline"] > tx.now and epoch in (None, row["epoch"])
+            ]
+            if not rows and epoch is not None:
+                raise StaleError(
+                    f"your grant of epoch {epoch} is over",
+                    next="claim it again, and look at what changed meanwhile",
+                    epoch=epoch,
+                )
         else:
             found = {found.text: found for found in map(self.scope.place.resource, resources)}
             rows = [self._own_lease(tx, resource, epoch) for resource in found.values()]
@@ -329,11 +342,16 @@ class Leases(Noun):
 
         resources: what to look at
         """
+        place = self.scope.place
+        return self._states(
+            [Want(place.resource(text), grants.EXCLUSIVE, None) for text in resources]
+        )
+
+    def _states(self, wants: list[Want]) -> tuple[Availability, ...]:
         session = self.scope.session
         states = []
         with self.scope.store.read() as tx:
-            for text in resources:
-                want = Want(self.scope.place.resource(text), grants.EXCLUSIVE, None)
+            for want in wants:
                 rows = standing(tx, grants.look(tx, want, session, None)[1])
                 states.append(
                     Availability(
@@ -354,6 +372,9 @@ class Leases(Noun):
         session: only those of this session
         limit: at most so many
         """
+        check_filter("agent", agent)
+        if session is not None:
+            check_integer("session", session, 0, 2**62)
         check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             rows = tx.rows(LEASES.all, now=tx.now, agent=agent, session=session, limit=limit)
@@ -375,7 +396,7 @@ class Leases(Noun):
         check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
 
         def look() -> tuple[tuple[Availability, ...] | None, int | None]:
-            states = self.status(*resources)
+            states = self._states(wants)
             left = [
                 blocker.expires_in_ms
                 for state in states

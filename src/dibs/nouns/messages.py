@@ -26,6 +26,7 @@ from dibs.operation import (
     OPERATIONS,
     WAIT_MAX_S,
     check_agent,
+    check_filter,
     check_integer,
     check_name,
     check_seconds,
@@ -232,6 +233,11 @@ class Messages(Noun):
         before: only those with a smaller id
         limit: at most so many
         """
+        check_filter("agent", agent)
+        check_filter("channel", channel)
+        if thread is not None:
+            check_integer("thread", thread, 0, NEWEST)
+        check_integer("before", before, 0, NEWEST)
         check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             rows = tx.rows(

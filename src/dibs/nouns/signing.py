@@ -27,24 +27,25 @@ class Keyring:
             )
         self._space_key = space_key
         self._space = space
-        self._agent_keys: dict[str, bytes] = {}
+        self._begun: dict[str, hmac.HMAC] = {}
 
     def check(self) -> str:
         """A text by which a space recognises its key, and nobody learns it."""
         return hmac.digest(self._space_key, b"dibs key check", "sha256").hex()
 
     def agent_key(self, agent: str) -> bytes:
-        key = self._agent_keys.get(agent)
-        if key is None:
-            key = hmac.digest(self._space_key, b"agent:" + agent.encode(), "sha256")
-            self._agent_keys[agent] = key
-        return key
+        """An agent's own key: all it needs to sign what it holds and says."""
+        return hmac.digest(self._space_key, b"agent:" + agent.encode(), "sha256")
 
     def sign(self, agent: str, *fields: object) -> str:
-        # Lengths make the fields unambiguous: no text can pretend to be two of them.
-        texts = (self._space, agent, *map(str, fields))
-        text = "".join([f"{len(part)}:{part}" for part in texts])
-        return hmac.digest(self.agent_key(agent), text.encode(), "sha256").hex()
+        """Sign the fields. Only the last may have line breaks in it, so none can pose as two."""
+        begun = self._begun.get(agent)
+        if begun is None:
+            begun = hmac.new(self.agent_key(agent), f"{self._space}\n{agent}".encode(), "sha256")
+            self._begun[agent] = begun
+        signature = begun.copy()
+        signature.update("\n".join(["", *map(str, fields)]).encode())
+        return signature.hexdigest()
 
     def lease(self, row: Row) -> str:
         return self.sign(

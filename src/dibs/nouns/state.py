@@ -18,6 +18,7 @@ from dibs.operation import (
     TTL_MAX_S,
     VALUE_LIMIT,
     WAIT_MAX_S,
+    check_filter,
     check_integer,
     check_json,
     check_name,
@@ -138,6 +139,7 @@ class State(Noun):
         limit: at most so many
         """
         check_name("namespace", namespace)
+        check_filter("after", after)
         check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             rows = tx.rows(STATE.list, namespace=namespace, after=after, now=tx.now, limit=limit)
@@ -162,6 +164,7 @@ class State(Noun):
         limit: at most so many
         """
         check_place(namespace, key)
+        check_integer("before", before, 0, NEWEST)
         check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             rows = tx.rows(STATE.history, namespace=namespace, key=key, before=before, limit=limit)

@@ -50,6 +50,7 @@ from dibs.operation import (
     VALUE_LIMIT,
     WAIT_MAX_S,
     check_choice,
+    check_filter,
     check_integer,
     check_json,
     check_name,
@@ -67,13 +68,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.nouns.grants import Want
-    from dibs.records import Task
+    from dibs.records import Lease, Task
     from dibs.storage.driver import Row
     from dibs.storage.store import Read, Write
 
 STATES = ("available", "blocked", "claimed", "completed", "failed", "dead", "cancelled")
 PRIORITY = 1_000_000
 ATTEMPTS = 3
+NEWEST = 2**62
 
 
 class Work(Noun):
@@ -237,10 +239,14 @@ class Work(Noun):
         row = tx.row(WORK.claim, **claim)
         if row is None:
             row = self._claim_anyway(tx, claim)
-        tx.event("task.claimed", id, {"epoch": row["epoch"], "attempts": row["attempts"]})
+        again = row["epoch"] != tx.seq
+        verb = "renewed" if again else "claimed"
+        tx.event(f"task.{verb}", id, {"epoch": row["epoch"], "attempts": row["attempts"]})
         files = (
             take(tx, self.scope, wants, ttl_ms, note or row["title"] or id, id) if wants else None
         )
+        if again:
+            return self._record(tx, id)
         return task_record(row, tx.now, files.leases if files else ())
 
     def _claim_anyway(self, tx: Write, claim: Row) -> Row:
@@ -250,8 +256,10 @@ class Work(Noun):
         if row is None:
             self._insert(tx, id)
         elif row["state"] == "claimed" and self._is_own(tx, row):
+            self.scope.keys.require("task", row, id)
             row |= {"due": claim["due"], "ttl_ms": claim["ttl_ms"]}
-            return self._renewed(tx, row)
+            self._renewed(tx, row)
+            return row
         elif not self._revive(tx, row):
             raise self._refusal(tx, row)
         claimed = tx.row(WORK.claim, **claim)
@@ -262,10 +270,19 @@ class Work(Noun):
     def _is_own(self, tx: Read, row: Row) -> bool:
         return bool(row["session"] == self.scope.caller.session and row["due"] > tx.now)
 
-    def _renewed(self, tx: Write, row: Row) -> Row:
+    def _renewed(self, tx: Write, row: Row) -> list[Lease]:
+        """Let the claim last until `due`, and with it the files claimed with it and still held."""
         row["signature"] = self.scope.keys.task(row)
         tx.run(WORK.renew, **row)
-        return row
+        leases = []
+        for lease in tx.rows(grants.LEASES.of_session, session=row["session"]):
+            if lease["task"] == row["id"] and lease["deadline"] > tx.now:
+                self.scope.keys.require("lease", lease, lease["resource"])
+                lease |= {"ttl_ms": row["ttl_ms"], "deadline": row["due"]}
+                lease["signature"] = self.scope.keys.lease(lease)
+                tx.run(grants.LEASES.renew, **lease)
+                leases.append(grants.lease_record(lease, tx.now))
+        return leases
 
     def _revive(self, tx: Write, row: Row) -> bool:
         """Let a task that is due, or whose claimer is dead, change its state; say if it did."""
@@ -332,6 +349,7 @@ class Work(Noun):
         """
         ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
         check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
+        check_filter("kind", kind)
         able = frozenset(check_names("tags", tags))
 
         def claim() -> Task:
@@ -372,9 +390,12 @@ class Work(Noun):
             return task
 
     def _next(self, tx: Write, kind: str | None, able: frozenset[str], ttl_ms: int) -> Task:
-        for row in tx.rows(WORK.due, now=tx.now):
-            self._fall_due(tx, row)
-        best = self._best(tx, kind, able)
+        best = None
+        while best is None and (due := tx.rows(WORK.due, now=tx.now)):
+            for row in due:
+                self._fall_due(tx, row)
+            best = self._best(tx, kind, able)
+        best = best or self._best(tx, kind, able)
         if best is None and end_dead_sessions(tx, self.scope.keys, tx.rows(WORK.claimers)):
             best = self._best(tx, kind, able)
         if best is None:
@@ -424,15 +445,8 @@ class Work(Noun):
         if ttl_s is not None:
             row["ttl_ms"] = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
         row["due"] = tx.now + row["ttl_ms"]
-        self._renewed(tx, row)
+        leases = self._renewed(tx, row)
         tx.event("task.renewed", id, {"epoch": row["epoch"]})
-        leases = []
-        for lease in tx.rows(grants.LEASES.of_session, session=row["session"]):
-            if lease["task"] == id:
-                lease |= {"ttl_ms": row["ttl_ms"], "deadline": row["due"]}
-                lease["signature"] = self.scope.keys.lease(lease)
-                tx.run(grants.LEASES.renew, **lease)
-                leases.append(grants.lease_record(lease, tx.now))
         return task_record(row, tx.now, tuple(leases))
 
     @writes(StaleError, NotFoundError, ConflictError)
@@ -639,6 +653,9 @@ class Work(Noun):
         """
         if state is not None:
             check_choice("state", state, STATES)
+        check_filter("kind", kind)
+        check_filter("agent", agent)
+        check_integer("after", after, 0, NEWEST)
         check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             rows = tx.rows(WORK.list, state=state, kind=kind, agent=agent, after=after, limit=limit)

@@ -16,18 +16,22 @@ import select
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 IN_MODIFY = 0x2
 POLL_S = 0.02
 
 
 class Bells:
-    def __init__(self, folder: str, tickets: str) -> None:
+    def __init__(self, folder: str, ticket: Callable[[int], str]) -> None:
         self._folder = folder
-        self._tickets = tickets
+        self._ticket = ticket
         self._open: dict[str, int] = {}
 
     def path(self, topic: str) -> str:
-        return os.path.join(self._tickets if topic.isdigit() else self._folder, topic)
+        return self._ticket(int(topic)) if topic.isdigit() else os.path.join(self._folder, topic)
 
     def ring(self, topics: set[str]) -> None:
         for topic in topics:

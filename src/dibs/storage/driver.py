@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     class Connection(Protocol):
         """One connection, used by one transaction at a time."""
 
-        def begin_write(self, space: int, session: int) -> tuple[int, int, int, Row | None]:
-            """Take the space's turn: its seq, store time, wall time, the caller's session."""
+        def begin_write(self, space: int, session: int) -> Turn:
+            """Take the space's turn, on behalf of that session."""
 
         def begin_read(self) -> tuple[int, int]:
             """Begin a transaction that sees one state throughout: store time, wall time."""
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
         def run(self, query: Query, parameters: dict[str, Any]) -> None:
             """Run a statement whose rows nobody needs; it may travel with the next one."""
+
+        def leave(self, space: int, seq: int, now: int, wall: int) -> None:
+            """Set the counter to the last seq that this write has used."""
 
         def commit(self, rings: set[str]) -> None:
             """Make it durable, then ring those bells."""
@@ -96,3 +99,16 @@ if TYPE_CHECKING:
             """Listen to bells, and to a file descriptor that becomes readable on cancel."""
 
         def close(self) -> None: ...
+
+
+class Turn:
+    """What a write knows from its first moment on."""
+
+    __slots__ = ("caller", "now", "queued", "seq", "wall")
+
+    def __init__(self, seq: int, now: int, wall: int, queued: int, caller: list[Row]) -> None:
+        self.seq = seq
+        self.now = now
+        self.wall = wall
+        self.queued = bool(queued)
+        self.caller = caller

@@ -12,28 +12,32 @@ from __future__ import annotations
 
 import fcntl
 import os
-import weakref
+
+_HANDLES: set[int] = set()
+"""All locked files of this process, for a child that must not keep them."""
 
 
 class FileLiveness:
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self.space = 0
+        """Numbers are counted in each space; the files of all spaces are in one folder."""
         self._held: dict[int, int] = {}
-        _ALL.add(self)
 
     def path(self, number: int) -> str:
-        return os.path.join(self._folder, str(number))
+        return os.path.join(self._folder, f"{self.space}-{number}")
 
     def hold(self, number: int) -> None:
         handle = os.open(self.path(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._held[number] = handle
+        _HANDLES.add(handle)
 
     def let_go(self, number: int) -> None:
         handle = self._held.pop(number, None)
         if handle is not None:
             self.forget(number)
-            os.close(handle)
+            _close(handle)
 
     def forget(self, number: int) -> None:
         """Remove the file of somebody who is gone; numbers are never used again."""
@@ -57,16 +61,19 @@ class FileLiveness:
 
     def close(self) -> None:
         while self._held:
-            os.close(self._held.popitem()[1])
+            _close(self._held.popitem()[1])
 
 
-_ALL: weakref.WeakSet[FileLiveness] = weakref.WeakSet()
+def _close(handle: int) -> None:
+    if handle in _HANDLES:
+        _HANDLES.remove(handle)
+        os.close(handle)
 
 
 def _let_go_in_child() -> None:
     # A forked child shares the locks; were it to keep them, a dead parent would look alive.
-    for liveness in _ALL:
-        liveness.close()
+    while _HANDLES:
+        os.close(_HANDLES.pop())
 
 
 os.register_at_fork(after_in_child=_let_go_in_child)

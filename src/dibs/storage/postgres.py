@@ -38,6 +38,7 @@ from dibs.errors import (
     UnfitError,
 )
 from dibs.storage.clock import SystemClock
+from dibs.storage.driver import Turn
 from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False
@@ -134,7 +135,9 @@ class PostgresDriver:
         return PostgresListener(self, topics, cancel)
 
     def close(self) -> None:
-        self._pool.close()
+        # A forked child that says goodbye on the shared sockets would cut its parent off.
+        if os.getpid() == self._pid:
+            self._pool.close()
 
 
 class PostgresConnection:
@@ -143,22 +146,24 @@ class PostgresConnection:
         self.db = db
         self._pipeline = ExitStack()
 
-    def begin_write(self, space: int, session: int) -> tuple[int, int, int, Row | None]:
+    def begin_write(self, space: int, session: int) -> Turn:
         try:
             self._pipeline.enter_context(self.db.pipeline())
             self.db.execute("BEGIN")
             turn = self._send(SPACE.turn, {"space": space})
             clock = self._send(SPACE.now, {})
+            enter = self._send(SPACE.enter, {"space": space})
             who = self._send(SPACE.caller, {"space": space, "session": session})
-            seq: int = turn.fetchall()[0][0]
+            self._seq: int = turn.fetchall()[0][0]
             now: int = clock.fetchall()[0][0]
+            entered = self._named(SPACE.enter, enter)[0]
             caller = self._named(SPACE.caller, who)
         except psycopg.Error as error:
             raise translate(error) from error
         wall = now
         if self._driver.injected:
             now, wall = self._driver.clock.now(), self._driver.clock.wall()
-        return seq, now, wall, caller[0] if caller else None
+        return Turn(self._seq, now, wall, entered["queued"], caller)
 
     def begin_read(self) -> tuple[int, int]:
         try:
@@ -205,6 +210,10 @@ class PostgresConnection:
         except psycopg.Error as error:
             raise translate(error) from error
 
+    def leave(self, space: int, seq: int, now: int, wall: int) -> None:
+        if seq != self._seq:
+            self.run(SPACE.leave, {"space": space, "seq": seq, "now": now, "wall": wall})
+
     def commit(self, rings: set[str]) -> None:
         try:
             self.db.execute("COMMIT")
@@ -227,7 +236,7 @@ class PostgresConnection:
             self.db.close()
 
     def _send(self, query: Query, parameters: dict[str, Any]) -> psycopg.Cursor[Any]:
-        text = query.compiled("postgres", query.spread(parameters) if query.lists else ())
+        text = query.compiled("postgres", parameters)
         return self.db.execute(text.encode(), parameters)
 
     def _named(self, query: Query, cursor: psycopg.Cursor[Any]) -> list[Row]:

@@ -12,7 +12,6 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
 HERE = os.path.join(os.path.dirname(__file__), "sql")
@@ -23,46 +22,47 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\.\.\.)?")
 class Query:
     """One statement: its text by database, and the names of the columns it answers with."""
 
-    __slots__ = ("_compiled", "columns", "lists", "name", "texts")
+    __slots__ = ("_compiled", "_lists", "_texts", "columns", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.texts: dict[str, str] = {}
         self.columns: tuple[str, ...] | None = None
-        self.lists: tuple[str, ...] = ()
-        self._compiled: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._texts: dict[str, str] = {}
+        self._lists: tuple[str, ...] = ()
+        self._compiled: dict[object, str] = {}
 
     def add(self, text: str, database: str) -> None:
-        self.texts[database] = text
-        self.lists = tuple(name for name, many in _PARAMETER.findall(text) if many)
+        self._texts[database] = text
+        self._lists = tuple(name for name, many in _PARAMETER.findall(text) if many)
 
-    def spread(self, parameters: dict[str, Any]) -> tuple[int, ...]:
-        """Give each element of a list parameter a name of its own; return the lengths."""
-        lengths = []
-        for name in self.lists:
-            values = parameters[name]
-            lengths.append(len(values))
-            for position, value in enumerate(values):
-                parameters[f"{name}_{position}"] = value
-        return tuple(lengths)
+    def compiled(self, database: str, parameters: dict[str, Any]) -> str:
+        """The text as that database's driver takes it, made once per length of its lists.
 
-    def compiled(self, database: str, lengths: tuple[int, ...] = ()) -> str:
-        """The text as that database's driver takes it, made once per list length."""
-        text = self._compiled.get((database, lengths))
-        if text is None:
-            sizes: Mapping[str, int] = dict(zip(self.lists, lengths, strict=True))
+        Each element of a list parameter is given a name of its own.
+        """
+        shape: object = database
+        if self._lists:
+            shape = (database, *[self._spread(name, parameters) for name in self._lists])
+        return self._compiled.get(shape) or self._compile(database, shape, parameters)
 
-            def parameter(match: re.Match[str]) -> str:
-                name, many = match.groups()
-                mark = "%({})s" if database == "postgres" else ":{}"
-                if not many:
-                    return mark.format(name)
-                # An empty list matches nothing, on both databases.
-                names = [mark.format(f"{name}_{place}") for place in range(sizes[name])]
-                return ", ".join(names) or "NULL"
+    def _spread(self, name: str, parameters: dict[str, Any]) -> int:
+        values = parameters[name]
+        for position, value in enumerate(values):
+            parameters[f"{name}_{position}"] = value
+        return len(values)
 
-            source = self.texts.get(database) or self.texts[""]
-            text = self._compiled[database, lengths] = _PARAMETER.sub(parameter, source)
+    def _compile(self, database: str, shape: object, parameters: dict[str, Any]) -> str:
+        def parameter(match: re.Match[str]) -> str:
+            name, many = match.groups()
+            mark = "%({})s" if database == "postgres" else ":{}"
+            if not many:
+                return mark.format(name)
+            # An empty list matches nothing, on both databases.
+            names = [mark.format(f"{name}_{place}") for place in range(len(parameters[name]))]
+            return ", ".join(names) or "NULL"
+
+        source = self._texts.get(database) or self._texts[""]
+        text = self._compiled[shape] = _PARAMETER.sub(parameter, source)
         return text
 
 

@@ -34,6 +34,7 @@ from dibs.errors import (
 from dibs.storage.bell import Bells
 from dibs.storage.boot import boot_id, time_namespace
 from dibs.storage.clock import SystemClock
+from dibs.storage.driver import Turn
 from dibs.storage.folder import Folder, check_disk
 from dibs.storage.liveness import FileLiveness
 from dibs.storage.queries import Queries
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from dibs.storage.queries import Query
 
 SPACE = Queries("space")
+SQLITE = Queries("sqlite")
 APPLICATION_ID = 0x64696273
 BUSY_S = 4.5
 BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
@@ -61,12 +63,14 @@ class SqliteDriver:
         self._synchronous = SYNCHRONOUS[durability]
         check_disk(path)
         self.folder = Folder(path)
+        if os.path.exists(path) and not os.path.isdir(self.folder.path):
+            refuse_other_program(path)  # before anything is made beside it
         self.folder.make()
         self.boot = boot_id()
         self._native_clock = SystemClock()
         self.clock: Clock = clock or self._native_clock
         self.liveness = FileLiveness(self.folder.alive)
-        self._bells = Bells(self.folder.bells, self.folder.alive)
+        self._bells = Bells(self.folder.bells, self.liveness.path)
         self._pid = os.getpid()
         self._idle: list[SqliteConnection] = []
         self._idle.append(SqliteConnection(self))
@@ -81,6 +85,7 @@ class SqliteDriver:
 
     def enter(self, space: Row) -> dict[str, Any]:
         """Go on from the time of the space, over a reboot too; return what has to be stored."""
+        self.liveness.space = space["id"]
         namespace, wall = time_namespace(), self._native_clock.wall()
         if space["boot"] == self.boot:
             if space["time_namespace"] != namespace:
@@ -108,17 +113,20 @@ class SqliteDriver:
         try:
             return self._idle.pop()
         except IndexError:
+            self.check_present()
             return SqliteConnection(self)
 
     def give_back(self, connection: SqliteConnection) -> None:
         self._idle.append(connection)
 
     def check_present(self) -> None:
-        """Never write into a file that has been deleted: the commit would vanish with it."""
+        """Never use a file that has been deleted: a commit would vanish with it."""
         try:
-            if os.stat(self.path).st_ino == self._inode:
+            there = os.stat(self.path).st_ino == self._inode
+            # Without its liveness files, everybody would look dead.
+            if there and os.access(self.folder.alive, os.F_OK):
                 return
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             pass
         raise StoreGoneError(
             f"{self.path} was deleted or replaced while it was open",
@@ -126,10 +134,14 @@ class SqliteDriver:
         )
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
+        self.check_present()
         return self._bells.listen(topics, cancel)
 
     def ring(self, topics: set[str]) -> None:
-        self._bells.ring(topics)
+        try:
+            self._bells.ring(topics)
+        except OSError:
+            return  # the commit stands; those who wait find it at their next slow look
 
     def backup(self, target: str) -> None:
         """Copy the store as of one moment, while others write."""
@@ -153,6 +165,20 @@ class SqliteDriver:
                 self._idle.pop().db.close()
 
 
+class Patience:
+    """How a connection waits for its turn.
+
+    It does not know the connection: one that an interrupt loses in mid-transaction is then
+    freed at once, and its lock with it, instead of when the garbage collector comes by.
+    """
+
+    def __call__(self, attempts: int) -> bool:
+        if attempts == 0:
+            self._since = time.monotonic()
+        time.sleep(BUSY_STEPS_S[min(attempts, len(BUSY_STEPS_S) - 1)])
+        return time.monotonic() - self._since < BUSY_S
+
+
 class SqliteConnection:
     def __init__(self, driver: SqliteDriver) -> None:
         self._driver = driver
@@ -161,8 +187,10 @@ class SqliteConnection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         try:
             self.db = apsw.Connection(uri, flags=flags, statementcachesize=300)
-            self.db.set_busy_handler(self._wait_for_turn)
-            self._check_program()
+            self.db.set_busy_handler(Patience())
+            # Every row is fetched before the next statement, so that one cursor serves all.
+            self._cursor = self.db.cursor()
+            check_program(self.db, driver.path)
             self._use_wal()
             for pragma in (
                 f"synchronous={driver._synchronous}",
@@ -175,22 +203,11 @@ class SqliteConnection:
         except apsw.Error as error:
             raise translate(error, driver.path) from error
 
-    def _check_program(self) -> None:
-        application = self.db.pragma("application_id")
-        if application == APPLICATION_ID:
-            return
-        if application != 0 or self.db.pragma("schema_version") != 0:
-            # Another process may be setting it up right now; then the mark is there next time.
-            if self.db.pragma("application_id") == APPLICATION_ID:
-                return
-            raise UnfitError(
-                f"{self._driver.path} is the database of another program",
-                next="give another path; dibs does not touch this file",
-            )
-
     def _use_wal(self) -> None:
         # SQLite does not ask the busy handler when several processes switch a fresh file to
         # WAL at once, so this asks again itself.
+        # Half the usual page: a write changes a few bytes in each of four, and logs them whole.
+        self.db.pragma("page_size", 2048)
         end = time.monotonic() + BUSY_S
         while True:
             try:
@@ -201,22 +218,17 @@ class SqliteConnection:
                     raise
             time.sleep(0.002)
 
-    def _wait_for_turn(self, attempts: int) -> bool:
-        if attempts == 0:
-            self._waiting_since = time.monotonic()
-        time.sleep(BUSY_STEPS_S[min(attempts, len(BUSY_STEPS_S) - 1)])
-        return time.monotonic() - self._waiting_since < BUSY_S
-
-    def begin_write(self, space: int, session: int) -> tuple[int, int, int, Row | None]:
+    def begin_write(self, space: int, session: int) -> Turn:
         self._driver.check_present()
         self._control("BEGIN IMMEDIATE")
         clock = self._driver.clock
         now, wall = clock.now(), clock.wall()
-        turn = self.rows(SPACE.turn, {"space": space, "now": now, "wall": wall})
-        caller = self.rows(SPACE.caller, {"space": space, "session": session}) if session else None
-        return turn[0]["seq"], now, wall, caller[0] if caller else None
+        entered = self.rows(SPACE.enter, {"space": space})[0]
+        caller = self.rows(SPACE.caller, {"space": space, "session": session})
+        return Turn(entered["seq"] + 1, now, wall, entered["queued"], caller)
 
     def begin_read(self) -> tuple[int, int]:
+        self._driver.check_present()
         self._control("BEGIN")
         return self._driver.clock.now(), self._driver.clock.wall()
 
@@ -224,23 +236,23 @@ class SqliteConnection:
         self._control("BEGIN IMMEDIATE")
 
     def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
-        text = query.compiled("sqlite", query.spread(parameters) if query.lists else ())
+        text = query.compiled("sqlite", parameters)
         try:
-            cursor = self.db.execute(text, parameters)
+            cursor = self._cursor.execute(text, parameters)
             columns = query.columns
             if columns is None:
                 try:
                     columns = query.columns = tuple(part[0] for part in cursor.get_description())
                 except apsw.ExecutionCompleteError:
                     return []
-            return [dict(zip(columns, row, strict=True)) for row in cursor]
+            return [dict(zip(columns, row)) for row in cursor]  # noqa: B905 - the hot path
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
-        text = query.compiled("sqlite", query.spread(parameters) if query.lists else ())
+        text = query.compiled("sqlite", parameters)
         try:
-            self.db.execute(text, parameters)
+            self._cursor.execute(text, parameters)
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
 
@@ -255,6 +267,13 @@ class SqliteConnection:
         self._control(text)
         self._control(f"PRAGMA user_version={version}")
         self._control(f"PRAGMA application_id={APPLICATION_ID}")
+        self._control("ANALYZE sqlite_schema")  # makes the table of estimates
+        for query in (SQLITE.forget_estimates, SQLITE.estimate, SQLITE.estimate_queue):
+            self.run(query, {})
+        self._control("ANALYZE sqlite_schema")  # reads it
+
+    def leave(self, space: int, seq: int, now: int, wall: int) -> None:
+        self.run(SPACE.leave, {"space": space, "seq": seq, "now": now, "wall": wall})
 
     def commit(self, rings: set[str]) -> None:
         self._control("COMMIT")
@@ -270,9 +289,37 @@ class SqliteConnection:
 
     def _control(self, text: str) -> None:
         try:
-            self.db.execute(text)
+            self._cursor.execute(text)
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
+
+
+def refuse_other_program(path: str) -> None:
+    """Look into a file that has no folder of ours beside it, and leave no trace."""
+    if not os.path.getsize(path):
+        return
+    try:
+        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            check_program(db, path)
+        finally:
+            db.close()
+    except apsw.Error as error:
+        raise translate(error, path) from error
+
+
+def check_program(db: apsw.Connection, path: str) -> None:
+    application = db.pragma("application_id")
+    if application == APPLICATION_ID:
+        return
+    if application != 0 or db.pragma("schema_version") != 0:
+        # Another process may be setting it up right now; then the mark is there next time.
+        if db.pragma("application_id") == APPLICATION_ID:
+            return
+        raise UnfitError(
+            f"{path} is the database of another program",
+            next="give another path; dibs does not touch this file",
+        )
 
 
 def _quoted(path: str) -> str:

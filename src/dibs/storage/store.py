@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SPACE = Queries("space")
 SLOW_LOOK_S = 0.5
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 class Cancel:
@@ -140,15 +141,17 @@ class Read:
         self.store = store
         self.space = store.space
         self.connection: Connection
+        self.queued = True
+        """Whether anybody may be waiting for a lease; a write knows, a read looks."""
 
     def __enter__(self) -> Self:
         self.connection = self.store.driver.take()
         try:
             self.now, self.wall = self.connection.begin_read()
+            return self
         except BaseException:
             self._leave()
             raise
-        return self
 
     def rows(self, query: Query, **parameters: Any) -> list[Row]:
         parameters["space"] = self.space
@@ -190,22 +193,21 @@ class Write(Read):
         caller = self.caller
         self.connection = self.store.driver.take()
         try:
-            self.seq, self.now, self.wall, row = self.connection.begin_write(
-                self.space, caller.session if caller else 0
-            )
+            turn = self.connection.begin_write(self.space, caller.session if caller else 0)
+            self.seq, self.now, self.wall, self.queued = turn.seq, turn.now, turn.wall, turn.queued
             if caller is not None:
-                self._check(caller, row)
+                self._check(caller, turn.caller)
+            return self
         except BaseException:
             self._leave()
             raise
-        return self
 
-    def _check(self, caller: Caller, row: Row | None) -> None:
-        if row is None or row["agent"] != caller.agent:
+    def _check(self, caller: Caller, rows: list[Row]) -> None:
+        if not rows or rows[0]["agent"] != caller.agent:
             raise NotYoursError(
                 f"{caller.agent} has no session {caller.session} here", next="join again"
             )
-        if self.store.alive(row, self.now, known_to_run=caller.owned):
+        if self.store.alive(rows[0], self.now, known_to_run=caller.owned):
             return
         raise NotYoursError(
             f"session {caller.session} of {caller.agent} has ended; "
@@ -235,16 +237,17 @@ class Write(Read):
         self._events += 1
         if agent is None and self.caller is not None:
             agent, session = self.caller.agent, self.caller.session
-        self.run(
-            SPACE.journal,
-            seq=seq,
-            kind=kind,
-            agent=agent,
-            session=session,
-            subject=subject,
-            data=None if data is None else to_text(data),
-            at=self.wall,
-        )
+        row = {
+            "space": self.space,
+            "seq": seq,
+            "kind": kind,
+            "agent": agent,
+            "session": session,
+            "subject": subject,
+            "data": None if data is None else to_text(data),
+            "at": self.wall,
+        }
+        self.connection.run(SPACE.journal, row)
         self._rings.add(kind.partition(".")[0])
         return seq
 
@@ -266,8 +269,9 @@ class Write(Read):
             self._leave()
             return
         try:
-            if self._events > 1:
-                self.run(SPACE.advance, more=self._events - 1)
+            # A write without an event, such as a beat, gives its seq back: the journal has no gap.
+            last = self.seq + self._events - 1
+            self.connection.leave(self.space, last, self.now, self.wall)
             self.connection.commit(self._rings)
         except BaseException:
             self._leave()
@@ -277,7 +281,7 @@ class Write(Read):
 
 def to_text(value: Any) -> str:
     """JSON as it is stored: one spelling for one value."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return _ENCODER.encode(value)
 
 
 def from_text(text: str | None) -> Any:

@@ -48,10 +48,14 @@ DELETE FROM task WHERE space = :space AND state IN ('completed', 'cancelled')
   AND changed_at < :before AND NOT EXISTS (
     SELECT 1 FROM dependency d JOIN task t ON t.space = d.space AND t.id = d.task
     WHERE d.space = :space AND d.needs = task.id AND t.state NOT IN ('completed', 'cancelled'))
-RETURNING id;
+RETURNING id, state;
 
 -- name: prune_dependencies
 DELETE FROM dependency WHERE space = :space AND task = :id;
+
+-- name: prune_needs
+-- What was completed is needed no more, also by those that may be reopened.
+DELETE FROM dependency WHERE space = :space AND needs = :id;
 
 -- name: prune_lanes
 DELETE FROM lane WHERE space = :space AND NOT EXISTS (

@@ -2,27 +2,29 @@
 -- only overlap if one's base is the other's or lies above or below it.
 
 -- name: around
--- All leases and tickets that could overlap with a resource, the caller's own included.
+-- All leases that could overlap with a resource, the caller's own included.
 SELECT 0 AS waiting, base, resource, kind, mode, inode, session, agent, epoch, note, task,
-       content_hash, granted_at AS since_at, ttl_ms, deadline, signature
+       content_hash, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND base IN (:ancestors...)
 UNION ALL
 SELECT 0, base, resource, kind, mode, inode, session, agent, epoch, note, task,
        content_hash, granted_at, ttl_ms, deadline, signature
-FROM lease WHERE space = :space AND base > :low AND base < :high
-UNION ALL
-SELECT 1, base, resource, kind, mode, inode, session, agent, number, note, NULL,
-       content_hash, since_at, ttl_ms, deadline, NULL
+FROM lease WHERE space = :space AND base > :low AND base < :high;
+
+-- name: queue_around
+-- All tickets that could overlap with a resource.
+SELECT 1 AS waiting, base, resource, kind, mode, inode, session, agent, number AS epoch, note,
+       content_hash, since_at AS granted_at, ttl_ms, deadline
 FROM ticket WHERE space = :space AND base IN (:ancestors...)
 UNION ALL
-SELECT 1, base, resource, kind, mode, inode, session, agent, number, note, NULL,
-       content_hash, since_at, ttl_ms, deadline, NULL
+SELECT 1, base, resource, kind, mode, inode, session, agent, number, note,
+       content_hash, since_at, ttl_ms, deadline
 FROM ticket WHERE space = :space AND base > :low AND base < :high;
 
 -- name: same_file
 -- Leases and tickets on another name of the same file (hard links).
 SELECT 0 AS waiting, base, resource, kind, mode, inode, session, agent, epoch, note, task,
-       content_hash, granted_at AS since_at, ttl_ms, deadline, signature
+       content_hash, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND inode = :inode AND base <> :base
 UNION ALL
 SELECT 1, base, resource, kind, mode, inode, session, agent, number, note, NULL,

@@ -1,26 +1,27 @@
 -- The space itself: its counter, its clock, its journal, and the answers it has given.
 
 -- name: turn
--- Take the next seq. Everything else in a write comes after this.
-UPDATE space SET seq = seq + 1, store_time = :now, wall_time = :wall
-WHERE id = :space RETURNING seq;
-
--- name: turn [postgres]
--- Differs by necessity because the time must be read after the row lock has been waited for.
+-- Take the space's turn where a row lock is what gives it (PostgreSQL). SQLite has its turn
+-- already, from BEGIN IMMEDIATE, and counts in `leave`.
 UPDATE space SET seq = seq + 1 WHERE id = :space RETURNING seq;
 
 -- name: now
 -- The server's clock; SQLite has none and is never asked.
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
 
--- name: advance
--- Give each further event of one write a seq of its own.
-UPDATE space SET seq = seq + :more WHERE id = :space;
+-- name: enter
+-- Where the counter is, and whether anybody waits for a lease.
+SELECT seq, CASE WHEN EXISTS (SELECT 1 FROM ticket WHERE space = :space) THEN 1 ELSE 0 END AS queued
+FROM space WHERE id = :space;
 
 -- name: caller
 -- The session in which a write is made.
 SELECT id, agent, ended_at, deadline, process_bound, boot FROM session
 WHERE space = :space AND id = :session;
+
+-- name: leave
+-- Each event of a write has a seq of its own; the counter ends at the last one.
+UPDATE space SET seq = :seq, store_time = :now, wall_time = :wall WHERE id = :space;
 
 -- name: find
 -- The space of that name.

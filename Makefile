@@ -4,11 +4,11 @@ PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
 READY := .venv/.ready
-CHECKED := src tests $(wildcard examples bench)
+CHECKED := src tests $(wildcard examples bench tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test stress bench lint format pins clean
+.PHONY: help run test stress bench lint format docs pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ lint: $(READY) ## check style, format and types
 format: $(READY) ## rewrite the code in the project's format
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+
+docs: $(READY) ## write docs/reference.md from the source
+	@$(BIN)/python -m tools.reference
 
 # pip hands the constraints on to the build of dibs itself by one of two names, older pip by the first.
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check

@@ -21,7 +21,7 @@ from dibs.nouns.agents import SESSION_TTL_S
 from dibs.nouns.paths import find_place, space_name
 from dibs.nouns.scope import Scope
 from dibs.nouns.signing import Keyring
-from dibs.operation import OPERATIONS, check_choice, check_name
+from dibs.operation import OPERATIONS, check_choice, check_name, check_text
 from dibs.storage.folder import write_once
 from dibs.storage.store import Store
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Driver
 
 DURABILITIES = ("full", "fast")
+PATH_LIMIT = 4_096
 NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 
 
@@ -92,7 +93,17 @@ class Dibs:
         """Act in a session that another process keeps alive, by its token."""
         return Agent(self.scope.of(agents.resume(self.scope, token)))
 
+    def backup(self, path: str) -> None:
+        """Copy the store and its key to a path where nothing is yet, while others use it.
+
+        To restore it, close the store everywhere, remove its database with the `-wal` and
+        `-shm` beside it, and put the copy in its place. Epochs and versions go on rising;
+        whoever was alive in the original joins again.
+        """
+        self.scope.store.driver.backup(os.path.abspath(path))
+
     def close(self) -> None:
+        """Close the store."""
         self.scope.store.close()
 
     def __enter__(self) -> Self:
@@ -204,13 +215,18 @@ def open(
     clock: a clock to use instead of the machine's, for tests
     """
     check_choice("durability", durability, DURABILITIES)
-    place = find_place(start or os.getcwd(), user_dir or default_user_dir())
+    url, start = check_path("url", url), check_path("start", start)
+    user_dir = check_path("user_dir", user_dir) or default_user_dir()
+    if key is not None and not isinstance(key, bytes):
+        raise InvalidError(f"key must be 32 bytes, not {type(key).__name__}")
+    place = find_place(start or os.getcwd(), user_dir)
     own = url is None
     if url is None:
         url = own_store(place)
-    name = "main" if own and space is None else space or space_name(place)
-    check_name("space", name)
-    driver, key_file = connect(url, name, durability, clock, key, user_dir or default_user_dir())
+    if space is None:
+        space = "main" if own else space_name(place)
+    name = check_name("space", space)
+    driver, key_file = connect(url, name, durability, clock, key, user_dir)
     try:
         keys = Keyring(driver.key(), name)
         store = Store(driver, name, keys.check())
@@ -225,6 +241,14 @@ def open(
         driver.close()
         raise
     return Dibs(Scope(store, keys, place, None))
+
+
+def check_path(what: str, value: object) -> str | None:
+    """A path or an address, also as a `pathlib.Path`; nothing stays nothing."""
+    if value is None:
+        return None
+    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return check_text(what, path, PATH_LIMIT)
 
 
 def connect(

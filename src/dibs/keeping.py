@@ -79,6 +79,11 @@ class HeldLease:
                     )
 
     @property
+    def lost(self) -> DibsError | None:
+        """Why the lease was lost, if it was."""
+        return self._beating.refusal
+
+    @property
     def epoch(self) -> int:
         """The fencing token to pass on to whatever this lease protects."""
         return self.grant.epoch

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 OPERATIONS: dict[str, Operation] = {}
+VARARGS = 0x04
+"""The flag of a code object whose function takes `*names`."""
 
 
 class Argument:
@@ -54,7 +56,12 @@ class Operation:
     """What is known about one operation: name, help, arguments, result, errors."""
 
     def __init__(
-        self, method: Callable[..., Any], mutates: bool, raises: tuple[type[DibsError], ...]
+        self,
+        method: Callable[..., Any],
+        mutates: bool,
+        raises: tuple[type[DibsError], ...],
+        cli: str,
+        example: str,
     ) -> None:
         noun, _, self.verb = method.__qualname__.rpartition(".")
         self.noun = noun.lower()
@@ -62,6 +69,8 @@ class Operation:
         self.method = method
         self.mutates = mutates
         self.raises = raises
+        self.cli = cli or f"{self.noun} {self.verb}"
+        self.example = f"dibs {self.cli} {example}".strip()
         lines = (method.__doc__ or "").strip().splitlines()
         self.summary = lines[0] if lines else ""
         helps = [line.strip().split(": ", 1) for line in lines[1:] if ": " in line]
@@ -70,25 +79,29 @@ class Operation:
 
     def arguments(self) -> list[Argument]:
         """The arguments a caller gives: not `self`, not the transaction."""
-        import inspect  # only surfaces ask, and it is not cheap
-
-        found = []
-        for parameter in inspect.signature(self.method).parameters.values():
-            if parameter.name in ("self", "tx"):
-                continue
-            many = parameter.kind is parameter.VAR_POSITIONAL
-            required = parameter.default is parameter.empty and not many
-            found.append(
-                Argument(
-                    parameter.name,
-                    parameter.annotation,
-                    self._help.get(parameter.name, ""),
-                    many,
-                    required,
-                    None if required or many else parameter.default,
-                )
+        # By hand, since `inspect` takes longer to import than a command takes to run.
+        method = self.method
+        code: Any = method.__code__
+        names = code.co_varnames
+        positional = list(names[: code.co_argcount])
+        keywords = list(names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
+        defaults = dict(
+            zip(reversed(positional), reversed(method.__defaults__ or ()), strict=False)
+        )
+        defaults |= method.__kwdefaults__ or {}
+        many = names[len(positional) + len(keywords)] if code.co_flags & VARARGS else None
+        return [
+            Argument(
+                name,
+                method.__annotations__[name],
+                self._help.get(name, ""),
+                name == many,
+                name not in defaults and name != many,
+                defaults.get(name),
             )
-        return found
+            for name in [*positional, *([many] if many else []), *keywords]
+            if name not in ("self", "tx")
+        ]
 
     def load(self, data: Any) -> Any:
         """The result as the caller knows it, from its JSON."""
@@ -100,25 +113,31 @@ class Operation:
         return record.from_json(data) if record and data is not None else data
 
 
-def operation(*raises: type[DibsError]) -> Callable[[F], F]:
-    """Mark a method that reads, or that makes its own transactions."""
+def operation(
+    *raises: type[DibsError], mutates: bool = False, cli: str = "", example: str = ""
+) -> Callable[[F], F]:
+    """Mark a method that reads, or that makes its own transactions.
+
+    cli: the words of its command, if not those of noun and verb
+    example: what a person would type after them
+    """
 
     def mark(method: F) -> F:
-        _register(Operation(method, False, raises))
+        _register(Operation(method, mutates, raises, cli, example))
         return method
 
     return mark
 
 
 def writes(
-    *raises: type[DibsError],
+    *raises: type[DibsError], cli: str = "", example: str = ""
 ) -> Callable[[Callable[Concatenate[Any, Any, P], T]], Callable[Concatenate[Any, P], T]]:
     """Mark a method that runs in one write transaction."""
 
     def mark(
         method: Callable[Concatenate[Any, Any, P], T],
     ) -> Callable[Concatenate[Any, P], T]:
-        entry = Operation(method, True, raises)
+        entry = Operation(method, True, raises, cli, example)
         _register(entry)
 
         @functools.wraps(method)
@@ -148,10 +167,19 @@ NAME_LIMIT = 200
 TEXT_LIMIT = 2_000
 BODY_LIMIT = 16_384
 VALUE_LIMIT = 1_048_576
+DEPTH_LIMIT = 100
 LIST_LIMIT = 1_000
 TTL_MIN_S, TTL_MAX_S = 1.0, 7 * 86_400.0
 WAIT_MAX_S = 86_400.0
 DELAY_MAX_S = 366 * 86_400.0
+
+
+def shown(value: object) -> str:
+    """A wrong value as a message can show it: short, and never a second error."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length():,} bits"
+    text = f"{value:g}" if isinstance(value, float) else ascii(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def check_text(
@@ -206,7 +234,9 @@ def check_seconds(what: str, value: object, low: float, high: float) -> int:
         raise InvalidError(f"{what} must be a number of seconds, not {type(value).__name__}")
     if not low <= value <= high:
         raise InvalidError(
-            f"{what} is {value:g} s; it must be between {low:g} and {high:g} s", low=low, high=high
+            f"{what} is {shown(value)} s; it must be between {low:g} and {high:g} s",
+            low=low,
+            high=high,
         )
     return round(value * 1000)
 
@@ -215,13 +245,13 @@ def check_integer(what: str, value: object, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidError(f"{what} must be a whole number, not {type(value).__name__}")
     if not low <= value <= high:
-        raise InvalidError(f"{what} is {value}; it must be between {low:,} and {high:,}")
+        raise InvalidError(f"{what} is {shown(value)}; it must be between {low:,} and {high:,}")
     return value
 
 
 def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
     if value not in choices:
-        raise InvalidError(f"{what} is {value!r}; it must be one of: {', '.join(choices)}")
+        raise InvalidError(f"{what} is {shown(value)}; it must be one of: {', '.join(choices)}")
     return str(value)
 
 
@@ -239,10 +269,31 @@ def check_names(what: str, values: object) -> list[str]:
     return list(dict.fromkeys(check_name(what, value) for value in values))
 
 
+def refuse_depth(what: str, value: object) -> None:
+    """Refuse what a reader deep in its own calls could not take apart any more."""
+    front, depth = [value], 0
+    while front:
+        if depth > DEPTH_LIMIT:
+            raise InvalidError(
+                f"{what} is nested deeper than {DEPTH_LIMIT}",
+                next="flatten it, or store it as text",
+                limit=DEPTH_LIMIT,
+            )
+        depth += 1
+        inner: list[object] = []
+        for item in front:
+            if isinstance(item, dict):
+                inner += item.values()
+            elif isinstance(item, (list, tuple)):
+                inner += item
+        front = inner
+
+
 def check_json(what: str, value: object, limit: int) -> str | None:
     """A JSON value as text within a limit; None stays None."""
     if value is None:
         return None
+    refuse_depth(what, value)
     try:
         text = json.dumps(
             value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False

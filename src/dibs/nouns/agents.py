@@ -47,7 +47,7 @@ PAGE = 1000
 
 
 class Agents(Noun):
-    @writes(NotYoursError)
+    @writes(NotYoursError, example="--status 'running the tests'")
     def beat(self, tx: Write, *, status: str | None = None) -> Session:
         """Show that this session is alive, and say what it is doing.
 
@@ -61,7 +61,11 @@ class Agents(Noun):
         tx.run(AGENTS.beat, session=session, at=tx.wall, deadline=deadline, status=status)
         if status is not None and status != row["status"]:
             tx.event("session.status", self.scope.caller.agent, {"status": status})
-        row |= {"deadline": deadline, "seen_at": tx.wall, "status": status or row["status"]}
+        row |= {
+            "deadline": deadline,
+            "seen_at": tx.wall,
+            "status": row["status"] if status is None else status,
+        }
         return session_record(tx, row)
 
     @writes(NotYoursError)
@@ -72,7 +76,7 @@ class Agents(Noun):
         end_session(tx, self.scope.keys, session, "left")
         return session_record(tx, row | {"ended_at": tx.wall})
 
-    @operation()
+    @operation(cli="agents")
     def list(self, *, everybody: bool = False) -> tuple[Presence, ...]:
         """List who is here, what they are doing, and how much they hold.
 
@@ -107,7 +111,7 @@ class Agents(Noun):
                 if everybody or row["name"] in sessions
             )
 
-    @operation()
+    @operation(cli="verify")
     def verify(self) -> tuple[Mismatch, ...]:
         """Check every signature, and list the rows that do not match theirs."""
         keys = self.scope.keys
@@ -144,8 +148,8 @@ def join(scope: Scope, name: str, status: str, shell: bool, ttl_s: float) -> Cal
         end_dead_sessions(tx, scope.keys, tx.rows(AGENTS.open))
         ttl_ms = beat_ms if liveness is None and not shell else None
         session = tx.event("session.joined", name, {"status": status}, agent=name)
-        if bound and liveness is not None:
-            liveness.hold(session)
+        if bound:
+            tx.hold(session)
         tx.run(AGENTS.known, agent=name, seq=session, at=tx.wall)
         tx.run(
             AGENTS.join,
@@ -166,9 +170,9 @@ def join(scope: Scope, name: str, status: str, shell: bool, ttl_s: float) -> Cal
 
 def resume(scope: Scope, token: str) -> Caller:
     """Act in a session that another process keeps alive, by the token it was given."""
-    number, _, _ = token.partition(".")
+    number, _, _ = check_text("token", token).partition(".")
     row = None
-    if number.isdigit() and len(number) < 19:
+    if number.isascii() and number.isdigit() and len(number) < 19:
         with scope.store.read() as tx:
             row = tx.row(AGENTS.one, session=int(number))
     if row is None or not scope.keys.same_token(token, row["agent"], row["id"]):

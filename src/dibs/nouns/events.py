@@ -38,7 +38,7 @@ TOPICS = ("session", "lease", "task", "message", "entry", "space")
 
 
 class Events(Noun):
-    @operation(PrunedError)
+    @operation(PrunedError, cli="log", example="--kind lease --agent bob")
     def since(
         self,
         seq: int = 0,
@@ -116,7 +116,7 @@ class Events(Noun):
 
         return self.scope.store.wait(look, TOPICS, wait_s) or ()
 
-    @writes(InvalidError)
+    @writes(InvalidError, cli="gc", example="--keep 30d")
     def prune(self, tx: Write, *, keep_s: float = 30 * 86_400) -> Pruned:
         """Remove what is over and older than that; free what dead sessions hold.
 

@@ -92,12 +92,15 @@ def lapsed(tx: Read, rows: list[Row]) -> tuple[list[Row], list[Row], set[int]]:
     leases, tickets, dead = [], [], set()
     sessions = sessions_of(tx, rows)
     for row in rows:
-        if not tx.store.alive(sessions[row["session"]], tx.now):
+        session = sessions.get(row["session"])
+        # What an ended session held was freed with it: such a row was made without dibs.
+        stray = session is None or session["ended_at"] is not None
+        if session is not None and not stray and not tx.store.alive(session, tx.now):
             dead.add(row["session"])
         elif row["waiting"]:
-            if not ticket_alive(tx, row, row["epoch"]):
+            if stray or not ticket_alive(tx, row, row["epoch"]):
                 tickets.append(row)
-        elif row["deadline"] <= tx.now:
+        elif stray or row["deadline"] <= tx.now:
             leases.append(row)
     return leases, tickets, dead
 
@@ -205,8 +208,9 @@ def _serve(tx: Write, keys: Keyring, number: int) -> list[Resource]:
     rows = tx.rows(LEASES.ticket, number=number)
     if not rows:
         return []
-    session = sessions_of(tx, rows)[rows[0]["session"]]
-    if not tx.store.alive(session, tx.now) or not ticket_alive(tx, rows[0], number):
+    session = sessions_of(tx, rows).get(rows[0]["session"])
+    alive = session is not None and tx.store.alive(session, tx.now)
+    if session is None or not alive or not ticket_alive(tx, rows[0], number):
         return drop_ticket(tx, number, "dead")
     wants = [Want(resource_of(row), row["mode"], row["content_hash"]) for row in rows]
     owned = []

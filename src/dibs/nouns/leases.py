@@ -61,7 +61,15 @@ CLAIM_LIMIT = 200
 
 
 class Leases(Noun):
-    @operation(HeldError, DeadlockError, TimeoutError, InvalidError)
+    @operation(
+        HeldError,
+        DeadlockError,
+        TimeoutError,
+        InvalidError,
+        mutates=True,
+        cli="claim",
+        example="src/a.py docs/ --note 'fix the parser' --wait 60s",
+    )
     def claim(
         self,
         *resources: str,
@@ -85,12 +93,12 @@ class Leases(Noun):
         check_text("note", note)
         wait_ms = check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
         scope, caller, ticket = self.scope, self.scope.caller, 0
+        request = [[want.resource.text for want in wants], mode, ttl_ms, note]
         try:
             with scope.write() as tx:
                 try:
                     if idempotency_key is None:
                         return take(tx, scope, wants, ttl_ms, note)
-                    request = [[want.resource.text for want in wants], mode, ttl_ms, note]
                     return scope.once(
                         tx,
                         OPERATIONS["leases.claim"],
@@ -103,17 +111,25 @@ class Leases(Noun):
                         raise
                     grants.refuse_deadlock(tx, wants, caller.agent, caller.session)
                     ticket = self._enqueue(tx, wants, ttl_ms, note)
-            return self._collect(ticket, wants, wait_s)
+            grant = self._collect(ticket, wants, wait_s)
+            if idempotency_key is None:
+                return grant
+            with scope.write() as tx:
+                claim = OPERATIONS["leases.claim"]
+                return scope.once(tx, claim, idempotency_key, request, lambda: grant)
         except BaseException:
             if ticket:
                 self._withdraw(ticket, wants)
             raise
+        finally:
+            # Also when the withdrawal failed: nobody queues behind a ticket without a waiter.
+            if ticket and scope.store.liveness is not None:
+                scope.store.liveness.let_go(ticket)
 
     def _enqueue(self, tx: Write, wants: list[Want], ttl_ms: int, note: str) -> int:
         caller, liveness = self.scope.caller, tx.store.liveness
         tx.queued = True
-        if liveness is not None:
-            liveness.hold(tx.seq)
+        tx.hold(tx.seq)
         for want in wants:
             tx.run(
                 LEASES.enqueue,
@@ -159,8 +175,6 @@ class Leases(Noun):
         grant = store.wait(waiting, (str(ticket),), wait_s)
         if grant is None:
             raise self._too_late(wants, wait_s)
-        if store.liveness is not None:
-            store.liveness.let_go(ticket)
         return grant
 
     def _too_late(self, wants: list[Want], wait_s: float) -> TimeoutError:
@@ -213,8 +227,7 @@ class Leases(Noun):
 
     def _withdraw(self, ticket: int, wants: list[Want]) -> None:
         """Leave the queue, and give back what the ticket was granted meanwhile."""
-        store = self.scope.store
-        with store.write(None) as tx:
+        with self.scope.store.write(None) as tx:
             freed = grants.drop_ticket(tx, ticket, "withdrawn")
             if not freed:
                 rows = [self._held(tx, want.resource) for want in wants]
@@ -223,10 +236,8 @@ class Leases(Noun):
             if not freed:
                 tx.discard()
             grants.hand_over(tx, self.scope.keys, freed)
-        if store.liveness is not None:
-            store.liveness.let_go(ticket)
 
-    @writes(StaleError, NotFoundError, NotYoursError)
+    @writes(StaleError, NotFoundError, NotYoursError, cli="renew", example="src/a.py --ttl 1h")
     def renew(
         self,
         tx: Write,
@@ -253,11 +264,11 @@ class Leases(Noun):
             tx.run(LEASES.renew, **row)
             tx.event("lease.renewed", row["resource"], {"epoch": row["epoch"]})
             renewed.append(lease_record(row, tx.now))
-        if not renewed:
+        if not renewed and idempotency_key is None:
             tx.discard()
         return tuple(renewed)
 
-    @writes(StaleError, NotFoundError, NotYoursError)
+    @writes(StaleError, NotFoundError, NotYoursError, cli="release", example="src/a.py")
     def release(
         self,
         tx: Write,
@@ -275,7 +286,7 @@ class Leases(Noun):
         """
         rows = self._own(tx, resources, everything, epoch)
         freed = grants.free(tx, rows, "released")
-        if not rows:
+        if not rows and idempotency_key is None:
             tx.discard()
         grants.hand_over(tx, self.scope.keys, freed)
         return tuple(lease_record(row, tx.now) for row in rows)
@@ -307,18 +318,21 @@ class Leases(Noun):
             self.scope.keys.require("lease", row, row["resource"])
         return rows
 
+    def _stale(self, row: Row, why: str) -> StaleError:
+        return StaleError(
+            f"your lease on {row['resource']} {why}",
+            next="claim it again, and look at what changed meanwhile",
+            epoch=row["epoch"],
+        )
+
     def _own_lease(self, tx: Write, resource: Resource, epoch: int | None) -> Row:
         row = self._held(tx, resource)
         if row is not None and row["deadline"] > tx.now and epoch in (None, row["epoch"]):
             return row
         name = resource.text
         if row is not None:
-            why = "has expired" if row["deadline"] <= tx.now else "is of another epoch"
-            raise StaleError(
-                f"your lease on {name} {why}",
-                next="claim it again, and look at what changed meanwhile",
-                epoch=row["epoch"],
-            )
+            expired = row["deadline"] <= tx.now
+            raise self._stale(row, "has expired" if expired else "is of another epoch")
         want = Want(resource, grants.EXCLUSIVE, None)
         _, rows = grants.look(tx, want, self.scope.caller.session, None)
         blockers = [grants.blocker_record(row, tx.now) for row in rows if not row["waiting"]]
@@ -336,7 +350,7 @@ class Leases(Noun):
             )
         raise NotFoundError(f"you hold no lease on {name}", next="look at what you hold: list")
 
-    @operation(InvalidError)
+    @operation(InvalidError, cli="status", example="src/a.py")
     def status(self, *resources: str) -> tuple[Availability, ...]:
         """Say of each resource whether it is free for you, and if not, who has it.
 
@@ -362,7 +376,7 @@ class Leases(Noun):
                 )
         return tuple(states)
 
-    @operation(InvalidError)
+    @operation(InvalidError, cli="leases", example="--agent alice")
     def list(
         self, *, agent: str | None = None, session: int | None = None, limit: int = 1000
     ) -> tuple[Lease, ...]:
@@ -382,10 +396,10 @@ class Leases(Noun):
             return tuple(
                 lease_record(row, tx.now)
                 for row in rows
-                if tx.store.alive(sessions[row["session"]], tx.now)
+                if row["session"] in sessions and tx.store.alive(sessions[row["session"]], tx.now)
             )
 
-    @operation(TimeoutError, InvalidError)
+    @operation(TimeoutError, InvalidError, cli="wait", example="src/a.py --timeout 60s")
     def wait(self, *resources: str, wait_s: float = 60) -> tuple[Availability, ...]:
         """Wait until all these resources are free, without claiming them.
 

@@ -51,7 +51,7 @@ WORD_LIMIT = 64
 
 
 class Messages(Noun):
-    @writes(NotFoundError, InvalidError)
+    @writes(NotFoundError, InvalidError, cli="send", example="'the schema has changed' --to bob")
     def send(
         self,
         tx: Write,
@@ -77,7 +77,7 @@ class Messages(Noun):
             raise InvalidError("a message goes to an agent or to a channel, not to both")
         return post(tx, self.scope, body, to=to, channel=channel, reply_to=reply_to)
 
-    @writes(InvalidError)
+    @writes(InvalidError, cli="announce", example="'refactoring the parser until noon'")
     def announce(self, tx: Write, body: str, *, idempotency_key: str | None = None) -> Message:
         """Tell everybody what you are doing or have found.
 
@@ -87,7 +87,7 @@ class Messages(Noun):
         check_text("body", body, BODY_LIMIT, lines=True, empty=False)
         return post(tx, self.scope, body, kind="announcement")
 
-    @operation(InvalidError)
+    @operation(InvalidError, mutates=True, cli="inbox", example="--wait 60s")
     def inbox(
         self,
         *,
@@ -126,6 +126,8 @@ class Messages(Noun):
             with self.scope.store.read() as tx:
                 rows = self._unread(tx, agent, channel, limit)
                 if peek:
+                    while rows and not self._genuine(rows):
+                        rows = self._unread(tx, agent, channel, limit, rows[-1]["id"])
                     return self._records(tx, self._genuine(rows)) or None, None
             # A reader with nothing to read takes no turn from those who write.
             return (take() or None) if rows else None, None
@@ -135,9 +137,9 @@ class Messages(Noun):
             found = self.scope.store.wait(look, ("message",), wait_s)
         return found or ()
 
-    def _unread(self, tx: Read, agent: str, channel: str, limit: int) -> list[Row]:
+    def _unread(self, tx: Read, agent: str, channel: str, limit: int, beyond: int = 0) -> list[Row]:
         cursor = tx.row(MESSAGES.cursor, agent=agent, channel=channel)
-        after = 0 if cursor is None else cursor["seq"]
+        after = max(beyond, 0 if cursor is None else cursor["seq"])
         if channel:
             return tx.rows(
                 MESSAGES.unread_channel, agent=agent, channel=channel, after=after, limit=limit
@@ -152,23 +154,26 @@ class Messages(Noun):
 
     def _take(self, tx: Write, channel: str, limit: int) -> tuple[Message, ...]:
         agent = self.scope.caller.agent
-        rows = self._unread(tx, agent, channel, limit)
-        if not rows:
+        upto = 0
+        genuine: list[Row] = []
+        # An empty page would say that all is read, so a page of forged ones is passed over.
+        while not genuine and (rows := self._unread(tx, agent, channel, limit)):
+            upto = rows[-1]["id"]
+            tx.run(MESSAGES.move_cursor, agent=agent, channel=channel, seq=upto)
+            genuine = self._genuine(rows)
+            for row in rows:
+                if row not in genuine:
+                    tx.event("message.forged", str(row["id"]), {"sender": row["sender"]})
+        if genuine:
+            tx.event("message.delivered", channel or agent, {"upto": upto, "number": len(genuine)})
+        elif not upto:
             tx.discard()
-            return ()
-        upto = rows[-1]["id"]
-        tx.run(MESSAGES.move_cursor, agent=agent, channel=channel, seq=upto)
-        tx.event("message.delivered", channel or agent, {"upto": upto, "number": len(rows)})
-        genuine = self._genuine(rows)
-        for row in rows:
-            if row not in genuine:
-                tx.event("message.forged", str(row["id"]), {"sender": row["sender"]})
         return self._records(tx, genuine)
 
     def _genuine(self, rows: list[Row]) -> list[Row]:
         return [row for row in rows if self.scope.keys.fits("message", row)]
 
-    @writes(NotFoundError)
+    @writes(NotFoundError, cli="ack", example="17 18")
     def ack(self, tx: Write, *ids: int, idempotency_key: str | None = None) -> tuple[int, ...]:
         """Acknowledge messages, so that their senders know.
 
@@ -184,11 +189,11 @@ class Messages(Noun):
             if tx.row(MESSAGES.acknowledge, id=id, agent=agent, at=tx.wall) is not None:
                 tx.event("message.acknowledged", str(id), {"sender": row["sender"]})
                 done.append(id)
-        if not done:
+        if not done and idempotency_key is None:
             tx.discard()
         return tuple(done)
 
-    @operation(NotFoundError)
+    @operation(NotFoundError, example="17")
     def delivery(self, id: int) -> tuple[Delivery, ...]:
         """Say how far a message has come with each of its readers.
 
@@ -215,7 +220,7 @@ class Messages(Noun):
             for reader in readers
         )
 
-    @operation(InvalidError)
+    @operation(InvalidError, cli="messages", example="--agent bob")
     def history(
         self,
         *,
@@ -248,9 +253,9 @@ class Messages(Noun):
                 before=before,
                 limit=limit,
             )
-            return self._records(tx, rows)
+            return self._records(tx, self._genuine(rows))
 
-    @operation(InvalidError)
+    @operation(InvalidError, example="'login tests'")
     def search(self, text: str, *, limit: int = 100) -> tuple[Message, ...]:
         """Find messages that have all these words, the newest first.
 
@@ -263,7 +268,7 @@ class Messages(Noun):
             raise InvalidError(f"{text!r} has no word to look for")
         with self.scope.store.read() as tx:
             rows = tx.rows(MESSAGES.search, words=found, number=len(found), limit=limit)
-            return self._records(tx, rows)
+            return self._records(tx, self._genuine(rows))
 
     def _row(self, tx: Read, id: int) -> Row:
         row = tx.row(MESSAGES.one, id=check_integer("id", id, 0, NEWEST))
@@ -301,9 +306,10 @@ def post(
             )
         thread = first["thread"]
         if to is None and channel is None:
-            # An answer goes back where the question came from.
-            channel = first["channel"]
-            to = first["sender"] if first["recipient"] is not None else None
+            # An answer goes back where the question came from, one's own goes on to its reader.
+            channel, to = first["channel"], first["recipient"]
+            if to is not None and first["sender"] != caller.agent:
+                to = first["sender"]
     id = tx.event(
         f"message.{'announced' if kind == 'announcement' else 'sent'}", to or channel or ""
     )

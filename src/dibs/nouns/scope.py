@@ -63,7 +63,10 @@ class Scope:
     ) -> T:
         """Do it, unless this key was used before: then return the first answer."""
         check_name("the idempotency key", key)
-        text = to_text(plain(request))
+        try:
+            text = to_text(plain(request))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         agent = self.caller.agent
         first = tx.row(SPACE.answered, agent=agent, key=key)

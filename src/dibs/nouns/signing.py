@@ -71,7 +71,8 @@ class Keyring:
 
     def fits(self, noun: str, row: Row) -> bool:
         sign = {"lease": self.lease, "task": self.task, "message": self.message}[noun]
-        return hmac.compare_digest(row["signature"] or "", sign(row))
+        # As bytes: what somebody wrote into the column may be any text.
+        return hmac.compare_digest((row["signature"] or "").encode(), sign(row).encode())
 
     def require(self, noun: str, row: Row, subject: str) -> None:
         """Refuse to act on a row that was not made by the one it names."""

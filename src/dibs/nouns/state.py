@@ -43,7 +43,7 @@ NEWEST = 2**62
 
 
 class State(Noun):
-    @operation()
+    @operation(example="budget total")
     def get(self, namespace: str, key: str) -> Entry | None:
         """Get an entry, or nothing if there is none.
 
@@ -55,7 +55,7 @@ class State(Noun):
             row = tx.row(STATE.get, namespace=namespace, key=key)
             return entry_record(row, tx.now) if row is not None and present(row, tx.now) else None
 
-    @writes(ConflictError, InvalidError)
+    @writes(ConflictError, InvalidError, example="budget total 9000 --expected-version 3")
     def set(
         self,
         tx: Write,
@@ -89,7 +89,7 @@ class State(Noun):
             ttl_s=ttl_s,
         )
 
-    @writes(ConflictError, NotFoundError)
+    @writes(ConflictError, NotFoundError, example="budget total")
     def delete(
         self,
         tx: Write,
@@ -107,6 +107,8 @@ class State(Noun):
         idempotency_key: asked again with the same one, the first answer is given
         """
         check_place(namespace, key)
+        if expected_version is not None:
+            check_integer("expected_version", expected_version, 0, NEWEST)
         row = tx.row(STATE.get, namespace=namespace, key=key)
         if row is None or not present(row, tx.now):
             raise NotFoundError(f"there is no entry {namespace}/{key}", next="list the namespace")
@@ -114,7 +116,7 @@ class State(Noun):
             raise conflict(tx, namespace, key, row, expected_version)
         return write_version(tx, self.scope, namespace, key, row["version"] + 1, None, None)
 
-    @writes(InvalidError)
+    @writes(InvalidError, example="budget")
     def clear(self, tx: Write, namespace: str, *, idempotency_key: str | None = None) -> int:
         """Delete all entries of a namespace, and say how many.
 
@@ -126,11 +128,11 @@ class State(Noun):
         for row in rows:
             version = row["version"] + 1
             write_version(tx, self.scope, namespace, row["key"], version, None, None)
-        if not rows:
+        if not rows and idempotency_key is None:
             tx.discard()
         return len(rows)
 
-    @operation()
+    @operation(example="budget")
     def list(self, namespace: str, *, after: str = "", limit: int = 1000) -> tuple[Entry, ...]:
         """List the entries of a namespace by key.
 
@@ -152,7 +154,7 @@ class State(Noun):
             rows = tx.rows(STATE.namespaces, now=tx.now)
             return {row["namespace"]: row["number"] for row in rows}
 
-    @operation()
+    @operation(example="budget total")
     def history(
         self, namespace: str, key: str, *, before: int = NEWEST, limit: int = 100
     ) -> tuple[Entry, ...]:
@@ -170,7 +172,7 @@ class State(Noun):
             rows = tx.rows(STATE.history, namespace=namespace, key=key, before=before, limit=limit)
             return tuple(entry_record(row, tx.now) for row in rows)
 
-    @operation()
+    @operation(example="budget --json")
     def export(self, namespace: str) -> EntryExport:
         """Export a namespace: its entries by key, and the history of each, newest first.
 
@@ -186,7 +188,7 @@ class State(Noun):
                 history=tuple(entry_record(row, tx.now) for row in history),
             )
 
-    @operation()
+    @operation(example="budget total --wait 60s")
     def watch(
         self, namespace: str, key: str, *, after_version: int | None = None, wait_s: float = 60
     ) -> Entry | None:
@@ -198,6 +200,8 @@ class State(Noun):
         wait_s: how many seconds at most
         """
         check_place(namespace, key)
+        if after_version is not None:
+            check_integer("after_version", after_version, 0, NEWEST)
         check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
         was_there = True
 
@@ -257,6 +261,8 @@ def write_version(
     value: str | None,
     deadline: int | None,
 ) -> Entry:
+    # A lost original may have used the next versions, also of keys that this copy never had.
+    version = max(version, tx.store.restored_seq + 1)
     row: Row = {
         "namespace": namespace,
         "key": key,

@@ -79,7 +79,11 @@ NEWEST = 2**62
 
 
 class Work(Noun):
-    @writes(ExistsError, InvalidError)
+    @writes(
+        ExistsError,
+        InvalidError,
+        example="fix-login --title 'Fix the login' --tag python --after design",
+    )
     def add(
         self,
         tx: Write,
@@ -203,7 +207,7 @@ class Work(Noun):
                     came_from[row["needs"]] = here
                     front.append(row["needs"])
 
-    @writes(HeldError, StateError, InvalidError)
+    @writes(HeldError, StateError, InvalidError, example="fix-login --lease src/login.py")
     def claim(
         self,
         tx: Write,
@@ -223,6 +227,8 @@ class Work(Noun):
         idempotency_key: asked again with the same one, the first answer is given
         """
         ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        if isinstance(leases, str):
+            raise InvalidError("leases must be a list of resources, not one text")
         wants = named(self.scope, leases, grants.EXCLUSIVE) if leases else []
         return self._claim(tx, check_name("id", id), ttl_ms, wants, check_text("note", note))
 
@@ -329,7 +335,7 @@ class Work(Noun):
             f"{id} is {task.state}", next="reopen it if it has to be done again", task=task
         )
 
-    @operation(EmptyError, HeldError, InvalidError)
+    @operation(EmptyError, HeldError, InvalidError, mutates=True, example="--tag python --wait 60s")
     def next(
         self,
         *,
@@ -424,7 +430,7 @@ class Work(Noun):
     def _dead_claimers(self, tx: Read) -> bool:
         return any(not tx.store.alive(row, tx.now) for row in tx.rows(WORK.claimers))
 
-    @writes(StaleError, NotFoundError)
+    @writes(StaleError, NotFoundError, example="fix-login --ttl 2h")
     def renew(
         self,
         tx: Write,
@@ -449,7 +455,12 @@ class Work(Noun):
         tx.event("task.renewed", id, {"epoch": row["epoch"]})
         return task_record(row, tx.now, tuple(leases))
 
-    @writes(StaleError, NotFoundError, ConflictError)
+    @writes(
+        StaleError,
+        NotFoundError,
+        ConflictError,
+        example="fix-login --result '{\"pr\": 12}' --announce 'login works again'",
+    )
     def complete(
         self,
         tx: Write,
@@ -475,6 +486,8 @@ class Work(Noun):
         settled = self._settle(tx, row, "completed", result=text)
         unblock(tx, id)
         if entry is not None:
+            if not isinstance(entry, dict):
+                raise InvalidError(f"entry must be an object, not {type(entry).__name__}")
             unknown = entry.keys() - {"namespace", "key", "value", "expected_version", "force"}
             if unknown or not {"namespace", "key", "value"} <= entry.keys():
                 raise InvalidError(
@@ -482,12 +495,11 @@ class Work(Noun):
                     next="expected_version and force may be added, nothing else",
                 )
             put(tx, self.scope, **entry)
-        if announce:
-            body = check_text("announce", announce, BODY_LIMIT, lines=True)
-            post(tx, self.scope, body, kind="announcement")
+        if check_text("announce", announce, BODY_LIMIT, lines=True):
+            post(tx, self.scope, announce, kind="announcement")
         return settled
 
-    @writes(StaleError, NotFoundError)
+    @writes(StaleError, NotFoundError, example="fix-login --reason 'the tests hang'")
     def fail(
         self,
         tx: Write,
@@ -513,7 +525,7 @@ class Work(Noun):
         pause = backoff_ms(row["attempts"])
         return self._settle(tx, row, "failed", reason=reason, due=tx.now + pause)
 
-    @writes(StaleError, NotFoundError)
+    @writes(StaleError, NotFoundError, example="fix-login --reason 'not my field'")
     def abandon(
         self,
         tx: Write,
@@ -583,7 +595,7 @@ class Work(Noun):
             task=task,
         )
 
-    @writes(NotFoundError, StateError)
+    @writes(NotFoundError, StateError, example="fix-login --reason 'a duplicate'")
     def cancel(
         self, tx: Write, id: str, *, reason: str = "", idempotency_key: str | None = None
     ) -> Task:
@@ -603,7 +615,7 @@ class Work(Noun):
             grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
         return self._record(tx, id)
 
-    @writes(NotFoundError, StateError)
+    @writes(NotFoundError, StateError, example="fix-login")
     def reopen(self, tx: Write, id: str, *, idempotency_key: str | None = None) -> Task:
         """Make a task that has ended available again, with all its attempts.
 
@@ -611,6 +623,8 @@ class Work(Noun):
         idempotency_key: asked again with the same one, the first answer is given
         """
         row = self._row(tx, check_name("id", id))
+        if row["state"] == "claimed" and self._revive(tx, row):
+            row = self._row(tx, id)
         if row["state"] in ("available", "claimed", "blocked"):
             raise StateError(
                 f"{id} is {row['state']}, so there is nothing to reopen",
@@ -624,7 +638,7 @@ class Work(Noun):
         tx.event("task.reopened", id, {"was": row["state"]})
         return self._record(tx, id)
 
-    @operation(NotFoundError)
+    @operation(NotFoundError, example="fix-login")
     def show(self, id: str) -> Task:
         """Show one task, with the files claimed for it.
 
@@ -633,7 +647,7 @@ class Work(Noun):
         with self.scope.store.read() as tx:
             return self._record(tx, check_name("id", id))
 
-    @operation(InvalidError)
+    @operation(InvalidError, example="--state available")
     def list(
         self,
         *,

@@ -29,6 +29,7 @@ class Bells:
         self._folder = folder
         self._ticket = ticket
         self._open: dict[str, int] = {}
+        self._ears: list[int] = []
 
     def path(self, topic: str) -> str:
         return self._ticket(int(topic)) if topic.isdigit() else os.path.join(self._folder, topic)
@@ -61,7 +62,7 @@ class Bells:
         if sys.platform != "linux":
             return PollListener(paths, cancel)
         try:
-            return InotifyListener(paths, cancel)
+            return InotifyListener(paths, cancel, self._ears)
         except OSError:
             # The kernel allows a user only so many (128 by default); the next waits by looking.
             return PollListener(paths, cancel)
@@ -69,15 +70,24 @@ class Bells:
     def close(self) -> None:
         while self._open:
             os.close(self._open.popitem()[1])
+        while self._ears:
+            os.close(self._ears.pop())
 
 
 class InotifyListener:
-    def __init__(self, paths: list[str], cancel: int | None) -> None:
+    """The kernel takes 10 ms and more to close an inotify handle, so it is kept for the next."""
+
+    def __init__(self, paths: list[str], cancel: int | None, idle: list[int]) -> None:
         # Imported here because only those who wait need it, and it is not cheap.
         import ctypes
 
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._inotify: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._idle = idle
+        self._watches: list[int] = []
+        try:
+            self._inotify = idle.pop()
+        except IndexError:
+            self._inotify = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._inotify < 0:
             raise OSError(ctypes.get_errno(), "inotify_init1")
         self._poll = select.poll()
@@ -85,9 +95,12 @@ class InotifyListener:
         if cancel is not None:
             self._poll.register(cancel, select.POLLIN)
         for path in paths:
-            if libc.inotify_add_watch(self._inotify, os.fsencode(path), IN_MODIFY) < 0:
+            watch = self._libc.inotify_add_watch(self._inotify, os.fsencode(path), IN_MODIFY)
+            if watch < 0:
+                error = OSError(ctypes.get_errno(), "inotify_add_watch", path)
                 self.close()
-                raise OSError(ctypes.get_errno(), "inotify_add_watch", path)
+                raise error
+            self._watches.append(watch)
 
     def wait(self, seconds: float) -> bool:
         ready = self._poll.poll(seconds * 1000)
@@ -96,7 +109,13 @@ class InotifyListener:
         return bool(ready)
 
     def close(self) -> None:
-        os.close(self._inotify)
+        for watch in self._watches:
+            self._libc.inotify_rm_watch(self._inotify, watch)
+        try:
+            os.read(self._inotify, 65536)  # what it has not looked at is not for the next
+        except BlockingIOError:
+            pass
+        self._idle.append(self._inotify)
 
 
 class PollListener:

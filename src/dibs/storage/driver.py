@@ -98,6 +98,9 @@ if TYPE_CHECKING:
         def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
             """Listen to bells, and to a file descriptor that becomes readable on cancel."""
 
+        def backup(self, target: str) -> None:
+            """Copy the store as of one moment, marked as a copy, with its key."""
+
         def close(self) -> None: ...
 
 

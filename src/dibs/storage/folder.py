@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.errors import ReadOnlyError, StorageError, UnfitError
+from dibs.errors import DiskFullError, ExistsError, ReadOnlyError, StorageError, UnfitError
 
 # SQLite's locks and shared memory need one kernel; these file systems join several.
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -35,6 +35,16 @@ class Folder:
                 write_once(self.key_file, os.urandom(32))
         except OSError as error:
             raise _disk_error(error, self.path) from error
+
+    def receive(self, key: bytes) -> None:
+        """Make the folder of a backup, with the key that the original has."""
+        try:
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            write_once(self.key_file, key)
+        except OSError as error:
+            raise _disk_error(error, self.path) from error
+        if self.key() != key:
+            raise ExistsError(f"{self.path} belongs to another store", next="give another path")
 
     def key(self) -> bytes:
         try:
@@ -101,9 +111,11 @@ def file_system(path: str, mounts: str = "/proc/self/mountinfo") -> str | None:
     return None
 
 
-def _disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError:
+def _disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | DiskFullError:
     import errno
 
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(f"{path}: the disk is full", next="free some space and try again")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return ReadOnlyError(
             f"{path} cannot be written: {error.strerror}",

@@ -13,6 +13,8 @@ from __future__ import annotations
 import fcntl
 import os
 
+from dibs.errors import BusyError
+
 _HANDLES: set[int] = set()
 """All locked files of this process, for a child that must not keep them."""
 
@@ -28,10 +30,17 @@ class FileLiveness:
         return os.path.join(self._folder, f"{self.space}-{number}")
 
     def hold(self, number: int) -> None:
+        self.let_go(number)  # of a write that was undone half-way
         handle = os.open(self.path(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._held[number] = handle
         _HANDLES.add(handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _close(self._held.pop(number))  # the file is the other's, and stays
+            raise BusyError(
+                "another process has not let go yet of what it did not finish", next="try again"
+            ) from None
 
     def let_go(self, number: int) -> None:
         handle = self._held.pop(number, None)

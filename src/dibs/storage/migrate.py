@@ -6,6 +6,8 @@ processes may open a fresh or an old database at the same moment.
 
 from __future__ import annotations
 
+import json
+
 from dibs.errors import UnfitError
 from dibs.storage.queries import Queries, migrations
 
@@ -51,12 +53,28 @@ def prepare(
         changes = driver.enter(space)
         if changes:
             connection.run(SPACE.reboot, changes | {"space": space["id"]})
+            if changes["seq"] != space["seq"]:
+                _note_restoration(connection, space, changes["seq"], driver.clock.wall())
             space |= changes
         connection.commit(set())
     except BaseException:
         connection.rollback()
         raise
     return space
+
+
+def _note_restoration(connection: Connection, space: Row, seq: int, wall: int) -> None:
+    event: dict[str, Any] = {
+        "space": space["id"],
+        "seq": seq,
+        "kind": "space.restored",
+        "agent": None,
+        "session": None,
+        "subject": space["name"],
+        "data": json.dumps({"from": space["seq"]}),
+        "at": wall,
+    }
+    connection.run(SPACE.journal, event)
 
 
 def _find(connection: Connection, name: str) -> Row | None:

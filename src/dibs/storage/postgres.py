@@ -134,6 +134,12 @@ class PostgresDriver:
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> PostgresListener:
         return PostgresListener(self, topics, cancel)
 
+    def backup(self, target: str) -> None:
+        raise InvalidError(
+            "a store on PostgreSQL is backed up with the server",
+            next="use pg_dump, and copy the key",
+        )
+
     def close(self) -> None:
         # A forked child that says goodbye on the shared sockets would cut its parent off.
         if os.getpid() == self._pid:
@@ -145,15 +151,18 @@ class PostgresConnection:
         self._driver = driver
         self.db = db
         self._pipeline = ExitStack()
+        self._pipe: psycopg.Pipeline | None = None
+        self._later: list[tuple[Query, dict[str, Any]]] = []
 
     def begin_write(self, space: int, session: int) -> Turn:
         try:
-            self._pipeline.enter_context(self.db.pipeline())
+            self._pipe = self._pipeline.enter_context(self.db.pipeline())
             self.db.execute("BEGIN")
             turn = self._send(SPACE.turn, {"space": space})
             clock = self._send(SPACE.now, {})
             enter = self._send(SPACE.enter, {"space": space})
             who = self._send(SPACE.caller, {"space": space, "session": session})
+            self._pipe.sync()
             self._seq: int = turn.fetchall()[0][0]
             now: int = clock.fetchall()[0][0]
             entered = self._named(SPACE.enter, enter)[0]
@@ -167,11 +176,13 @@ class PostgresConnection:
 
     def begin_read(self) -> tuple[int, int]:
         try:
-            self._pipeline.enter_context(self.db.pipeline())
+            self._pipe = self._pipeline.enter_context(self.db.pipeline())
             self.db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             if self._driver.injected:
                 return self._driver.clock.now(), self._driver.clock.wall()
-            now: int = self._send(SPACE.now, {}).fetchall()[0][0]
+            clock = self._send(SPACE.now, {})
+            self._pipe.sync()
+            now: int = clock.fetchall()[0][0]
         except psycopg.Error as error:
             raise translate(error) from error
         return now, now
@@ -193,6 +204,7 @@ class PostgresConnection:
 
     def migrate(self, version: int, text: str) -> None:
         try:
+            self._send_later()
             self.db.execute(text.encode())
             self._send(POSTGRES.note_version, {"version": version})
         except psycopg.Error as error:
@@ -200,15 +212,19 @@ class PostgresConnection:
 
     def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
         try:
-            return self._named(query, self._send(query, parameters))
+            self._send_later()
+            cursor = self._send(query, parameters)
+            if self._pipe is not None:
+                # Not a mere flush: only after a sync is the server's time limit on the idle.
+                self._pipe.sync()
+            return self._named(query, cursor)
         except psycopg.Error as error:
             raise translate(error) from error
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
-        try:
-            self._send(query, parameters)
-        except psycopg.Error as error:
-            raise translate(error) from error
+        # Kept back, because a server that has got a statement without a sync does not count as
+        # idle, and would wait for a client that freezes there for ever.
+        self._later.append((query, parameters))
 
     def leave(self, space: int, seq: int, now: int, wall: int) -> None:
         if seq != self._seq:
@@ -216,6 +232,7 @@ class PostgresConnection:
 
     def commit(self, rings: set[str]) -> None:
         try:
+            self._send_later()
             self.db.execute("COMMIT")
             if rings:
                 payload = f"{self._driver.space} {' '.join(sorted(rings))}"
@@ -225,6 +242,7 @@ class PostgresConnection:
             raise translate(error) from error
 
     def rollback(self) -> None:
+        self._later.clear()
         try:
             self._pipeline.close()
         except psycopg.Error:
@@ -234,6 +252,11 @@ class PostgresConnection:
                 self.db.execute("ROLLBACK")
         except psycopg.Error:
             self.db.close()
+
+    def _send_later(self) -> None:
+        for query, parameters in self._later:
+            self._send(query, parameters)
+        self._later.clear()
 
     def _send(self, query: Query, parameters: dict[str, Any]) -> psycopg.Cursor[Any]:
         text = query.compiled("postgres", parameters)

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import os
 import time
+from _thread import get_ident
+from _weakref import ref
 
 import apsw
 
@@ -24,6 +26,7 @@ from dibs.errors import (
     CorruptError,
     DibsError,
     DiskFullError,
+    ExistsError,
     ForkedError,
     ReadOnlyError,
     StorageError,
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
 SPACE = Queries("space")
 SQLITE = Queries("sqlite")
 APPLICATION_ID = 0x64696273
+COPY = "copy"
+"""What a backup has in place of a boot id."""
 BUSY_S = 4.5
 BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
@@ -72,6 +77,7 @@ class SqliteDriver:
         self.liveness = FileLiveness(self.folder.alive)
         self._bells = Bells(self.folder.bells, self.liveness.path)
         self._pid = os.getpid()
+        self._turns: dict[int, ref[SqliteConnection]] = {}
         self._idle: list[SqliteConnection] = []
         self._idle.append(SqliteConnection(self))
         self._inode = os.stat(path).st_ino
@@ -96,6 +102,9 @@ class SqliteDriver:
                 )
             self._native_clock.offset = space["clock_offset"]
             return {}
+        seq, restored_seq = space["seq"], space["restored_seq"]
+        if space["boot"] == COPY:
+            seq = restored_seq = unseen_seq(seq, wall)
         self._native_clock.offset = 0
         passed = max(0, wall - space["wall_time"])
         self._native_clock.offset = space["store_time"] + passed - self._native_clock.now()
@@ -103,6 +112,8 @@ class SqliteDriver:
             "boot": self.boot,
             "time_namespace": namespace,
             "clock_offset": self._native_clock.offset,
+            "seq": seq,
+            "restored_seq": restored_seq,
         }
 
     def take(self) -> SqliteConnection:
@@ -116,8 +127,22 @@ class SqliteDriver:
             self.check_present()
             return SqliteConnection(self)
 
+    def begin_turn(self, connection: SqliteConnection) -> None:
+        """Undo what an interrupt of this thread has left open: it would wait for itself.
+
+        That takes an interrupt in the instant before a `with` block is left.
+        """
+        thread = get_ident()
+        lost = self._turns.get(thread)
+        left = lost() if lost is not None else None
+        if left is not None and left is not connection:
+            left.rollback()
+        self._turns[thread] = ref(connection)
+
     def give_back(self, connection: SqliteConnection) -> None:
-        self._idle.append(connection)
+        self._turns.pop(get_ident(), None)
+        if connection.usable:
+            self._idle.append(connection)
 
     def check_present(self) -> None:
         """Never use a file that has been deleted: a commit would vanish with it."""
@@ -144,17 +169,34 @@ class SqliteDriver:
             return  # the commit stands; those who wait find it at their next slow look
 
     def backup(self, target: str) -> None:
-        """Copy the store as of one moment, while others write."""
-        connection = self.take()
-        copy = apsw.Connection(target)
+        """Copy the store as of one moment, while others write, and its key beside it.
+
+        The copy is marked as one. Restored, it goes on at a seq that the original, which may
+        have gone on after the copy was made, has not given to anybody.
+        """
         try:
-            with copy.backup("main", connection.db, "main") as backup:
-                while not backup.done:
-                    backup.step(256)
-        except apsw.Error as error:
-            raise translate(error, target) from error
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError as error:
+            raise ExistsError(f"{target} is there already", next="give another path") from error
+        except OSError as error:
+            raise ReadOnlyError(f"{target} cannot be made: {error.strerror}") from error
+        connection = self.take()
+        try:
+            Folder(target).receive(self.key())
+            copy = apsw.Connection(target)
+            try:
+                with copy.backup("main", connection.db, "main") as backup:
+                    backup.step()  # all in one step: it begins again whenever somebody writes
+                for query in (SQLITE.copy_spaces, SQLITE.copy_sessions):
+                    copy.execute(query.compiled("sqlite", {}), {"copy": COPY})
+            finally:
+                copy.close()
+        except BaseException as error:
+            os.unlink(target)  # half a backup is worse than none
+            if isinstance(error, apsw.Error):
+                raise translate(error, target) from error
+            raise
         finally:
-            copy.close()
             self.give_back(connection)
 
     def close(self) -> None:
@@ -182,6 +224,7 @@ class Patience:
 class SqliteConnection:
     def __init__(self, driver: SqliteDriver) -> None:
         self._driver = driver
+        self.usable = True
         # The database takes over the key file's mode, 0600, from its first moment.
         uri = f"file:{_quoted(driver.path)}?modeof={_quoted(driver.folder.key_file)}"
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
@@ -220,6 +263,7 @@ class SqliteConnection:
 
     def begin_write(self, space: int, session: int) -> Turn:
         self._driver.check_present()
+        self._driver.begin_turn(self)
         self._control("BEGIN IMMEDIATE")
         clock = self._driver.clock
         now, wall = clock.now(), clock.wall()
@@ -285,6 +329,7 @@ class SqliteConnection:
             try:
                 self.db.execute("ROLLBACK")
             except apsw.Error:
+                self.usable = False
                 self.db.close()  # the lock must go, whatever is wrong with the disk
 
     def _control(self, text: str) -> None:
@@ -322,6 +367,16 @@ def check_program(db: apsw.Connection, path: str) -> None:
         )
 
 
+def unseen_seq(seq: int, wall: int) -> int:
+    """A seq above all that were given out before this moment of the wall clock.
+
+    No store gives out a thousand in a millisecond, so this rises faster than any counter, and
+    each restoration begins above the one before it. It stays below 2**53, so that every JSON
+    reader has it exactly.
+    """
+    return max(seq + 1, wall << 10)
+
+
 def _quoted(path: str) -> str:
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
@@ -332,7 +387,8 @@ def translate(error: apsw.Error, path: str) -> DibsError:
     code = extended & 0xFF
     kind, advice = _ERRORS.get(code, (StorageError, "look at the disk"))
     name = apsw.mapping_extended_result_codes.get(extended) or apsw.mapping_result_codes.get(code)
-    return kind(f"{path}: {_REASONS.get(code, name)}", next=advice, sqlite=name)
+    reason = _REASONS.get(extended) or _REASONS.get(code) or name
+    return kind(f"{path}: {reason}", next=advice, sqlite=name)
 
 
 _ERRORS: dict[int, tuple[type[UnavailableError], str]] = {
@@ -345,6 +401,9 @@ _ERRORS: dict[int, tuple[type[UnavailableError], str]] = {
     apsw.SQLITE_NOTADB: (UnfitError, "give another path; dibs does not touch this file"),
 }
 _REASONS = {
+    # SQLite says no more; what it wanted was a few pages for the file that processes share.
+    apsw.SQLITE_IOERR_SHMSIZE: "the shared file beside it cannot grow; the disk may be full",
+    apsw.SQLITE_IOERR_SHMOPEN: "the shared file beside it cannot be made; the disk may be full",
     apsw.SQLITE_BUSY: "another process keeps the store's turn",
     apsw.SQLITE_FULL: "the disk is full",
     apsw.SQLITE_READONLY: "the store is read-only",

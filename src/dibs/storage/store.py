@@ -81,6 +81,7 @@ class Store:
             driver.give_back(connection)
         self.space: int = row["id"]
         self.key_check: str = row["key_check"]
+        self.restored_seq: int = row["restored_seq"]
 
     def write(self, caller: Caller | None) -> Write:
         return Write(self, caller)
@@ -172,7 +173,13 @@ class Read:
 
     def _leave(self) -> None:
         self.connection.rollback()
-        self.store.driver.give_back(self.connection)
+        self._give_back()
+
+    def _give_back(self) -> None:
+        # Whatever still refers to this transaction must not keep the next one's connection.
+        connection = self.connection
+        del self.connection
+        self.store.driver.give_back(connection)
 
 
 class Write(Read):
@@ -187,6 +194,7 @@ class Write(Read):
         self._events = 0
         self._rings: set[str] = set()
         self._discarded = False
+        self._held: list[int] = []
         self.seq: int
 
     def __enter__(self) -> Self:
@@ -255,6 +263,21 @@ class Write(Read):
         """Wake the one who waits with this ticket, once the write is done."""
         self._rings.add(str(ticket))
 
+    def hold(self, number: int) -> None:
+        """Prove that this process lives behind a number that this write mints.
+
+        If the write is undone, the number will be minted again, perhaps by another process.
+        """
+        if self.store.liveness is not None:
+            self._held.append(number)
+            self.store.liveness.hold(number)
+
+    def _leave(self) -> None:
+        for number in self._held:
+            if self.store.liveness is not None:
+                self.store.liveness.let_go(number)
+        super()._leave()
+
     def discard(self) -> None:
         """Nothing had to be changed: leave without a trace."""
         self._discarded = True
@@ -276,7 +299,7 @@ class Write(Read):
         except BaseException:
             self._leave()
             raise
-        self.store.driver.give_back(self.connection)
+        self._give_back()
 
 
 def to_text(value: Any) -> str:

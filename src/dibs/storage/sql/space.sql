@@ -25,21 +25,23 @@ UPDATE space SET seq = :seq, store_time = :now, wall_time = :wall WHERE id = :sp
 
 -- name: find
 -- The space of that name.
-SELECT id, name, seq, pruned_seq, boot, time_namespace, clock_offset, store_time, wall_time,
+SELECT id, name, seq, pruned_seq, restored_seq, boot, time_namespace, clock_offset, store_time, wall_time,
        key_check, created_at
 FROM space WHERE name = :name;
 
 -- name: create
 -- A new space starts at seq 0 with the wall clock as its first store time.
-INSERT INTO space (id, name, seq, pruned_seq, boot, time_namespace, clock_offset, store_time,
-                   wall_time, key_check, created_at)
-SELECT COALESCE(MAX(id), 0) + 1, CAST(:name AS TEXT), 0, 0, '', '', 0, CAST(:wall AS BIGINT),
-       CAST(:wall AS BIGINT), CAST(:key_check AS TEXT), CAST(:wall AS BIGINT)
+INSERT INTO space (id, name, seq, pruned_seq, restored_seq, boot, time_namespace, clock_offset,
+                   store_time, wall_time, key_check, created_at)
+SELECT COALESCE(MAX(id), 0) + 1, CAST(:name AS TEXT), 0, 0, 0, '', '', 0,
+       CAST(:wall AS BIGINT), CAST(:wall AS BIGINT), CAST(:key_check AS TEXT), CAST(:wall AS BIGINT)
 FROM space;
 
 -- name: reboot
--- After a reboot, store time goes on where it was.
-UPDATE space SET boot = :boot, time_namespace = :time_namespace, clock_offset = :clock_offset
+-- After a reboot, store time goes on where it was. In a restored copy, seq goes on where the
+-- lost original cannot have been.
+UPDATE space SET boot = :boot, time_namespace = :time_namespace, clock_offset = :clock_offset,
+    seq = :seq, restored_seq = :restored_seq
 WHERE id = :space;
 
 -- name: position

@@ -1,6 +1,6 @@
--- What only SQLite needs: an estimate of the tables for its planner.
+-- What only SQLite needs: marks in a backup, and an estimate of the tables for its planner.
 --
--- Without one it takes `space = ?` alone for nearly as selective as a whole key, and reads all
+-- Without an estimate it takes `space = ?` alone for nearly as selective as a whole key, and reads all
 -- tasks of a space to find those of one session. PostgreSQL keeps its own statistics.
 
 -- name: forget_estimates
@@ -19,3 +19,11 @@ WHERE t.type = 'table' AND t.name <> 'space' AND t.name NOT IN ('sqlite_stat1', 
 -- name: estimate_queue
 -- Most tasks are in one of few states, so the state alone finds nothing.
 UPDATE sqlite_stat1 SET stat = '1000000 1000000 500000 10000 100 10' WHERE idx = 'task_queue';
+
+-- name: copy_spaces
+-- A backup belongs to no boot: whoever opens it knows by this that it was restored.
+UPDATE space SET boot = :copy;
+
+-- name: copy_sessions
+-- Nobody who was alive in the original is alive in its copy.
+UPDATE session SET boot = :copy;

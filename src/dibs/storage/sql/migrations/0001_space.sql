@@ -5,6 +5,7 @@ CREATE TABLE space (
     name TEXT NOT NULL UNIQUE,
     seq BIGINT NOT NULL,
     pruned_seq BIGINT NOT NULL,
+    restored_seq BIGINT NOT NULL,
     boot TEXT NOT NULL,
     time_namespace TEXT NOT NULL,
     clock_offset BIGINT NOT NULL,

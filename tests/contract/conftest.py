@@ -1,0 +1,75 @@
+"""What every contract test starts from: one space, opened twice, and three agents in it.
+
+Alice works through one opening of the store, bob and carol through another, as two processes
+would. Both share one clock, which only the test or somebody who waits moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dibs
+from tests.contract.waiting import Background, ContractClock
+from tests.contract.world import LONG_S, Opener
+
+
+@pytest.fixture
+def clock() -> ContractClock:
+    return ContractClock()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty repository, and the directory the agents work in."""
+    folder = tmp_path / "checkout"
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def opener(
+    url: str, space_name: str, tmp_path: Path, checkout: Path, clock: ContractClock
+) -> Iterator[Opener]:
+    """Opens the space, as often as a test wants; all is closed at the end."""
+    opener = Opener(url, space_name, str(tmp_path / "user"), clock)
+    yield opener
+    opener.close()
+
+
+@pytest.fixture
+def space(opener: Opener) -> dibs.Dibs:
+    return opener.open()
+
+
+@pytest.fixture
+def elsewhere(opener: Opener) -> dibs.Dibs:
+    """The same space through another opening of the store."""
+    return opener.open()
+
+
+@pytest.fixture
+def alice(opener: Opener, space: dibs.Dibs) -> dibs.Agent:
+    return opener.join(space, "alice", ttl_s=LONG_S)
+
+
+@pytest.fixture
+def bob(opener: Opener, elsewhere: dibs.Dibs) -> dibs.Agent:
+    return opener.join(elsewhere, "bob", ttl_s=LONG_S)
+
+
+@pytest.fixture
+def carol(opener: Opener, elsewhere: dibs.Dibs) -> dibs.Agent:
+    return opener.join(elsewhere, "carol", ttl_s=LONG_S)
+
+
+@pytest.fixture
+def background(opener: Opener, clock: ContractClock) -> Iterator[Background]:
+    """Runs calls that wait in threads; depends on `opener` so that it ends before the store."""
+    background = Background(clock)
+    yield background
+    background.close()

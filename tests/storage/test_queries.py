@@ -1,0 +1,248 @@
+"""The named queries: all used, all there, one text for both databases, and found by index."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dibs
+from dibs.storage import queries
+from dibs.storage.queries import Queries, Query, migrations
+from dibs.storage.store import Store
+
+SRC = Path(dibs.__file__).parent
+FILES = sorted(path.stem for path in Path(queries.HERE).glob("*.sql"))
+OWN = {"sqlite", "postgres"}
+COMMON = [file for file in FILES if file not in OWN]
+
+FORBIDDEN = re.compile(
+    r"\bnow\s*\(|\bANY\s*\(|\[|\]|::|\b(LIKE|ILIKE|GLOB|REGEXP|SIMILAR|CURRENT_TIMESTAMP|CURRENT_TIME|CURRENT_DATE|"
+    r"localtime\w*|datetime|strftime|SERIAL|BIGSERIAL|AUTOINCREMENT|IDENTITY|ARRAY|"
+    r"BOOLEAN|BOOL|TRUE|FALSE|JSONB?|BLOB|BYTEA|REAL|FLOAT|NUMERIC|TIMESTAMPTZ?|"
+    r"INTEGER|INT)\b",
+    re.IGNORECASE,
+)
+# A word that changes data must not stand in a common table expression: SQLite has no such thing.
+DML_IN_CTE = re.compile(r"\bWITH\b.*\bAS\s*\(\s*(INSERT|UPDATE|DELETE)\b", re.I | re.S)
+
+
+HEAD = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])?$", re.MULTILINE)
+
+
+def named() -> dict[tuple[str, str], Query]:
+    return {(file, name): query for file in FILES for name, query in Queries(file).load().items()}
+
+
+def texts(file: str) -> list[tuple[str, str, str]]:
+    """Each query of a file as it stands there: name, database ('' for both), text."""
+    _, *parts = HEAD.split((Path(queries.HERE) / f"{file}.sql").read_text())
+    return list(zip(parts[::3], (word or "" for word in parts[1::3]), parts[2::3], strict=True))
+
+
+def parameters_of(text: str) -> dict[str, Any]:
+    """A value for each parameter: three for a list, NULL for all others."""
+    found = re.findall(r"(?<![:\w]):([a-z_]+)(\.\.\.)?", without_comments(text))
+    return {name: [1, 2, 3] if many else None for name, many in found}
+
+
+def common_text(file: str, name: str) -> str:
+    (text,) = [text for query, database, text in texts(file) if (query, database) == (name, "")]
+    return text
+
+
+def plan(store: Store, file: str, name: str) -> list[str]:
+    """How SQLite would find the rows, step by step."""
+    parameters = parameters_of(common_text(file, name))
+    text = Queries(file).load()[name].compiled("sqlite", parameters)
+    connection = store.driver.take()
+    try:
+        steps = connection.db.execute(f"EXPLAIN QUERY PLAN {text}", parameters)
+        return [step[3] for step in steps]
+    finally:
+        store.driver.give_back(connection)
+
+
+def uses() -> dict[tuple[str, str], str]:
+    """Every `NAME.query` in the source where NAME is a `Queries(...)`, imported or not."""
+    trees = {path: ast.parse(path.read_text()) for path in sorted(SRC.rglob("*.py"))}
+    files: dict[str, set[str]] = {}
+    for tree in trees.values():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Assign(
+                    targets=[ast.Name(id=name)],
+                    value=ast.Call(func=ast.Name(id="Queries"), args=[ast.Constant(value=file)]),
+                ):
+                    files.setdefault(name, set()).add(str(file))
+    found = {}
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Attribute(
+                    value=ast.Name(id=name) | ast.Attribute(attr=name), attr=query
+                ) if name in files and query != "load":
+                    (file,) = files[name]
+                    found[file, query] = f"{path.relative_to(SRC)}:{node.lineno}"
+    return found
+
+
+def without_comments(text: str) -> str:
+    return "\n".join(line.partition("--")[0] for line in text.splitlines())
+
+
+def test_a_name_of_queries_means_one_file_wherever_it_is_used():
+    assert len(uses()) > 50
+
+
+def test_every_query_is_used():
+    assert sorted(named().keys() - uses().keys()) == []
+
+
+def test_every_query_that_is_used_exists():
+    missing = {use: where for use, where in uses().items() if use not in named()}
+    assert missing == {}
+
+
+@pytest.mark.parametrize("file", COMMON)
+def test_common_queries_use_only_what_both_databases_have(file):
+    for name, _, text in texts(file):
+        # A string literal may hold any character.
+        bare = re.sub(r"'[^']*'", "''", without_comments(text))
+        assert not FORBIDDEN.search(bare), f"{name}: {FORBIDDEN.search(bare)}"
+        assert not DML_IN_CTE.search(bare), name
+
+
+def test_migrations_use_only_what_both_databases_have():
+    for number, name, text in migrations():
+        found = FORBIDDEN.search(without_comments(text))
+        assert not found, f"{number} {name}: {found}"
+
+
+def test_the_search_for_forbidden_words_finds_them():
+    for text in (
+        "x LIKE 'a%'",
+        "x GLOB 'a*'",
+        "created TEXT DEFAULT CURRENT_TIMESTAMP",
+        "SELECT now()",
+        "id BIGSERIAL",
+        "id INTEGER PRIMARY KEY AUTOINCREMENT",
+        "x = ANY(:list)",
+        "SELECT tags[1]",
+        "done BOOLEAN",
+        "x::text",
+    ):
+        assert FORBIDDEN.search(text), text
+    assert DML_IN_CTE.search("WITH gone AS (DELETE FROM x RETURNING id) SELECT id FROM gone")
+
+
+def test_a_second_version_of_a_query_says_why_it_differs():
+    """Beside the common text, for a database we know, and under the agreed words."""
+    for file in FILES:
+        versions = texts(file)
+        common = {name for name, database, _ in versions if not database}
+        for name, database, text in versions:
+            if database:
+                assert database == "postgres", f"{file}.{name}"
+                assert text.startswith("\n-- Differs by necessity because "), f"{file}.{name}"
+                assert name in common, f"{file}.{name} has no common text"
+
+
+def test_both_databases_get_the_same_text_but_for_the_marks_of_parameters():
+    compared = 0
+    for file in COMMON:
+        own = {name for name, database, _ in texts(file) if database}
+        for name, _, text in texts(file):
+            if name in own:
+                continue
+            query, parameters = Queries(file).load()[name], parameters_of(text)
+            theirs = re.sub(r"%\((\w+)\)s", r":\1", query.compiled("postgres", parameters))
+            assert theirs == query.compiled("sqlite", parameters), f"{file}.{name}"
+            assert "%" not in text, f"{file}.{name}: psycopg would read it as a parameter"
+            compared += 1
+    assert compared > 50
+
+
+def test_a_query_that_is_not_there_is_named_in_the_error():
+    with pytest.raises(AttributeError, match=r"leases\.sql has no query named steal"):
+        _ = Queries("leases").steal
+
+
+def test_an_empty_list_matches_nothing():
+    query = Query("example")
+    query.add("SELECT 1 FROM t WHERE id IN (:ids...)", "")
+    assert query.compiled("sqlite", {"ids": []}).endswith("IN (NULL)")
+    assert query.compiled("sqlite", {"ids": [7, 8]}).endswith("IN (:ids_0, :ids_1)")
+    assert query.compiled("postgres", {"ids": [7]}).endswith("IN (%(ids_0)s)")
+
+
+HOT = [
+    ("leases", "around"),
+    ("leases", "queue_around"),
+    ("leases", "same_file"),
+    ("leases", "held"),
+    ("leases", "of_session"),
+    ("leases", "ticket"),
+    ("leases", "tickets_of_session"),
+    ("leases", "grant"),
+    ("leases", "remove"),
+    ("leases", "dequeue"),
+    ("work", "one"),
+    ("work", "head"),
+    ("work", "due"),
+    ("work", "next_due"),
+    ("work", "of_session"),
+    ("work", "claim"),
+    ("work", "settle"),
+    ("work", "needs_of"),
+    ("work", "needed_by"),
+    ("work", "lane"),
+    ("messages", "unread"),
+    ("messages", "unread_channel"),
+    ("messages", "cursor"),
+    ("messages", "search"),
+    ("state", "get"),
+    ("state", "list"),
+    ("state", "history"),
+    ("space", "answered"),
+    ("space", "enter"),
+    ("events", "since"),
+    ("agents", "several"),
+    ("agents", "labelled"),
+]
+
+
+# What looks like a search of a whole space but is none: EXISTS stops at the first row, and the
+# queue is as long as the number of those who wait at one moment.
+ALLOWED = {
+    ("space", "enter"): ["SEARCH ticket USING COVERING INDEX ticket_number (space=?)"],
+    ("leases", "tickets_of_session"): ["SEARCH ticket USING INDEX ticket_number (space=?)"],
+}
+
+
+@pytest.fixture
+def store(sqlite_url, space_name, tmp_path):
+    with dibs.open(sqlite_url, space=space_name, user_dir=str(tmp_path / "user")) as space:
+        yield space.scope.store
+
+
+@pytest.mark.parametrize(("file", "name"), HOT)
+def test_a_hot_query_finds_its_rows_by_index(file, name, store):
+    steps = plan(store, file, name)
+    assert steps or name == "grant"
+    assert [step for step in steps if step.startswith("SCAN")] == []
+    # A search by the space alone reads every row of it.
+    table = re.compile(r"SEARCH (lease|ticket|task|message|word|entry|event)\b.*\(space=\?\)")
+    broad = [step for step in steps if table.search(step)]
+    assert [step for step in broad if step not in ALLOWED.get((file, name), ())] == [], steps
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("work", "head"), ("work", "due"), ("messages", "unread")]
+)
+def test_the_best_of_many_comes_first_without_sorting(file, name, store):
+    steps = plan(store, file, name)
+    assert not [step for step in steps if "TEMP B-TREE" in step], steps

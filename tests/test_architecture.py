@@ -28,7 +28,7 @@ LAYERS = [
     {"dibs.nouns"},
     {"dibs.dibs", "dibs.aio", "dibs.keeping"},
     {"dibs"},  # the package itself: public names of all to the left
-    {"dibs.surfaces"},
+    {"dibs.surfaces", "dibs.__main__"},
 ]
 
 SQLITE_DRIVER = "dibs/storage/sqlite*.py"

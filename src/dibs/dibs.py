@@ -129,6 +129,7 @@ class Agent(Dibs):
             from dibs.keeping import Beating
 
             self._beating = Beating(self.agents.beat, beat_s)
+            scope.store.at_close.append(self._beating.stop)
 
     @property
     def name(self) -> str:
@@ -209,7 +210,7 @@ def open(
         `postgresql://...` for a server that many machines share
     space: which space in that store; by default the repository's own
     durability: `full` survives a power cut; `fast` survives a crash of the process only
-    start: the directory to look from instead of the current one
+    start: the directory to look from, and to read relative paths from, instead of the current
     user_dir: where the store of somebody outside any repository is kept
     key: the space key, where it is not in its usual file
     clock: a clock to use instead of the machine's, for tests
@@ -219,7 +220,7 @@ def open(
     user_dir = check_path("user_dir", user_dir) or default_user_dir()
     if key is not None and not isinstance(key, bytes):
         raise InvalidError(f"key must be 32 bytes, not {type(key).__name__}")
-    place = find_place(start or os.getcwd(), user_dir)
+    place = find_place(start, user_dir)
     own = url is None
     if url is None:
         url = own_store(place)

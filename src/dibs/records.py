@@ -151,6 +151,7 @@ class Task(Record):
     attempts: int
     max_attempts: int
     author: str
+    seq: int
     added_at: int
     changed_at: int
     agent: str | None

@@ -196,7 +196,7 @@ def test_a_downgrade_wakes_the_waiters_who_share(alice, bob, carol, background: 
         ("src/a.py", "src/*.py"),
         ("src/**/*.sql", "src/x/y/z.sql"),
         ("src/a*", "src/*b"),
-        ("src", "src/**/*.sql"),
+        ("src/", "src/**/*.sql"),
         ("**/test_*.py", "tests/**"),
         ("a", "./a"),
         ("a/b", "a//b"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,8 +19,8 @@ from dibs.storage.clock import ManualClock
 WEEK_S = 7 * 86_400
 
 # Many examples on SQLite, fewer on PostgreSQL, which is slower; `make stress` runs more of both.
-SHORT = {"sqlite": (30, 40), "postgres": (6, 30)}
-FULL = {"sqlite": (1_500, 60), "postgres": (150, 60)}
+SHORT = {"sqlite": (120, 40), "postgres": (15, 30)}
+FULL = {"sqlite": (1_000, 60), "postgres": (100, 60)}
 
 SIZES = [
     pytest.param(SHORT, id="short"),
@@ -41,6 +42,7 @@ class SpaceMachine(RuleBasedStateMachine):
             space=f"model-{uuid4().hex}",
             clock=self.clock,
             user_dir=self.user_dir,
+            start=os.path.join(self.user_dir, "tree"),
             durability="fast",
         )
         self.on_sqlite = not self.url.startswith("postgresql://")
@@ -87,6 +89,8 @@ class SpaceMachine(RuleBasedStateMachine):
 
 def run(machine: type[SpaceMachine], url: str, user_dir: str, size: dict[str, Any]) -> None:
     """Run the machine on one database, so many examples of so many steps."""
+    for folder in (".git", "src/sub", "docs"):
+        os.makedirs(os.path.join(user_dir, "tree", folder), exist_ok=True)
     examples, steps = size["postgres" if url.startswith("postgresql://") else "sqlite"]
     bound: Callable[[], SpaceMachine] = type(
         machine.__name__, (machine,), {"url": url, "user_dir": user_dir}

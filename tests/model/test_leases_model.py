@@ -37,6 +37,7 @@ RESOURCES = [
     ".", "src", "src/a.py", "src/b.py", "src/sub", "src/sub/a.py", "docs/c.md",
     "src/*.py", "**/*.md", "*/a.py", "**/a.*", "d?cs", "port:1", "git:index",
 ]  # fmt: skip
+FILES = ["src/a.py", "src/b.py", "src/sub/a.py", "docs/c.md"]
 AGENTS = st.sampled_from(["alice", "bob", "carol", "dave"])
 SOME = st.lists(st.sampled_from(RESOURCES), min_size=1, max_size=3)
 MODES = st.sampled_from(["exclusive", "exclusive", "shared"])
@@ -61,9 +62,11 @@ def matches(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
 
 
 def covered(resource: str) -> frozenset[object]:
-    """All it covers: what it matches, and everything below that."""
+    """All it covers: what it matches, and everything below that; a file is only itself."""
     if ":" in resource:
         return frozenset([resource])
+    if resource in FILES:
+        return frozenset([tuple(resource.split("/"))])
     pattern = () if resource == "." else tuple(resource.split("/"))
     return frozenset(
         path
@@ -122,8 +125,10 @@ class Waiter(threading.Thread):
         self._paused.acquire()
 
     def look_again(self) -> None:
-        self._go.release()
-        self._paused.acquire()
+        """Run until it waits again or is done; nothing to do if it is."""
+        if not self.over:
+            self._go.release()
+            self._paused.acquire()
 
     def finish(self) -> None:
         self.join()
@@ -239,12 +244,10 @@ class LeaseMachine(SpaceMachine):
                 # Its epoch is known once the waiter has it; the place is taken from now on.
                 self.reserve(ticket)
         for ticket in sorted([*self.tickets, *served], key=lambda ticket: ticket.number):
-            if not ticket.waiter.over:
-                ticket.waiter.look_again()
+            ticket.waiter.look_again()
         for ticket in sorted([*self.tickets, *served], key=lambda ticket: ticket.number):
             # A waiter that has cleared the way is served by its own hand: it looks once more.
-            if not ticket.waiter.over:
-                ticket.waiter.look_again()
+            ticket.waiter.look_again()
         for ticket in self.tickets:
             assert not ticket.waiter.over, (ticket, ticket.waiter.error)
         for ticket in served:
@@ -255,7 +258,8 @@ class LeaseMachine(SpaceMachine):
     def reserve(self, ticket: Ticket) -> None:
         for resource in dict.fromkeys(ticket.resources):
             own = self.own(ticket.session, resource)
-            if own is None or own.mode != ticket.mode:
+            # What the session holds alone it does not lose to a wait for sharing it.
+            if own is None or own.mode not in (ticket.mode, "exclusive"):
                 self.leases[ticket.session, resource] = Lease(
                     ticket.mode, 0, self.now + ticket.ttl_ms, ticket.ttl_ms
                 )
@@ -484,6 +488,8 @@ def test_the_list_of_paths_tells_all_overlaps_apart():
     assert overlap("src/*.py", "**/a.*")
     assert overlap("d?cs", "docs/c.md")
     assert overlap("**/*.md", "src/sub")
+    assert overlap("**/*.md", "*/a.py")
+    assert not overlap("**/*.md", "src/sub/a.py")
     assert not overlap("src/a.py", "src/b.py")
     assert not overlap("*/a.py", "src/sub/a.py")
     assert not overlap("port:1", ".")
@@ -494,6 +500,8 @@ def repository(tmp_path, monkeypatch):
     folder = tmp_path / "repository"
     (folder / ".git").mkdir(parents=True)
     (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "src" / "sub").mkdir(parents=True)
+    (folder / "docs").mkdir()
     monkeypatch.chdir(folder)
 
 

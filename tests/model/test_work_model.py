@@ -326,6 +326,9 @@ class WorkMachine(SpaceMachine):
             liveness = self.space.scope.store.liveness
             assert liveness is not None
             liveness.let_go(agent.session)
+            # Within a second, whoever looks for work finds out.
+            self.clock.advance(1)
+            self.fall_due()
 
     # What must hold after each step.
 

@@ -50,8 +50,11 @@ def place(repo: Path) -> Place:
     ("text", "shown", "kind", "base"),
     [
         ("src/a.py", "src/a.py", "path", "/src/a.py"),
-        (".", ".", "path", ""),
-        ("src/", "src", "path", "/src"),
+        (".", ".", "dir", ""),
+        ("src/", "src", "dir", "/src"),
+        ("src", "src", "dir", "/src"),
+        ("new/", "new", "dir", "/new"),
+        ("new", "new", "path", "/new"),
         ("link/new", "src/new", "path", "/src/new"),
         ("src/lib/*/x.py", "src/lib/*/x.py", "glob", "/src/lib"),
         ("**", "**", "glob", ""),
@@ -127,11 +130,13 @@ def test_a_bad_working_directory_is_refused(place: Place, cwd: str) -> None:
 
 
 def test_a_deleted_working_directory_is_refused(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone() -> str:
         raise FileNotFoundError(errno.ENOENT, "gone")
 
+    monkeypatch.chdir(repo)
+    place = find_place(None, "/u")
     monkeypatch.setattr(os, "getcwd", gone)
     with pytest.raises(InvalidError):
         place.resource("a")
@@ -151,10 +156,18 @@ def test_a_wildcard_in_a_real_directory_widens_the_claim(repo: Path, place: Plac
     assert resources_overlap(glob, place.resource("path:od*d/a.py", str(repo)))
 
 
-def test_the_working_directory_is_the_default(
-    repo: Path, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_working_directory_is_the_default(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repo)
+    place = find_place(None, "/u")
     monkeypatch.chdir(repo / "src")
+    assert place.resource("a.py").text == "src/a.py"
+
+
+def test_relative_paths_are_read_from_where_the_space_was_looked_for(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = find_place(str(repo / "src"), "/u")
+    monkeypatch.chdir("/")
     assert place.resource("a.py").text == "src/a.py"
 
 
@@ -232,7 +245,8 @@ def test_a_hard_link_keeps_the_inode_and_a_single_file_has_none(tmp_path: Path) 
     assert place.resource("a", str(tmp_path)).inode is None
     os.link(tmp_path / "a", tmp_path / "b")
     status = os.stat(tmp_path / "a")
-    assert place.resource("b", str(tmp_path)).inode == f"{status.st_dev}:{status.st_ino}"
+    number = f"{os.uname().nodename}:{status.st_dev}:{status.st_ino}"
+    assert place.resource("b", str(tmp_path)).inode == number
     assert place.resource(".git", str(tmp_path)).inode is None
 
 

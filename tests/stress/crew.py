@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import os
 import random
 import time
@@ -382,6 +383,8 @@ def work_while_cut_off(url: str, space: str, user: str, name: str, tasks: int, n
 
     Of each task it notes what it was told: won, at which epoch, or lost to another one.
     """
+    # The pool warns of each connection it drops; here that is the very purpose.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     log, counts = Notes(notes), {"broken": 0}
     store = open_somehow(url, space, user)
     agent = join_somehow(store, name)

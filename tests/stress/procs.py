@@ -254,8 +254,10 @@ class Keeper:
 
 def keep() -> None:
     # Loaded once, here, so that every worker has them from its first moment.
-    for module in ("dibs", "dibs.storage.sqlite", "dibs.storage.postgres"):
+    for module in ("dibs.dibs", "dibs.keeping", "dibs.storage.sqlite", "dibs.storage.postgres"):
         importlib.import_module(module)
+    for noun in ("leases", "work", "messages", "state", "agents", "events"):
+        importlib.import_module(f"dibs.nouns.{noun}")
     keeper = Keeper()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -163,7 +163,7 @@ def deliver(
 def test_readers_and_writers_that_are_killed_miss_no_message(
     url: str, space_name: str, tmp_path: Path
 ):
-    deliver(url, space_name, tmp_path, writers=3, each=150, readers=2, kills=4, every_s=0.2)
+    deliver(url, space_name, tmp_path, writers=3, each=100, readers=2, kills=4, every_s=0.2)
 
 
 @pytest.mark.stress

@@ -168,6 +168,20 @@ def join(scope: Scope, name: str, status: str, shell: bool, ttl_s: float) -> Cal
     return Caller(name, session, owned=not shell)
 
 
+def dead_sessions(scope: Scope) -> list[Session]:
+    """The sessions whose process is gone, and whom nobody has missed yet."""
+    with scope.store.read() as tx:
+        records = [session_record(tx, row) for row in tx.rows(AGENTS.open)]
+    return [record for record in records if not record.alive]
+
+
+def end_dead(scope: Scope) -> None:
+    """Free at once what dead sessions hold."""
+    with scope.store.write(None) as tx:
+        if not end_dead_sessions(tx, scope.keys, tx.rows(AGENTS.open)):
+            tx.discard()
+
+
 def resume(scope: Scope, token: str) -> Caller:
     """Act in a session that another process keeps alive, by the token it was given."""
     number, _, _ = check_text("token", token).partition(".")

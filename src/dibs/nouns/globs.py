@@ -5,7 +5,7 @@ component any number of components, none included; `**` inside a component is `*
 else is special: `[` and `{` are letters, because `pages/[id].tsx` is an everyday file name.
 A leading dot needs no dot in the pattern.
 
-A pattern covers what it matches and everything below that, and so does a literal path.
+A pattern covers what it matches and everything below that, and so does a literal directory.
 `overlap` is exact: it is true if and only if some path is covered by both, where no
 component of a path is empty, `.` or `..`. It never looks at the disk.
 
@@ -47,6 +47,11 @@ def literal_base(pattern: str) -> str:
 def overlap(a: str, a_is_glob: bool, b: str, b_is_glob: bool) -> bool:
     """Say whether some path is covered by both; '' is the root, and covers everything."""
     return _meet(_shape(a, a_is_glob), _shape(b, b_is_glob), _DEEP, _components_meet)
+
+
+def covers(pattern: str, path: str) -> bool:
+    """Say whether the pattern matches this very path, or a directory it is in."""
+    return _meet(_shape(pattern, True), path.split("/"), _DEEP, _components_meet)
 
 
 def _shape(text: str, glob: bool) -> list[str]:

@@ -204,7 +204,7 @@ def hand_over(tx: Write, keys: Keyring, freed: list[Resource]) -> None:
 
 
 def _serve(tx: Write, keys: Keyring, number: int) -> list[Resource]:
-    """Grant one ticket if all it wants is free; return what became free by dropping it."""
+    """Grant one ticket if all it wants is free; return what became free on the way."""
     rows = tx.rows(LEASES.ticket, number=number)
     if not rows:
         return []
@@ -214,12 +214,16 @@ def _serve(tx: Write, keys: Keyring, number: int) -> list[Resource]:
         return drop_ticket(tx, number, "dead")
     wants = [Want(resource_of(row), row["mode"], row["content_hash"]) for row in rows]
     owned = []
+    freed: list[Resource] = []
     for want in wants:
         own, in_the_way = look(tx, want, session["id"], number)
         over = [row for row in in_the_way if not row["waiting"] and row["deadline"] <= tx.now]
-        free(tx, over, "expired")
+        freed += free(tx, over, "expired")
         if len(over) < len(in_the_way):
-            return []
+            return freed
+        if own is not None and own["mode"] == EXCLUSIVE and own["deadline"] > tx.now:
+            # Another wait of this session has got more meanwhile; to share takes nothing away.
+            want.mode = EXCLUSIVE
         owned.append(own)
     tx.run(LEASES.dequeue, number=number)
     for want, own, row in zip(wants, owned, rows, strict=True):
@@ -234,7 +238,7 @@ def _serve(tx: Write, keys: Keyring, number: int) -> list[Resource]:
             own=own,
         )
     tx.ring(number)
-    return []
+    return freed
 
 
 def refuse_deadlock(tx: Read, wants: list[Want], agent: str, session: int) -> None:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dibs.nouns.scope import Scope
-    from dibs.records import Lease
+    from dibs.records import Blocker, Lease
     from dibs.storage.driver import Row
     from dibs.storage.store import Read, Write
 
@@ -175,7 +175,29 @@ class Leases(Noun):
         grant = store.wait(waiting, (str(ticket),), wait_s)
         if grant is None:
             raise self._too_late(wants, wait_s)
-        return grant
+        return self._see(grant, wants)
+
+    def _see(self, grant: Grant, wants: list[Want]) -> Grant:
+        """Note the content of the files as it is now: it may have changed during the wait."""
+        changed = {}
+        for want in wants:
+            if want.resource.file:
+                found = content_hash(want.resource.file)
+                if found != want.content_hash:
+                    changed[want.resource.text] = (want.resource, found)
+        if not changed:
+            return grant
+        with self.scope.write() as tx:
+            for resource, found in changed.values():
+                tx.run(
+                    LEASES.see,
+                    base=resource.base,
+                    resource=resource.text,
+                    session=self.scope.caller.session,
+                    content_hash=found,
+                )
+                tx.event("lease.seen", resource.text, {"content_hash": found})
+            return self._granted(tx, wants)
 
     def _too_late(self, wants: list[Want], wait_s: float) -> TimeoutError:
         states = self._states(wants)
@@ -398,6 +420,17 @@ class Leases(Noun):
                 for row in rows
                 if row["session"] in sessions and tx.store.alive(sessions[row["session"]], tx.now)
             )
+
+    @operation(InvalidError)
+    def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:
+        """List who waits for what, first come first.
+
+        limit: at most so many
+        """
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        with self.scope.store.read() as tx:
+            rows = standing(tx, tx.rows(LEASES.queue, limit=limit))
+            return tuple(grants.blocker_record(row, tx.now) for row in rows)
 
     @operation(TimeoutError, InvalidError, cli="wait", example="src/a.py --timeout 60s")
     def wait(self, *resources: str, wait_s: float = 60) -> tuple[Availability, ...]:

@@ -200,13 +200,7 @@ class Messages(Noun):
         id: the message
         """
         with self.scope.store.read() as tx:
-            row = self._row(tx, id)
-            readers = tx.rows(
-                MESSAGES.readers, channel=row["channel"] or "", sender=row["sender"], id=id
-            )
-            if row["recipient"] is not None:
-                cursor = tx.row(MESSAGES.cursor, agent=row["recipient"], channel="")
-                readers = [{"agent": row["recipient"], "seq": cursor["seq"] if cursor else 0}]
+            readers = self._readers(tx, self._row(tx, id))
             times = {ack["agent"]: ack["at"] for ack in tx.rows(MESSAGES.acknowledgements, id=id)}
         return tuple(
             Delivery(
@@ -219,6 +213,15 @@ class Messages(Noun):
             )
             for reader in readers
         )
+
+    def _readers(self, tx: Read, row: Row) -> list[Row]:
+        """Whom a message is for, each with how far they have read."""
+        if row["recipient"] is not None:
+            cursor = tx.row(MESSAGES.cursor, agent=row["recipient"], channel="")
+            return [{"agent": row["recipient"], "seq": cursor["seq"] if cursor else 0}]
+        if row["channel"] is not None:
+            return tx.rows(MESSAGES.channel_readers, channel=row["channel"], sender=row["sender"])
+        return tx.rows(MESSAGES.readers, sender=row["sender"], id=row["id"])
 
     @operation(InvalidError, cli="messages", example="--agent bob")
     def history(

@@ -62,18 +62,25 @@ class Place:
     """Where a space is on this disk, seen from one of its checkouts.
 
     `root` is the space's, `top` that of the checkout we are in, both canonical; they differ in
-    a linked worktree. `store_dir` is where its store belongs.
+    a linked worktree. `store_dir` is where its store belongs. Relative paths are read from
+    `start`, or else from the directory the process is in at that moment.
     """
 
-    __slots__ = ("_case_blind", "_from_top", "checkout", "root", "store_dir", "top")
+    __slots__ = ("_case_blind", "_from_top", "checkout", "root", "start", "store_dir", "top")
 
     def __init__(
-        self, checkout: Checkout, store_dir: str, *, case_blind: bool | None = None
+        self,
+        checkout: Checkout,
+        store_dir: str,
+        *,
+        start: str | None = None,
+        case_blind: bool | None = None,
     ) -> None:
         self.checkout = checkout
         self.root = checkout.root
         self.top = checkout.top
         self.store_dir = store_dir
+        self.start = start
         self._from_top = checkout.top.rstrip("/") + "/"
         self._case_blind = case_blind
 
@@ -108,7 +115,10 @@ class Place:
         if status and status.st_nlink > 1 and status.st_mode & _FILE_TYPE == _REGULAR:
             # The machine's name, since those who share a server number their files alike.
             inode = f"{os.uname().nodename}:{status.st_dev}:{status.st_ino}"
-        return Resource(shown, "path", key, inode, real)
+        # A glob can meet what is below a directory, but nothing is below a file.
+        there = status.st_mode & _FILE_TYPE if status else None
+        directory = there == _DIRECTORY or path.endswith("/") or not key
+        return Resource(shown, "dir" if directory else "path", key, inode, real)
 
     def _glob(self, text: str, cwd: str | None) -> Resource:
         base = globs.literal_base(text)
@@ -132,7 +142,7 @@ class Place:
         """Find a path on disk: its name within the space, its canonical path, its status."""
         try:
             if not path.startswith("/"):
-                path = f"{cwd or os.getcwd()}/{path}"
+                path = f"{cwd or self.start or os.getcwd()}/{path}"
             found = self._walk(path) if self.checkout.kind == "repository" else None
             key, real, status = found or self._resolve(text, path)
         except (OSError, ValueError, RecursionError) as error:
@@ -171,6 +181,9 @@ class Place:
     def _resolve(self, text: str, path: str) -> tuple[str, str, os.stat_result | None]:
         """Follow every link, and ask which checkout the end belongs to."""
         real = os.path.realpath(path)
+        # After a loop of links, realpath leaves the rest of the path as it stands.
+        while (further := os.path.realpath(real)) != real:
+            real = further
         checkout = checkout_around(real)
         if not _same_directory(checkout.root, self.root):
             raise self._outside(text, real, checkout)
@@ -206,15 +219,20 @@ class Place:
         return key
 
 
-def find_place(start: str, user_dir: str) -> Place:
-    """Find the space that a directory is in; `user_dir` holds the store if it is in none."""
+def find_place(start: str | None, user_dir: str) -> Place:
+    """Find the space of a directory, by default the current one.
+
+    `user_dir` holds the store of a directory that is in no space.
+    """
     try:
-        checkout = checkout_around(os.path.realpath(start))
+        real = os.path.realpath(start or os.getcwd())
+        checkout = checkout_around(real)
     except (OSError, ValueError) as error:
-        raise refused(start, f"cannot be looked at: {error}") from None
+        raise refused(start or ".", f"cannot be looked at: {error}") from None
+    given = real if start else None
     if checkout.kind == "none":
-        return Place(checkout, os.path.realpath(user_dir))
-    return Place(checkout, os.path.join(checkout.root, ".dibs"))
+        return Place(checkout, os.path.realpath(user_dir), start=given)
+    return Place(checkout, os.path.join(checkout.root, ".dibs"), start=given)
 
 
 def space_name(place: Place) -> str:

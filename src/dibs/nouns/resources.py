@@ -44,10 +44,10 @@ class Resource:
         self.file = file
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Resource) and (self.kind, self.text) == (other.kind, other.text)
+        return isinstance(other, Resource) and self.text == other.text
 
     def __hash__(self) -> int:
-        return hash((self.kind, self.text))
+        return hash(self.text)
 
     def __repr__(self) -> str:
         return f"Resource({self.text!r}, {self.kind!r}, {self.base!r}, {self.inode!r})"
@@ -78,8 +78,11 @@ def resources_overlap(a: Resource, b: Resource) -> bool:
         return True
     if not (a.base == b.base or _is_below(a.base, b.base) or _is_below(b.base, a.base)):
         return False
-    if a.kind == b.kind == "path":
+    if "glob" not in (a.kind, b.kind):
         return True
+    if "path" in (a.kind, b.kind):
+        glob, path = (a, b) if a.kind == "glob" else (b, a)
+        return globs.covers(_pattern(glob), _pattern(path))
     return globs.overlap(_pattern(a), a.kind == "glob", _pattern(b), b.kind == "glob")
 
 
@@ -88,7 +91,7 @@ def _is_below(key: str, base: str) -> bool:
 
 
 def _pattern(resource: Resource) -> str:
-    return resource.base[1:] if resource.kind == "path" else resource.text.removeprefix("./")
+    return resource.text.removeprefix("./") if resource.kind == "glob" else resource.base[1:]
 
 
 def path_text(key: str) -> str:

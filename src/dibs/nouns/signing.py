@@ -49,8 +49,9 @@ class Keyring:
 
     def lease(self, row: Row) -> str:
         return self.sign(
-            row["agent"], "lease", row["resource"], row["session"], row["epoch"], row["deadline"]
-        )
+            row["agent"], "lease", row["resource"], row["mode"], row["session"], row["epoch"],
+            row["deadline"],
+        )  # fmt: skip
 
     def task(self, row: Row) -> str:
         return self.sign(row["agent"], "task", row["id"], row["session"], row["epoch"], row["due"])

@@ -18,11 +18,11 @@ from dibs.operation import (
     TTL_MAX_S,
     VALUE_LIMIT,
     WAIT_MAX_S,
-    check_filter,
     check_integer,
     check_json,
     check_name,
     check_seconds,
+    check_text,
     operation,
     writes,
 )
@@ -141,7 +141,7 @@ class State(Noun):
         limit: at most so many
         """
         check_name("namespace", namespace)
-        check_filter("after", after)
+        check_text("after", after)
         check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             rows = tx.rows(STATE.list, namespace=namespace, after=after, now=tx.now, limit=limit)

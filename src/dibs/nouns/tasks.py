@@ -78,6 +78,7 @@ def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
         attempts=row["attempts"],
         max_attempts=row["max_attempts"],
         author=row["author"],
+        seq=row["number"],
         added_at=row["added_at"],
         changed_at=row["changed_at"],
         agent=row["agent"],

@@ -75,6 +75,8 @@ if TYPE_CHECKING:
 STATES = ("available", "blocked", "claimed", "completed", "failed", "dead", "cancelled")
 PRIORITY = 1_000_000
 ATTEMPTS = 3
+SWEEP_MS = 1_000
+"""How often `next` looks whether those who have claimed a task are still alive."""
 NEWEST = 2**62
 
 
@@ -227,8 +229,8 @@ class Work(Noun):
         idempotency_key: asked again with the same one, the first answer is given
         """
         ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
-        if isinstance(leases, str):
-            raise InvalidError("leases must be a list of resources, not one text")
+        if not isinstance(leases, (list, tuple)):
+            raise InvalidError(f"leases must be a list of resources, not {type(leases).__name__}")
         wants = named(self.scope, leases, grants.EXCLUSIVE) if leases else []
         return self._claim(tx, check_name("id", id), ttl_ms, wants, check_text("note", note))
 
@@ -402,8 +404,13 @@ class Work(Noun):
                 self._fall_due(tx, row)
             best = self._best(tx, kind, able)
         best = best or self._best(tx, kind, able)
-        if best is None and end_dead_sessions(tx, self.scope.keys, tx.rows(WORK.claimers)):
-            best = self._best(tx, kind, able)
+        # Also when there is something to do: what a dead claimer had may be more urgent.
+        store = self.scope.store
+        if best is None or tx.now - store.swept_at >= SWEEP_MS:
+            if end_dead_sessions(tx, self.scope.keys, tx.rows(WORK.claimers)):
+                best = self._best(tx, kind, able)
+            else:
+                store.swept_at = tx.now  # a find is undone if the call ends in a refusal
         if best is None:
             counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
             raise EmptyError(
@@ -623,7 +630,7 @@ class Work(Noun):
         idempotency_key: asked again with the same one, the first answer is given
         """
         row = self._row(tx, check_name("id", id))
-        if row["state"] == "claimed" and self._revive(tx, row):
+        if self._revive(tx, row):
             row = self._row(tx, id)
         if row["state"] in ("available", "claimed", "blocked"):
             raise StateError(

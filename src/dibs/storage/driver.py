@@ -73,6 +73,8 @@ if TYPE_CHECKING:
             """Remove what is left of somebody who is gone; numbers are never used again."""
 
     class Driver(Protocol):
+        address: str
+        """Where the store is, as a person may be shown it."""
         boot: str
         """The boot in which sessions live; empty where heartbeats decide alone."""
         clock: Clock
@@ -97,6 +99,16 @@ if TYPE_CHECKING:
 
         def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
             """Listen to bells, and to a file descriptor that becomes readable on cancel."""
+
+        def integrity(self) -> list[str]:
+            """What is wrong with the database's files, as far as this machine can tell."""
+
+        def log_bytes(self) -> int: ...
+
+        def shorten_log(self) -> None: ...
+
+        def private_files(self) -> list[str]:
+            """The files of the store on this machine that nobody else may read."""
 
         def backup(self, target: str) -> None:
             """Copy the store as of one moment, marked as a copy, with its key."""

@@ -17,6 +17,7 @@ disk writes.
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import time
@@ -57,6 +58,11 @@ IDLE_MS = 10_000
 CONNECT_S = 5
 SYNCHRONOUS = {"full": "on", "fast": "off"}
 CHANNEL = "dibs"
+PAYLOAD_LIMIT = 7_900
+"""A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
+EVERYBODY = "*"
+# What the pool has to say is said again, better, by the error of the call it concerns.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 
 class PostgresDriver:
@@ -66,6 +72,8 @@ class PostgresDriver:
 
     def __init__(self, url: str, durability: str, clock: Clock | None, key: bytes) -> None:
         self.url = url
+        # Without user and password, since this is shown.
+        self.address = "postgresql://" + url.partition("://")[2].rpartition("@")[2]
         self._key = key
         self._synchronous = SYNCHRONOUS[durability]
         self.injected = clock is not None
@@ -139,6 +147,19 @@ class PostgresDriver:
             "a store on PostgreSQL is backed up with the server",
             next="use pg_dump, and copy the key",
         )
+
+    def integrity(self) -> list[str]:
+        """The server looks after its own files."""
+        return []
+
+    def log_bytes(self) -> int:
+        return 0
+
+    def shorten_log(self) -> None:
+        """The server looks after its own log."""
+
+    def private_files(self) -> list[str]:
+        return []
 
     def close(self) -> None:
         # A forked child that says goodbye on the shared sockets would cut its parent off.
@@ -235,7 +256,10 @@ class PostgresConnection:
             self._send_later()
             self.db.execute("COMMIT")
             if rings:
-                payload = f"{self._driver.space} {' '.join(sorted(rings))}"
+                topics = " ".join(sorted(rings))
+                if len(topics) > PAYLOAD_LIMIT:
+                    topics = EVERYBODY
+                payload = f"{self._driver.space} {topics}"
                 self._send(POSTGRES.notify, {"channel": CHANNEL, "payload": payload})
             self._pipeline.close()
         except psycopg.Error as error:
@@ -275,7 +299,7 @@ class PostgresListener:
 
     def __init__(self, driver: PostgresDriver, topics: tuple[str, ...], cancel: int | None) -> None:
         self._space = str(driver.space)
-        self._topics = set(topics)
+        self._topics = {*topics, EVERYBODY}
         self._cancel = cancel
         try:
             self._db = psycopg.connect(driver.url, autocommit=True, connect_timeout=CONNECT_S)

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 SPACE = Queries("space")
 SQLITE = Queries("sqlite")
+SQLITE_VERSION = apsw.sqlite_lib_version()
 APPLICATION_ID = 0x64696273
 COPY = "copy"
 """What a backup has in place of a boot id."""
@@ -64,7 +65,7 @@ class SqliteDriver:
     database = "sqlite"
 
     def __init__(self, path: str, durability: str, clock: Clock | None) -> None:
-        self.path = path
+        self.path = self.address = path
         self._synchronous = SYNCHRONOUS[durability]
         check_disk(path)
         self.folder = Folder(path)
@@ -198,6 +199,38 @@ class SqliteDriver:
             raise
         finally:
             self.give_back(connection)
+
+    def integrity(self) -> list[str]:
+        """What SQLite finds wrong with the file; nothing if it is sound."""
+        connection = self.take()
+        try:
+            said = [row[0] for row in connection.db.execute("PRAGMA integrity_check")]
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self.give_back(connection)
+        return [] if said == ["ok"] else said
+
+    def log_bytes(self) -> int:
+        """The size of the write-ahead log."""
+        try:
+            return os.stat(f"{self.path}-wal").st_size
+        except FileNotFoundError:
+            return 0
+
+    def shorten_log(self) -> None:
+        connection = self.take()
+        try:
+            connection.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self.give_back(connection)
+
+    def private_files(self) -> list[str]:
+        """What nobody but the owner may read."""
+        folder = self.folder
+        return [self.path, folder.path, folder.bells, folder.alive, folder.key_file]
 
     def close(self) -> None:
         self.liveness.close()

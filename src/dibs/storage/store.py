@@ -73,7 +73,10 @@ class Store:
         self.driver = driver
         self.clock = driver.clock
         self.liveness = driver.liveness
+        self.swept_at = 0
+        """The store time at which this process last looked for dead claimers."""
         self.name = name
+        self.at_close: list[Callable[[], None]] = []
         connection = driver.take()
         try:
             row = prepare(driver, connection, name, key_check)
@@ -132,6 +135,8 @@ class Store:
             listener.close()
 
     def close(self) -> None:
+        for stop in self.at_close:
+            stop()
         self.driver.close()
 
 

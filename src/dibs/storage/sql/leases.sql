@@ -38,7 +38,7 @@ INSERT INTO lease (space, base, resource, session, kind, mode, inode, agent, epo
 VALUES (:space, :base, :resource, :session, :kind, :mode, :inode, :agent, :epoch, :note, :task,
         :content_hash, :granted_at, :ttl_ms, :deadline, :signature)
 ON CONFLICT (space, base, resource, session) DO UPDATE SET
-    mode = excluded.mode, epoch = excluded.epoch, note = excluded.note, task = excluded.task,
+    kind = excluded.kind, mode = excluded.mode, epoch = excluded.epoch, note = excluded.note, task = excluded.task,
     content_hash = excluded.content_hash, granted_at = excluded.granted_at,
     ttl_ms = excluded.ttl_ms, deadline = excluded.deadline, signature = excluded.signature;
 
@@ -57,6 +57,11 @@ FROM lease WHERE space = :space AND session = :session ORDER BY base, resource;
 -- name: renew
 -- A lease lasts longer; its epoch stays.
 UPDATE lease SET deadline = :deadline, ttl_ms = :ttl_ms, signature = :signature
+WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
+
+-- name: see
+-- What the file's content is when its new holder begins, after a wait.
+UPDATE lease SET content_hash = :content_hash
 WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
 
 -- name: remove
@@ -91,6 +96,12 @@ FROM ticket WHERE space = :space AND number = :number ORDER BY base, resource;
 SELECT base, resource, number, kind, mode, inode, session, agent, note, content_hash, ttl_ms,
        since_at, deadline
 FROM ticket WHERE space = :space AND session = :session ORDER BY number, base, resource;
+
+-- name: queue
+-- Everybody who waits, first come first.
+SELECT 1 AS waiting, base, resource, kind, mode, inode, session, agent, number AS epoch, note,
+       content_hash, since_at AS granted_at, ttl_ms, deadline
+FROM ticket WHERE space = :space ORDER BY number, base, resource LIMIT :limit;
 
 -- name: dequeue
 -- A ticket leaves the queue: granted, given up or dead.

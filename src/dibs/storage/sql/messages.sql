@@ -29,7 +29,7 @@ SELECT since_seq FROM agent WHERE space = :space AND name = :agent;
 -- What is addressed to an agent, or to everybody since it came, oldest first.
 SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
 FROM message
-WHERE space = :space AND recipient = :agent AND id > :after AND sender <> :agent
+WHERE space = :space AND recipient = :agent AND id > :after
 UNION ALL
 SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
 FROM message
@@ -46,8 +46,9 @@ ORDER BY id LIMIT :limit;
 
 -- name: count_unread
 SELECT COUNT(*) AS number FROM message
-WHERE space = :space AND id > :after AND sender <> :agent
-  AND (recipient = :agent OR (recipient IS NULL AND channel IS NULL AND id > :broadcasts_after));
+WHERE space = :space AND id > :after
+  AND (recipient = :agent OR (recipient IS NULL AND channel IS NULL AND sender <> :agent
+                              AND id > :broadcasts_after));
 
 -- name: acknowledge
 INSERT INTO acknowledgement (space, message, agent, at) VALUES (:space, :id, :agent, :at)
@@ -64,8 +65,13 @@ SELECT agent, at FROM acknowledgement WHERE space = :space AND message = :id;
 -- name: readers
 -- Everybody a broadcast is meant for, with how far they have read.
 SELECT a.name AS agent, COALESCE(c.seq, 0) AS seq FROM agent a
-LEFT JOIN cursor c ON c.space = a.space AND c.agent = a.name AND c.channel = :channel
+LEFT JOIN cursor c ON c.space = a.space AND c.agent = a.name AND c.channel = ''
 WHERE a.space = :space AND a.name <> :sender AND a.since_seq < :id ORDER BY a.name;
+
+-- name: channel_readers
+-- Who reads a channel, and how far.
+SELECT agent, seq FROM cursor
+WHERE space = :space AND channel = :channel AND agent <> :sender ORDER BY agent;
 
 -- name: history
 -- The newest first.

@@ -35,8 +35,9 @@ format: $(READY) ## rewrite the code in the project's format
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-docs: $(READY) ## write docs/reference.md from the source
+docs: $(READY) ## write docs/reference.md and docs/commands.md from the source
 	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m tools.commands
 
 # pip hands the constraints on to the build of dibs itself by one of two names, older pip by the first.
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check

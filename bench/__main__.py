@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from bench import claims, scale, spaces, waking
+from bench import claims, scale, spaces, start, waking
 from bench.measure import ratio
 from tests.postgres_server import new_database, running
 
@@ -54,6 +54,9 @@ def report() -> Iterator[str]:
         yield ""
         yield from scale_lines(os.path.join(folder, "scale-{}.db"), folder, 100_000, 1_000_000)
         yield from waking_lines(os.path.join(folder, "waking.db"), folder)
+    with tempfile.TemporaryDirectory() as folder:
+        yield "## Command line\n"
+        yield from start_lines(folder)
     with tempfile.TemporaryDirectory() as folder, running(fsync=True) as server:
         yield "## PostgreSQL\n"
         yield "Bare is `psycopg` with the same statements, each in its own transaction.\n"
@@ -116,6 +119,21 @@ def waking_lines(url: str, folder: str) -> Iterator[str]:
         "goal 2 ms). "
         f"While it waits it uses {share * 100:.2f} % of a core (goal 0.5 %).\n"
     )
+
+
+def start_lines(folder: str) -> Iterator[str]:
+    yield "Bare is `python -c pass` with the same interpreter. Both are processes, start to end.\n"
+    yield HEAD
+    figures = start.commands(folder, rounds=15, calls=10)
+    bare = statistics.median(figures[start.BARE]) * 1e3
+    for name in start.COMMANDS:
+        middle, low, high = ratio(figures, name, start.BARE)
+        taken = statistics.median(figures[name]) * 1e3
+        yield (
+            f"| `{name}` | {bare:.1f} ms | {taken:.1f} ms "
+            f"| **{middle:.2f}** ({low:.2f} to {high:.2f}) | 3 |"
+        )
+    yield ""
 
 
 def space_line(url: str, folder: str, writers: int) -> str:

@@ -104,6 +104,7 @@ LIMITS: list[tuple[object, str, str]] = [
     (operation, "TEXT_LIMIT", "characters in a note, a title, a reason or a status line"),
     (operation, "BODY_LIMIT", "characters in a message"),
     (operation, "VALUE_LIMIT", "bytes of JSON in an entry, a payload or a result"),
+    (operation, "DEPTH_LIMIT", "levels of nesting in JSON"),
     (operation, "LIST_LIMIT", "rows in one answer, and names in one list argument"),
     (operation, "TTL_MIN_S", "seconds a claim or a session lives, at least"),
     (operation, "TTL_MAX_S", "seconds a claim or a session lives, at most (7 days)"),

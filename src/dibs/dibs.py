@@ -195,12 +195,12 @@ def _module(noun: str) -> Any:
 
 
 def open(
-    url: str | None = None,
+    url: str | os.PathLike[str] | None = None,
     *,
     space: str | None = None,
     durability: str = "full",
-    start: str | None = None,
-    user_dir: str | None = None,
+    start: str | os.PathLike[str] | None = None,
+    user_dir: str | os.PathLike[str] | None = None,
     key: bytes | None = None,
     clock: Clock | None = None,
 ) -> Dibs:
@@ -275,6 +275,8 @@ def connect(
             f"{url!r} is not an address dibs knows",
             next="give a path, sqlite:///path or postgresql://user@host/database",
         )
+    if key is not None:
+        raise InvalidError("a SQLite store has its key in a file beside it", next="leave key out")
     # SQLite follows symbolic links, and what lies beside the database has to as well.
     return SqliteDriver(os.path.realpath(path), durability, clock), None
 

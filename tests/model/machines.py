@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
@@ -92,9 +92,7 @@ def run(machine: type[SpaceMachine], url: str, user_dir: str, size: dict[str, An
     for folder in (".git", "src/sub", "docs"):
         os.makedirs(os.path.join(user_dir, "tree", folder), exist_ok=True)
     examples, steps = size["postgres" if url.startswith("postgresql://") else "sqlite"]
-    bound: Callable[[], SpaceMachine] = type(
-        machine.__name__, (machine,), {"url": url, "user_dir": user_dir}
-    )
+    bound = type(machine.__name__, (machine,), {"url": url, "user_dir": user_dir})
     run_state_machine_as_test(
         bound,
         settings=settings(

@@ -63,9 +63,9 @@ class StateMachine(SpaceMachine):
         current = self.current(place)
         if current is not None:
             with self.refused(ConflictError):
-                agent.state.set(*place, value, ttl_s=ttl_s)
+                agent.state.set(place[0], place[1], value, ttl_s=ttl_s)
             return
-        entry = agent.state.set(*place, value, ttl_s=ttl_s)
+        entry = agent.state.set(place[0], place[1], value, ttl_s=ttl_s)
         assert entry.version == self.note(place, value, name, ttl_s).number
 
     @rule(name=AGENTS, place=PLACES, value=VALUES, ttl_s=TTLS, off=st.integers(-2, 2))
@@ -78,12 +78,14 @@ class StateMachine(SpaceMachine):
         if expected != version:
             with self.refused(ConflictError) as _:
                 try:
-                    agent.state.set(*place, value, expected_version=expected, ttl_s=ttl_s)
+                    agent.state.set(
+                        place[0], place[1], value, expected_version=expected, ttl_s=ttl_s
+                    )
                 except ConflictError as conflict:
                     self.check_conflict(conflict, current)
                     raise
             return
-        entry = agent.state.set(*place, value, expected_version=expected, ttl_s=ttl_s)
+        entry = agent.state.set(place[0], place[1], value, expected_version=expected, ttl_s=ttl_s)
         assert entry.version == self.note(place, value, name, ttl_s).number
 
     def check_conflict(self, conflict: ConflictError, current: Version | None) -> None:
@@ -100,14 +102,14 @@ class StateMachine(SpaceMachine):
 
     @rule(name=AGENTS, place=PLACES, value=VALUES, ttl_s=TTLS)
     def force(self, name, place, value, ttl_s):
-        entry = self.agent(name).state.set(*place, value, force=True, ttl_s=ttl_s)
+        entry = self.agent(name).state.set(place[0], place[1], value, force=True, ttl_s=ttl_s)
         assert entry.version == self.note(place, value, name, ttl_s).number
 
     @rule(name=AGENTS, place=PLACES)
     def force_what_is_expected(self, name, place):
         agent = self.agent(name)
         with self.refused(InvalidError):
-            agent.state.set(*place, 1, force=True, expected_version=1)
+            agent.state.set(place[0], place[1], 1, force=True, expected_version=1)
 
     @rule(name=AGENTS, place=PLACES, off=st.sampled_from([None, 0, 0, 1, -1]))
     def delete(self, name, place, off):

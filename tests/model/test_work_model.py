@@ -97,11 +97,13 @@ class WorkMachine(SpaceMachine):
 
     def owned(self, name: str, id: str) -> Task | None:
         task, agent = self.tasks.get(id), self.agents.get(name)
-        claimed = task is not None and task.state == "claimed" and agent is not None
-        return task if claimed and task.session == agent.session else None
+        if task is None or agent is None or task.state != "claimed":
+            return None
+        return task if task.session == agent.session else None
 
     def take(self, name: str, id: str, ttl_s: int, record: Record) -> None:
         task, agent = self.tasks[id], self.agents[name]
+        assert record.epoch is not None
         for _, _, earlier, epoch in self.claims:
             if earlier == id:
                 assert record.epoch > epoch

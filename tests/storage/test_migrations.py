@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import psycopg
@@ -15,6 +15,9 @@ from dibs.storage.migrate import prepare
 from dibs.storage.postgres import PostgresDriver
 from dibs.storage.queries import migrations
 from dibs.storage.sqlite import SqliteDriver
+
+if TYPE_CHECKING:
+    from dibs.storage.driver import Driver
 
 NUMBERS = [number for number, _, _ in migrations()]
 KEY = bytes(range(32))
@@ -32,7 +35,7 @@ def is_postgres(url: str) -> bool:
     return url.startswith("postgresql://")
 
 
-def driver_of(url: str) -> SqliteDriver | PostgresDriver:
+def driver_of(url: str) -> Driver:
     if is_postgres(url):
         return PostgresDriver(url, "full", None, KEY)
     return SqliteDriver(url, "full", None)
@@ -57,11 +60,11 @@ def ask(url: str, text: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(url, options="-c search_path=dibs") as connection:
             cursor = connection.execute(text.encode())
             return cursor.fetchall() if cursor.description else []
-    connection = apsw.Connection(url)
+    database = apsw.Connection(url)
     try:
-        return connection.execute(text).fetchall()
+        return database.execute(text).fetchall()
     finally:
-        connection.close()
+        database.close()
 
 
 def schema(url: str) -> dict[str, Any]:

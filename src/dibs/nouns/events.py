@@ -88,7 +88,7 @@ class Events(Noun):
             seq: int = tx.rows(SPACE.position)[0]["seq"]
         return seq
 
-    @operation(PrunedError)
+    @operation(PrunedError, example="17 --wait 60s")
     def watch(
         self,
         seq: int,

@@ -149,7 +149,7 @@ def grant(
         "deadline": tx.now + ttl_ms,
     }
     row["signature"] = keys.lease(row)
-    tx.run(LEASES.grant, **row)
+    tx.run(LEASES.grant, row)
     tx.event(
         "lease.renewed" if renewed else "lease.claimed",
         resource.text,

@@ -283,7 +283,7 @@ class Leases(Noun):
             row["ttl_ms"] = ttl_ms or row["ttl_ms"]
             row["deadline"] = tx.now + row["ttl_ms"]
             row["signature"] = self.scope.keys.lease(row)
-            tx.run(LEASES.renew, **row)
+            tx.run(LEASES.renew, row)
             tx.event("lease.renewed", row["resource"], {"epoch": row["epoch"]})
             renewed.append(lease_record(row, tx.now))
         if not renewed and idempotency_key is None:

@@ -329,7 +329,7 @@ def post(
         "sent_at": tx.wall,
     }
     row["signature"] = scope.keys.message(row)
-    tx.run(MESSAGES.post, **row)
+    tx.run(MESSAGES.post, row)
     for word in sorted(words(body)):
         tx.run(MESSAGES.index_word, id=id, word=word)
     return message_record(row, False)

@@ -261,12 +261,17 @@ def content_hash(file: str) -> str | None:
             return None
         from hashlib import sha256
 
+        # One read more than the size shows whether somebody is writing to it right now.
         digest, left = sha256(), MAX_HASHED_BYTES
-        while chunk := os.read(fd, 1 << 18):
+        chunk = os.read(fd, min(status.st_size, 1 << 18) + 1)
+        while chunk:
             digest.update(chunk)
             left -= len(chunk)
             if left < 0:
                 return None
+            if left == MAX_HASHED_BYTES - status.st_size:
+                break
+            chunk = os.read(fd, 1 << 18)
         return digest.hexdigest()
     except OSError:
         return None

@@ -273,8 +273,8 @@ def write_version(
         "set_at": tx.wall,
         "deadline": deadline,
     }
-    tx.run(STATE.put, **row)
-    tx.run(STATE.put_version, **row)
+    tx.run(STATE.put, row)
+    tx.run(STATE.put_version, row)
     verb = "deleted" if value is None else "set"
     tx.event(f"entry.{verb}", f"{namespace}/{key}", {"version": version})
     return entry_record(row, tx.now)

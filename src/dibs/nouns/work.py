@@ -281,14 +281,14 @@ class Work(Noun):
     def _renewed(self, tx: Write, row: Row) -> list[Lease]:
         """Let the claim last until `due`, and with it the files claimed with it and still held."""
         row["signature"] = self.scope.keys.task(row)
-        tx.run(WORK.renew, **row)
+        tx.run(WORK.renew, row)
         leases = []
         for lease in tx.rows(grants.LEASES.of_session, session=row["session"]):
             if lease["task"] == row["id"] and lease["deadline"] > tx.now:
                 self.scope.keys.require("lease", lease, lease["resource"])
                 lease |= {"ttl_ms": row["ttl_ms"], "deadline": row["due"]}
                 lease["signature"] = self.scope.keys.lease(lease)
-                tx.run(grants.LEASES.renew, **lease)
+                tx.run(grants.LEASES.renew, lease)
                 leases.append(grants.lease_record(lease, tx.now))
         return leases
 
@@ -640,8 +640,10 @@ class Work(Noun):
             )
         needs = tx.rows(WORK.needs_of, id=id)
         opened = all(need["state"] == "completed" for need in needs)
-        state = "available" if opened else "blocked"
-        tx.run(WORK.reopen, id=id, state=state, due=None, at=tx.wall)
+        later = row["not_before"] is not None and row["not_before"] > tx.now
+        state = "available" if opened and not later else "blocked"
+        due = row["not_before"] if opened and later else None
+        tx.run(WORK.reopen, id=id, state=state, due=due, at=tx.wall)
         tx.event("task.reopened", id, {"was": row["state"]})
         return self._record(tx, id)
 

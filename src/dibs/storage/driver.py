@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     class Connection(Protocol):
         """One connection, used by one transaction at a time."""
 
-        def begin_write(self, space: int, session: int) -> Turn:
-            """Take the space's turn, on behalf of that session."""
+        def begin_write(self, space: int, session: int) -> tuple[int, int, Row]:
+            """Take the space's turn: store time, wall time, and the row of `enter`.
+
+            The row's seq is the one this write has taken.
+            """
 
         def begin_read(self) -> tuple[int, int]:
             """Begin a transaction that sees one state throughout: store time, wall time."""
@@ -114,16 +117,3 @@ if TYPE_CHECKING:
             """Copy the store as of one moment, marked as a copy, with its key."""
 
         def close(self) -> None: ...
-
-
-class Turn:
-    """What a write knows from its first moment on."""
-
-    __slots__ = ("caller", "now", "queued", "seq", "wall")
-
-    def __init__(self, seq: int, now: int, wall: int, queued: int, caller: list[Row]) -> None:
-        self.seq = seq
-        self.now = now
-        self.wall = wall
-        self.queued = bool(queued)
-        self.caller = caller

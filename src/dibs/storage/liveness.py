@@ -25,6 +25,11 @@ class FileLiveness:
         self.space = 0
         """Numbers are counted in each space; the files of all spaces are in one folder."""
         self._held: dict[int, int] = {}
+        self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def present(self) -> bool:
+        """Whether the folder is still there; without it, everybody would look dead."""
+        return os.fstat(self._handle).st_nlink > 0
 
     def path(self, number: int) -> str:
         return os.path.join(self._folder, f"{self.space}-{number}")
@@ -71,6 +76,9 @@ class FileLiveness:
     def close(self) -> None:
         while self._held:
             _close(self._held.popitem()[1])
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
 
 
 def _close(handle: int) -> None:

@@ -39,7 +39,6 @@ from dibs.errors import (
     UnfitError,
 )
 from dibs.storage.clock import SystemClock
-from dibs.storage.driver import Turn
 from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False
@@ -175,25 +174,23 @@ class PostgresConnection:
         self._pipe: psycopg.Pipeline | None = None
         self._later: list[tuple[Query, dict[str, Any]]] = []
 
-    def begin_write(self, space: int, session: int) -> Turn:
+    def begin_write(self, space: int, session: int) -> tuple[int, int, Row]:
         try:
             self._pipe = self._pipeline.enter_context(self.db.pipeline())
             self.db.execute("BEGIN")
-            turn = self._send(SPACE.turn, {"space": space})
+            self._send(SPACE.turn, {"space": space})
             clock = self._send(SPACE.now, {})
-            enter = self._send(SPACE.enter, {"space": space})
-            who = self._send(SPACE.caller, {"space": space, "session": session})
+            enter = self._send(SPACE.enter, {"space": space, "session": session})
             self._pipe.sync()
-            self._seq: int = turn.fetchall()[0][0]
             now: int = clock.fetchall()[0][0]
             entered = self._named(SPACE.enter, enter)[0]
-            caller = self._named(SPACE.caller, who)
+            self._seq: int = entered["seq"]
         except psycopg.Error as error:
             raise translate(error) from error
         wall = now
         if self._driver.injected:
             now, wall = self._driver.clock.now(), self._driver.clock.wall()
-        return Turn(self._seq, now, wall, entered["queued"], caller)
+        return now, wall, entered
 
     def begin_read(self) -> tuple[int, int]:
         try:

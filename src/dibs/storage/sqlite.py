@@ -37,7 +37,6 @@ from dibs.errors import (
 from dibs.storage.bell import Bells
 from dibs.storage.boot import boot_id, time_namespace
 from dibs.storage.clock import SystemClock
-from dibs.storage.driver import Turn
 from dibs.storage.folder import Folder, check_disk
 from dibs.storage.liveness import FileLiveness
 from dibs.storage.queries import Queries
@@ -148,9 +147,7 @@ class SqliteDriver:
     def check_present(self) -> None:
         """Never use a file that has been deleted: a commit would vanish with it."""
         try:
-            there = os.stat(self.path).st_ino == self._inode
-            # Without its liveness files, everybody would look dead.
-            if there and os.access(self.folder.alive, os.F_OK):
+            if os.stat(self.path).st_ino == self._inode and self.liveness.present():
                 return
         except (FileNotFoundError, NotADirectoryError):
             pass
@@ -264,6 +261,8 @@ class SqliteConnection:
         try:
             self.db = apsw.Connection(uri, flags=flags, statementcachesize=300)
             self.db.set_busy_handler(Patience())
+            # Otherwise SQLite plans a statement anew whenever its parameters change.
+            self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             # Every row is fetched before the next statement, so that one cursor serves all.
             self._cursor = self.db.cursor()
             check_program(self.db, driver.path)
@@ -283,7 +282,7 @@ class SqliteConnection:
         # SQLite does not ask the busy handler when several processes switch a fresh file to
         # WAL at once, so this asks again itself.
         # Half the usual page: a write changes a few bytes in each of four, and logs them whole.
-        self.db.pragma("page_size", 2048)
+        self.db.pragma("page_size", 1024)
         end = time.monotonic() + BUSY_S
         while True:
             try:
@@ -294,15 +293,15 @@ class SqliteConnection:
                     raise
             time.sleep(0.002)
 
-    def begin_write(self, space: int, session: int) -> Turn:
+    def begin_write(self, space: int, session: int) -> tuple[int, int, Row]:
         self._driver.check_present()
         self._driver.begin_turn(self)
         self._control("BEGIN IMMEDIATE")
         clock = self._driver.clock
         now, wall = clock.now(), clock.wall()
-        entered = self.rows(SPACE.enter, {"space": space})[0]
-        caller = self.rows(SPACE.caller, {"space": space, "session": session})
-        return Turn(entered["seq"] + 1, now, wall, entered["queued"], caller)
+        entered = self.rows(SPACE.enter, {"space": space, "session": session})[0]
+        entered["seq"] += 1
+        return now, wall, entered
 
     def begin_read(self) -> tuple[int, int]:
         self._driver.check_present()

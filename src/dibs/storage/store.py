@@ -206,21 +206,22 @@ class Write(Read):
         caller = self.caller
         self.connection = self.store.driver.take()
         try:
-            turn = self.connection.begin_write(self.space, caller.session if caller else 0)
-            self.seq, self.now, self.wall, self.queued = turn.seq, turn.now, turn.wall, turn.queued
+            session = caller.session if caller else 0
+            self.now, self.wall, entered = self.connection.begin_write(self.space, session)
+            self.seq, self.queued = entered["seq"], bool(entered["queued"])
             if caller is not None:
-                self._check(caller, turn.caller)
+                self._check(caller, entered)
             return self
         except BaseException:
             self._leave()
             raise
 
-    def _check(self, caller: Caller, rows: list[Row]) -> None:
-        if not rows or rows[0]["agent"] != caller.agent:
+    def _check(self, caller: Caller, row: Row) -> None:
+        if row["agent"] != caller.agent:
             raise NotYoursError(
                 f"{caller.agent} has no session {caller.session} here", next="join again"
             )
-        if self.store.alive(rows[0], self.now, known_to_run=caller.owned):
+        if self.store.alive(row, self.now, known_to_run=caller.owned):
             return
         raise NotYoursError(
             f"session {caller.session} of {caller.agent} has ended; "
@@ -229,9 +230,11 @@ class Write(Read):
             session=caller.session,
         )
 
-    def run(self, query: Query, **parameters: Any) -> None:
-        parameters["space"] = self.space
-        self.connection.run(query, parameters)
+    def run(self, query: Query, row: Row | None = None, /, **parameters: Any) -> None:
+        """Run a statement with named values, or with those of a row."""
+        values = parameters if row is None else row
+        values["space"] = self.space
+        self.connection.run(query, values)
 
     def event(
         self,

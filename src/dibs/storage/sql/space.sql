@@ -3,21 +3,19 @@
 -- name: turn
 -- Take the space's turn where a row lock is what gives it (PostgreSQL). SQLite has its turn
 -- already, from BEGIN IMMEDIATE, and counts in `leave`.
-UPDATE space SET seq = seq + 1 WHERE id = :space RETURNING seq;
+UPDATE space SET seq = seq + 1 WHERE id = :space;
 
 -- name: now
 -- The server's clock; SQLite has none and is never asked.
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
 
 -- name: enter
--- Where the counter is, and whether anybody waits for a lease.
-SELECT seq, CASE WHEN EXISTS (SELECT 1 FROM ticket WHERE space = :space) THEN 1 ELSE 0 END AS queued
-FROM space WHERE id = :space;
-
--- name: caller
--- The session in which a write is made.
-SELECT id, agent, ended_at, deadline, process_bound, boot FROM session
-WHERE space = :space AND id = :session;
+-- What a write has to know before anything else: where the counter is, whether anybody waits
+-- for a lease, and the session it is made in.
+SELECT s.seq, CASE WHEN EXISTS (SELECT 1 FROM ticket WHERE space = :space) THEN 1 ELSE 0 END
+       AS queued, c.id, c.agent, c.ended_at, c.deadline, c.process_bound, c.boot
+FROM space s LEFT JOIN session c ON c.space = :space AND c.id = :session
+WHERE s.id = :space;
 
 -- name: leave
 -- Each event of a write has a seq of its own; the counter ends at the last one.

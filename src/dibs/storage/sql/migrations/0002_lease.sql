@@ -20,7 +20,7 @@ CREATE TABLE lease (
     PRIMARY KEY (space, base, resource, session)
 );
 
-CREATE INDEX lease_session ON lease (space, session);
+CREATE INDEX lease_session ON lease (space, session, base, resource);
 CREATE INDEX lease_inode ON lease (space, inode) WHERE inode IS NOT NULL;
 
 CREATE TABLE ticket (

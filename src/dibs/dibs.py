@@ -18,6 +18,7 @@ import sys
 from dibs.errors import InvalidError, NotYoursError, UnfitError
 from dibs.nouns import agents
 from dibs.nouns.agents import SESSION_TTL_S
+from dibs.nouns.digest import sha256
 from dibs.nouns.paths import find_place, space_name
 from dibs.nouns.scope import Scope
 from dibs.nouns.signing import Keyring
@@ -283,11 +284,9 @@ def connect(
 
 def space_key(user_dir: str, name: str) -> tuple[bytes, str | None]:
     """The key of a shared space on this machine, made if this machine has none yet."""
-    import hashlib
-
     folder = os.path.join(user_dir, "keys")
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    file = os.path.join(folder, hashlib.sha256(name.encode()).hexdigest()[:32])
+    file = os.path.join(folder, sha256(name.encode()).hexdigest()[:32])
     made = None if os.path.exists(file) else file
     if made is not None:
         write_once(file, os.urandom(32))

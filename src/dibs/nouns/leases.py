@@ -483,7 +483,13 @@ def take(
     caller = scope.caller
     while True:
         seen = [grants.look(tx, want, caller.session, None) for want in wants]
-        in_the_way = [row for _, rows in seen for row in rows]
+        # Who waits for what the caller holds does not keep the caller from holding it on.
+        in_the_way = [
+            row
+            for want, (own, rows) in zip(wants, seen, strict=True)
+            for row in rows
+            if not (row["waiting"] and keeps(own, want, tx.now))
+        ]
         if not in_the_way:
             break
         if not clear(tx, scope.keys, in_the_way):
@@ -507,6 +513,13 @@ def take(
         )
     grants.hand_over(tx, scope.keys, opened)
     return Grant(epoch=max(lease.epoch for lease in leases), leases=tuple(leases))
+
+
+def keeps(own: Row | None, want: Want, now: int) -> bool:
+    """Whether the caller holds what it wants already, or more."""
+    return (
+        own is not None and own["deadline"] > now and own["mode"] in (want.mode, grants.EXCLUSIVE)
+    )
 
 
 def held(tx: Read, rows: list[Row]) -> HeldError:

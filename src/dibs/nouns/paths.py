@@ -18,6 +18,7 @@ import os
 
 from dibs.nouns import globs
 from dibs.nouns.checkouts import Checkout, checkout_around, origin
+from dibs.nouns.digest import sha256
 from dibs.nouns.resources import (
     MAX_NAME,
     MAX_TEXT,
@@ -259,8 +260,6 @@ def content_hash(file: str) -> str | None:
         status = os.fstat(fd)
         if status.st_mode & _FILE_TYPE != _REGULAR or status.st_size > MAX_HASHED_BYTES:
             return None
-        from hashlib import sha256
-
         # One read more than the size shows whether somebody is writing to it right now.
         digest, left = sha256(), MAX_HASHED_BYTES
         chunk = os.read(fd, min(status.st_size, 1 << 18) + 1)
@@ -272,7 +271,8 @@ def content_hash(file: str) -> str | None:
             if left == MAX_HASHED_BYTES - status.st_size:
                 break
             chunk = os.read(fd, 1 << 18)
-        return digest.hexdigest()
+        text: str = digest.hexdigest()
+        return text
     except OSError:
         return None
     finally:

@@ -5,9 +5,8 @@ The caller is fixed when the scope is made; no operation takes it as an argument
 
 from __future__ import annotations
 
-import hashlib
-
 from dibs.errors import InvalidError, NotYoursError
+from dibs.nouns.digest import sha256
 from dibs.operation import check_name
 from dibs.records import plain
 from dibs.storage.queries import Queries
@@ -67,7 +66,7 @@ class Scope:
             text = to_text(plain(request))
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         agent = self.caller.agent
         first = tx.row(SPACE.answered, agent=agent, key=key)
         if first is not None:

@@ -9,9 +9,8 @@ Not promised: a process that can read the space key can sign for everybody.
 
 from __future__ import annotations
 
-import hmac
-
 from dibs.errors import NotYoursError, UnfitError
+from dibs.nouns.digest import Hmac, same
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,25 +26,26 @@ class Keyring:
             )
         self._space_key = space_key
         self._space = space
-        self._begun: dict[str, hmac.HMAC] = {}
+        self._begun: dict[str, Hmac] = {}
 
     def check(self) -> str:
         """A text by which a space recognises its key, and nobody learns it."""
-        return hmac.digest(self._space_key, b"dibs key check", "sha256").hex()
+        text: str = Hmac(self._space_key).digest(b"dibs key check").hexdigest()
+        return text
 
     def agent_key(self, agent: str) -> bytes:
         """An agent's own key: all it needs to sign what it holds and says."""
-        return hmac.digest(self._space_key, b"agent:" + agent.encode(), "sha256")
+        key: bytes = Hmac(self._space_key).digest(b"agent:" + agent.encode()).digest()
+        return key
 
     def sign(self, agent: str, *fields: object) -> str:
         """Sign the fields. Only the last may have line breaks in it, so none can pose as two."""
         begun = self._begun.get(agent)
         if begun is None:
-            begun = hmac.new(self.agent_key(agent), f"{self._space}\n{agent}".encode(), "sha256")
+            begun = Hmac(self.agent_key(agent), f"{self._space}\n{agent}".encode())
             self._begun[agent] = begun
-        signature = begun.copy()
-        signature.update("\n".join(["", *map(str, fields)]).encode())
-        return signature.hexdigest()
+        text: str = begun.digest("\n".join(["", *map(str, fields)]).encode()).hexdigest()
+        return text
 
     def lease(self, row: Row) -> str:
         return self.sign(
@@ -68,12 +68,12 @@ class Keyring:
 
     def same_token(self, token: str, agent: str, session: int) -> bool:
         expected = self.session_token(agent, session)
-        return hmac.compare_digest(token.encode("utf-8", "replace"), expected.encode())
+        return same(token.encode("utf-8", "replace"), expected.encode())
 
     def fits(self, noun: str, row: Row) -> bool:
         sign = {"lease": self.lease, "task": self.task, "message": self.message}[noun]
         # As bytes: what somebody wrote into the column may be any text.
-        return hmac.compare_digest((row["signature"] or "").encode(), sign(row).encode())
+        return same((row["signature"] or "").encode(), sign(row).encode())
 
     def require(self, noun: str, row: Row, subject: str) -> None:
         """Refuse to act on a row that was not made by the one it names."""

@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from dibs.errors import (
         BusyError,
         CancelledError,
+        ClosedError,
         ConflictError,
         CorruptError,
         DeadlockError,
@@ -53,6 +54,7 @@ __all__ = [
     "Blocker",
     "BusyError",
     "CancelledError",
+    "ClosedError",
     "ConflictError",
     "CorruptError",
     "DeadlockError",

@@ -6,7 +6,8 @@
         messages = await aio.call(alice.messages.inbox, wait_s=60)
 
 The core is synchronous and written once; a wait in it costs a sleeping thread. Cancelling the
-task ends the wait, and gives back what was granted at that very moment.
+task ends a wait. `call` does not undo what was done before the cancellation; `using` does: what
+it was granted at that very moment is given back.
 """
 
 from __future__ import annotations
@@ -51,7 +52,11 @@ async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         cancel()
-        await asyncio.wait([done])
+        while not done.done():
+            try:
+                await asyncio.wait([done])
+            except asyncio.CancelledError:
+                continue  # once is enough: the thread is on its way out
         done.exception()
         raise
     finally:

@@ -15,14 +15,14 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.errors import InvalidError, NotYoursError, UnfitError
+from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
 from dibs.nouns import agents
 from dibs.nouns.agents import SESSION_TTL_S
 from dibs.nouns.digest import sha256
 from dibs.nouns.paths import find_place, space_name
 from dibs.nouns.scope import Scope
 from dibs.nouns.signing import Keyring
-from dibs.operation import OPERATIONS, check_choice, check_name, check_text
+from dibs.operation import NAME_LIMIT, OPERATIONS, check_choice, check_name, check_text
 from dibs.storage.folder import write_once
 from dibs.storage.store import Store
 
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Driver
 
 DURABILITIES = ("full", "fast")
+POSTGRES = ("postgresql://", "postgres://")
+DATABASE = "dibs.db"
 PATH_LIMIT = 4_096
 NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 
@@ -177,8 +179,8 @@ class Agent(Dibs):
         if self._caller.owned:
             try:
                 self.agents.leave()
-            except NotYoursError:
-                pass  # it has ended already, and what it held is free
+            except (NotYoursError, ForkedError, ClosedError):
+                pass  # it has ended already, or is the parent's to end, or nobody's any more
             finally:
                 if self.scope.store.liveness is not None:
                     self.scope.store.liveness.let_go(self.session)
@@ -222,12 +224,9 @@ def open(
     if key is not None and not isinstance(key, bytes):
         raise InvalidError(f"key must be 32 bytes, not {type(key).__name__}")
     place = find_place(start, user_dir)
-    own = url is None
     if url is None:
         url = own_store(place)
-    if space is None:
-        space = "main" if own else space_name(place)
-    name = check_name("space", space)
+    name = check_name("space", default_space(url, place) if space is None else space)
     driver, key_file = connect(url, name, durability, clock, key, user_dir)
     try:
         keys = Keyring(driver.key(), name)
@@ -245,6 +244,16 @@ def open(
     return Dibs(Scope(store, keys, place, None))
 
 
+def default_space(url: str, place: Place) -> str:
+    """The space of a place in a store: one and the same, however the store is named."""
+    if url.startswith(POSTGRES):
+        return space_name(place)[-NAME_LIMIT:]
+    if os.path.realpath(url.removeprefix("sqlite://")) == os.path.join(place.store_dir, DATABASE):
+        return "main"
+    # By its root, not by its `origin`: on one machine, two clones are two repositories.
+    return place.root[-NAME_LIMIT:]
+
+
 def check_path(what: str, value: object) -> str | None:
     """A path or an address, also as a `pathlib.Path`; nothing stays nothing."""
     if value is None:
@@ -257,7 +266,7 @@ def connect(
     url: str, name: str, durability: str, clock: Clock | None, key: bytes | None, user_dir: str
 ) -> tuple[Driver, str | None]:
     """The driver for an address, and the key file if one had to be made for it."""
-    if url.startswith(("postgresql://", "postgres://")):
+    if url.startswith(POSTGRES):
         try:
             from dibs.storage.postgres import PostgresDriver
         except ImportError as error:
@@ -307,7 +316,7 @@ def own_store(place: Place) -> str:
     ignore = os.path.join(place.store_dir, ".gitignore")
     if not os.path.exists(ignore):
         write_once(ignore, b"*\n")
-    return os.path.join(place.store_dir, "dibs.db")
+    return os.path.join(place.store_dir, DATABASE)
 
 
 def default_user_dir() -> str:

@@ -205,6 +205,12 @@ class ForkedError(UnavailableError):
     code = "forked"
 
 
+class ClosedError(UnavailableError):
+    """This store has been closed."""
+
+    code = "closed"
+
+
 class UnfitError(UnavailableError):
     """What is at this address cannot serve as a dibs store: it says why."""
 

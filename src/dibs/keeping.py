@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import threading
 
-from dibs.errors import DibsError, RefusedError, StaleError, UnavailableError
+from dibs.errors import (
+    ClosedError,
+    DibsError,
+    ForkedError,
+    RefusedError,
+    StaleError,
+    StoreGoneError,
+    UnavailableError,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +45,11 @@ class Beating:
         while not self._stopped.wait(self._every_s):
             try:
                 self._call()
-            except UnavailableError:
-                continue  # the next beat comes before the time is over
-            except RefusedError as refusal:
+            except (RefusedError, StoreGoneError, ForkedError, ClosedError) as refusal:
                 self.refusal = refusal
                 return
+            except UnavailableError:
+                continue  # the next beat comes before the time is over
 
     def stop(self) -> None:
         self._stopped.set()
@@ -65,13 +73,13 @@ class HeldLease:
         return self
 
     def _renew(self) -> None:
-        self._each_epoch(self._leases.renew)
+        self._each_epoch(self._leases.renew, list(self.grant.leases))
 
-    def _each_epoch(self, call: Callable[..., tuple[Lease, ...]]) -> None:
+    def _each_epoch(self, call: Callable[..., tuple[Lease, ...]], leases: list[Lease]) -> None:
         # By epoch, not by name: a name is read from the current directory, which may change.
-        for epoch in {lease.epoch for lease in self.grant.leases}:
+        for epoch in {lease.epoch for lease in leases}:
             found = {lease.resource for lease in call(epoch=epoch)}
-            for lease in self.grant.leases:
+            for lease in leases:
                 if lease.epoch == epoch and lease.resource not in found:
                     raise StaleError(
                         f"your lease on {lease.resource} was taken away",
@@ -102,7 +110,10 @@ class HeldLease:
     ) -> None:
         self._beating.stop()
         try:
-            self._each_epoch(self._leases.release)
+            # What was held before the block, by an outer one perhaps, outlives it.
+            kept = self.grant.kept
+            new = [lease for lease in self.grant.leases if lease.resource not in kept]
+            self._each_epoch(self._leases.release, new)
         except DibsError:
             if kind is None:
                 raise

@@ -147,7 +147,7 @@ def writes(
                 if key is None:
                     return method(noun, tx, *args, **kwargs)
                 answer: T = noun.scope.once(
-                    tx, entry, key, (args, kwargs), lambda: method(noun, tx, *args, **kwargs)
+                    tx, entry.name, key, (args, kwargs), lambda: method(noun, tx, *args, **kwargs)
                 )
                 return answer
 

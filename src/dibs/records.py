@@ -107,10 +107,11 @@ class Lease(Record):
 
 
 class Grant(Record):
-    """What a claim won: one lease per resource."""
+    """What a claim won: one lease per resource, and which of them were held before."""
 
     epoch: int
     leases: tuple[Lease, ...]
+    kept: tuple[str, ...] = ()
 
 
 class Blocker(Record):
@@ -254,7 +255,7 @@ class Pruned(Record):
     versions: int
     answers: int
     sessions: int
-    oldest_seq: int
+    pruned_seq: int
 
 
 class Mismatch(Record):

@@ -159,10 +159,10 @@ def test_pruning_removes_what_is_over_and_keeps_the_counter(alice, bob, clock):
     clock.advance(100)
     kept = alice.leases.claim("recent").epoch
     pruned = alice.events.prune(keep_s=50)
-    assert (pruned.events, pruned.oldest_seq) == (before, before)
+    assert (pruned.events, pruned.pruned_seq) == (before, before)
     assert (pruned.messages, pruned.tasks, pruned.versions, pruned.answers) == (1, 1, 1, 1)
     assert pruned.sessions == 0
-    told = [(event.seq, event.kind) for event in alice.events.since(0)]
+    told = [(event.seq, event.kind) for event in alice.events.since()]
     assert told == [(kept, "lease.claimed"), (kept + 1, "space.pruned")]
     assert alice.messages.history() == ()
     assert alice.messages.search("read") == ()
@@ -231,21 +231,24 @@ def test_a_reader_that_stayed_away_too_long_is_told_so(alice, clock):
     cursor = alice.events.last()
     alice.leases.release("a")
     clock.advance(1)
-    oldest = alice.events.prune(keep_s=0).oldest_seq
+    oldest = alice.events.prune(keep_s=0).pruned_seq
     assert oldest > cursor
     for ask in (alice.events.since, alice.events.watch):
         with pytest.raises(dibs.PrunedError) as refusal:
             ask(cursor)
-        assert refusal.value.details["oldest_seq"] == oldest
+        assert refusal.value.details["pruned_seq"] == oldest
     assert [event.kind for event in alice.events.since(oldest)] == ["space.pruned"]
-    # From the beginning means: from what is there.
-    assert alice.events.since(0) == alice.events.since(oldest)
+    # A reader that began with nothing has missed those events too; who asks for all that is
+    # kept has not.
+    with pytest.raises(dibs.PrunedError):
+        alice.events.since(0)
+    assert alice.events.since() == alice.events.since(oldest)
 
 
 def test_pruning_twice_is_harmless_and_never_goes_back(alice, clock):
     alice.leases.claim("a")
     clock.advance(100)
-    first = alice.events.prune(keep_s=50).oldest_seq
+    first = alice.events.prune(keep_s=50).pruned_seq
     assert alice.events.prune(keep_s=10_000).events == 0
     with pytest.raises(dibs.PrunedError):
         alice.events.since(first - 1)

@@ -24,7 +24,7 @@ from tests.contract.world import LONG_S, Opener
 def test_one_winner_an_exclusive_lease_keeps_everybody_else_out(alice, bob):
     grant = alice.leases.claim("src/a.py", note="fix the parser")
     [lease] = grant.leases
-    assert (lease.resource, lease.kind, lease.mode) == ("src/a.py", "path", "exclusive")
+    assert (lease.resource, lease.kind, lease.mode) == ("src/a.py", "dir", "exclusive")
     assert (lease.agent, lease.session, lease.epoch) == ("alice", alice.session, grant.epoch)
     assert lease.ttl_ms == lease.expires_in_ms == 1_800_000
     assert lease.task is None

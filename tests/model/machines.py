@@ -91,6 +91,9 @@ def run(machine: type[SpaceMachine], url: str, user_dir: str, size: dict[str, An
     """Run the machine on one database, so many examples of so many steps."""
     for folder in (".git", "src/sub", "docs"):
         os.makedirs(os.path.join(user_dir, "tree", folder), exist_ok=True)
+    for file in ("src/a.py", "src/b.py", "src/sub/a.py", "docs/c.md"):
+        with open(os.path.join(user_dir, "tree", file), "w", encoding="utf-8"):
+            pass
     examples, steps = size["postgres" if url.startswith("postgresql://") else "sqlite"]
     bound = type(machine.__name__, (machine,), {"url": url, "user_dir": user_dir})
     run_state_machine_as_test(

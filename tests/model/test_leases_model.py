@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import product
+from itertools import product, takewhile
 
 import pytest
 from hypothesis import strategies as st
@@ -76,6 +76,15 @@ def covered(resource: str) -> frozenset[object]:
 
 
 COVERED = {resource: covered(resource) for resource in RESOURCES}
+
+
+def lies_in(resource: str, directory: str) -> bool:
+    """Whether all that a resource can cover is below that directory."""
+    if ":" in resource + directory or "*" in directory or "?" in directory:
+        return False
+    base = takewhile(lambda part: not {"*", "?"} & set(part), resource.split("/"))
+    above = [] if directory == "." else directory.split("/")
+    return directory not in FILES and list(base)[: len(above)] == above
 
 
 def overlap(a: str, b: str) -> bool:
@@ -197,6 +206,16 @@ class LeaseMachine(SpaceMachine):
                 }
         return found
 
+    def blocked(self, session: int, resources: list[str], mode: str) -> bool:
+        """Whether a claim is refused now; what the session holds already it claims again."""
+        missing = []
+        for resource in resources:
+            around = [held for held in RESOURCES if held == resource or lies_in(resource, held)]
+            own = [self.own(session, held) for held in around]
+            if not any(lease and lease.mode in (mode, "exclusive") for lease in own):
+                missing.append(resource)
+        return bool(self.in_the_way(session, missing, mode))
+
     def would_wait_for_itself(self, session: int, resources: list[str], mode: str) -> bool:
         front, seen = list(self.in_the_way(session, resources, mode)), set()
         while front:
@@ -221,7 +240,8 @@ class LeaseMachine(SpaceMachine):
         for resource in dict.fromkeys(resources):
             own = self.own(session, resource)
             if own is not None and own.mode == mode:
-                own.deadline, own.ttl_ms = self.now + ttl_ms, ttl_ms
+                own.deadline = max(own.deadline, self.now + ttl_ms)
+                own.ttl_ms = max(own.ttl_ms, ttl_ms)
                 continue
             self.note(session, resource, mode, epoch)
             self.leases[session, resource] = Lease(mode, epoch, self.now + ttl_ms, ttl_ms)
@@ -291,7 +311,7 @@ class LeaseMachine(SpaceMachine):
     @rule(name=AGENTS, resources=SOME, mode=MODES, ttl_s=TTLS)
     def claim(self, name, resources, mode, ttl_s):
         session, agent = self.session(name), self.agent(name)
-        if self.in_the_way(session, resources, mode):
+        if self.blocked(session, resources, mode):
             with self.refused(HeldError):
                 agent.leases.claim(*resources, mode=mode, ttl_s=ttl_s)
             return
@@ -304,7 +324,7 @@ class LeaseMachine(SpaceMachine):
     @rule(name=AGENTS, resources=SOME, mode=MODES, ttl_s=TTLS)
     def claim_with_a_wait(self, name, resources, mode, ttl_s):
         session, agent = self.session(name), self.agent(name)
-        blocked = self.in_the_way(session, resources, mode)
+        blocked = self.blocked(session, resources, mode)
         if blocked and self.would_wait_for_itself(session, resources, mode):
             with self.refused(DeadlockError):
                 agent.leases.claim(*resources, mode=mode, ttl_s=ttl_s, wait_s=A_DAY_S)

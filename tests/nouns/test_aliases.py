@@ -135,7 +135,7 @@ main            src/**/*.py             main            src/lib/c.py            
 main            src/**/*.py             main            src/a.py                overlap
 main            **/*.py                 main            README.md               apart
 main            src/**/*.sql            main            src/a.py                apart
-main            new/**/*.py             main            new                     apart
+main            new/**/*.py             main            new                     overlap
 main            new/**/*.py             main            new/                    overlap
 main            src/*.py                main            src/a.py/below          overlap
 main            src/*.py                main            src                     overlap

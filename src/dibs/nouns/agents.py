@@ -209,10 +209,6 @@ def session_record(tx: Read, row: Row) -> Session:
     )
 
 
-def _counts(rows: list[Row]) -> dict[int, int]:
-    return {row["session"]: row["number"] for row in rows}
-
-
 def mismatch(noun: str, subject: str, agent: str, row: Row) -> Mismatch:
     return Mismatch(
         noun=noun,

@@ -41,7 +41,7 @@ class Events(Noun):
     @operation(PrunedError, cli="log", example="--kind lease --agent bob")
     def since(
         self,
-        seq: int = 0,
+        seq: int | None = None,
         *,
         kind: str | None = None,
         agent: str | None = None,
@@ -50,28 +50,29 @@ class Events(Noun):
     ) -> tuple[Event, ...]:
         """Give the events after a seq, in order.
 
-        seq: the last one you have seen; 0 for the beginning
+        seq: the last one you have seen; by default all that is kept
         kind: only this kind, such as lease.claimed, or lease for all of its kinds
         agent: only what this agent did
         subject: only what was done to this resource, task, entry or agent
         limit: at most so many
         """
-        check_integer("seq", seq, 0, 2**62)
+        if seq is not None:
+            check_integer("seq", seq, 0, 2**62)
         for what, text in (("kind", kind), ("agent", agent), ("subject", subject)):
             check_filter(what, text)
         check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             position = tx.rows(SPACE.position)[0]
-            if 0 < seq < position["pruned_seq"]:
+            if seq is not None and seq < position["pruned_seq"]:
                 raise PrunedError(
                     f"the events up to {position['pruned_seq']} have been pruned, "
                     f"and you have seen only those up to {seq}",
                     next=f"read the present state, then go on from {position['pruned_seq']}",
-                    oldest_seq=position["pruned_seq"],
+                    pruned_seq=position["pruned_seq"],
                 )
             rows = tx.rows(
                 EVENTS.since,
-                after=seq,
+                after=seq or 0,
                 kind=kind,
                 kind_low=f"{kind}.",
                 kind_high=f"{kind}/",
@@ -108,6 +109,7 @@ class Events(Noun):
         limit: at most so many
         wait_s: how many seconds at most
         """
+        check_integer("seq", seq, 0, 2**62)
         check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
 
         def look() -> tuple[tuple[Event, ...] | None, None]:
@@ -142,7 +144,7 @@ class Events(Noun):
             versions=len(tx.rows(EVENTS.prune_versions, before=before)),
             answers=len(tx.rows(EVENTS.prune_answers, before=before)),
             sessions=len(tx.rows(EVENTS.prune_sessions, before=before)),
-            oldest_seq=upto,
+            pruned_seq=upto,
         )
         tx.run(EVENTS.pruned, upto=upto)
         tx.event("space.pruned", self.scope.store.name, {"upto": upto})

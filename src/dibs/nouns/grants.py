@@ -126,10 +126,13 @@ def grant(
     """Write the lease. What the session holds already it keeps, epoch and all, for longer."""
     resource = want.resource
     renewed = own is not None and own["mode"] == want.mode and own["deadline"] > tx.now
+    deadline = tx.now + ttl_ms
     if own is not None and renewed:
         keys.require("lease", own, resource.text)
         epoch, granted_at, content_hash = own["epoch"], own["granted_at"], own["content_hash"]
-        note, task = note or own["note"], task or own["task"]
+        # Not tied to a task that asks for it too, nor cut short: it was held for another reason.
+        note, task = note or own["note"], own["task"]
+        ttl_ms, deadline = max(ttl_ms, own["ttl_ms"]), max(deadline, own["deadline"])
     else:
         epoch, granted_at, content_hash = tx.seq, tx.wall, want.content_hash
     row: Row = {
@@ -146,7 +149,7 @@ def grant(
         "content_hash": content_hash,
         "granted_at": granted_at,
         "ttl_ms": ttl_ms,
-        "deadline": tx.now + ttl_ms,
+        "deadline": deadline,
     }
     row["signature"] = keys.lease(row)
     tx.run(LEASES.grant, row)
@@ -243,36 +246,47 @@ def _serve(tx: Write, keys: Keyring, number: int) -> list[Resource]:
 
 def refuse_deadlock(tx: Read, wants: list[Want], agent: str, session: int) -> None:
     """Refuse a wait that would close a circle of sessions waiting for each other."""
-    steps: list[dict[str, object]] = []
-    seen: set[int] = set()
+    came: dict[int, tuple[int, dict[str, str]]] = {}
+    front: list[tuple[int, str, Want, int | None]] = [
+        (session, agent, want, None) for want in wants
+    ]
+    for waiter, name, want, before in front:
+        for row in look(tx, want, waiter, before)[1]:
+            holder = row["session"]
+            step = {"agent": name, "wants": want.resource.text, "held_by": row["agent"]}
+            if holder == session:
+                raise deadlock([*_way(came, waiter), step])
+            if holder not in came:
+                came[holder] = (waiter, step)
+                # The list grows while it is read: that is the search.
+                front += [
+                    (
+                        holder,
+                        row["agent"],
+                        Want(resource_of(wait), wait["mode"], None),
+                        wait["number"],
+                    )
+                    for wait in tx.rows(LEASES.tickets_of_session, session=holder)
+                ]
 
-    def reaches(wants: list[Want], agent: str, waiter: int, before: int | None) -> bool:
-        for want in wants:
-            for row in look(tx, want, waiter, before)[1]:
-                step = {"agent": agent, "wants": want.resource.text, "held_by": row["agent"]}
-                holder = row["session"]
-                steps.append(step)
-                if holder == session or (holder not in seen and follows(holder, row["agent"])):
-                    return True
-                steps.pop()
-        return False
 
-    def follows(waiter: int, agent: str) -> bool:
-        seen.add(waiter)
-        return any(
-            reaches([Want(resource_of(row), row["mode"], None)], agent, waiter, row["number"])
-            for row in tx.rows(LEASES.tickets_of_session, session=waiter)
-        )
+def _way(came: dict[int, tuple[int, dict[str, str]]], waiter: int) -> list[dict[str, str]]:
+    """The steps that led from the one who asks to this waiter."""
+    steps = []
+    while waiter in came:
+        waiter, step = came[waiter]
+        steps.append(step)
+    return steps[::-1]
 
-    if reaches(wants, agent, session, None):
-        cycle = [str(step["agent"]) for step in steps] + [agent]
-        told = "; ".join(f"{s['agent']} waits for {s['wants']} of {s['held_by']}" for s in steps)
-        raise DeadlockError(
-            f"waiting would never end: {told}",
-            next="release what you hold that they want, then claim all you need in one call",
-            cycle=cycle,
-            steps=steps,
-        )
+
+def deadlock(steps: list[dict[str, str]]) -> DeadlockError:
+    told = "; ".join(f"{s['agent']} waits for {s['wants']} of {s['held_by']}" for s in steps)
+    return DeadlockError(
+        f"waiting would never end: {told}",
+        next="release what you hold that they want, then claim all you need in one call",
+        cycle=[*(step["agent"] for step in steps), steps[0]["agent"]],
+        steps=steps,
+    )
 
 
 def lease_record(row: Row, now: int) -> Lease:

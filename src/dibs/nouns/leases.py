@@ -27,12 +27,11 @@ from dibs.errors import (
 )
 from dibs.nouns import grants
 from dibs.nouns.grants import LEASES, Want, lease_record
-from dibs.nouns.paths import Resource, content_hash
+from dibs.nouns.paths import Resource, ancestors, content_hash
 from dibs.nouns.recovery import clear
 from dibs.nouns.scope import Noun
 from dibs.operation import (
     LIST_LIMIT,
-    OPERATIONS,
     TTL_MAX_S,
     TTL_MIN_S,
     WAIT_MAX_S,
@@ -97,11 +96,9 @@ class Leases(Noun):
         try:
             with scope.write() as tx:
                 try:
-                    if idempotency_key is None:
-                        return take(tx, scope, wants, ttl_ms, note)
                     return scope.once(
                         tx,
-                        OPERATIONS["leases.claim"],
+                        "leases.claim",
                         idempotency_key,
                         request,
                         lambda: take(tx, scope, wants, ttl_ms, note),
@@ -115,8 +112,7 @@ class Leases(Noun):
             if idempotency_key is None:
                 return grant
             with scope.write() as tx:
-                claim = OPERATIONS["leases.claim"]
-                return scope.once(tx, claim, idempotency_key, request, lambda: grant)
+                return scope.once(tx, "leases.claim", idempotency_key, request, lambda: grant)
         except BaseException:
             if ticket:
                 self._withdraw(ticket, wants)
@@ -160,7 +156,7 @@ class Leases(Noun):
             with store.read() as tx:
                 rows = tx.rows(LEASES.ticket, number=ticket)
                 if not rows:
-                    return self._granted(tx, wants), None
+                    return self._granted(tx, wants, ticket), None
                 due_in_ms, stuck = self._outlook(tx, ticket, wants)
             if stuck:
                 self._settle(ticket, wants)
@@ -197,7 +193,7 @@ class Leases(Noun):
                     content_hash=found,
                 )
                 tx.event("lease.seen", resource.text, {"content_hash": found})
-            return self._granted(tx, wants)
+            return self._granted(tx, wants, grant.epoch)
 
     def _too_late(self, wants: list[Want], wait_s: float) -> TimeoutError:
         states = self._states(wants)
@@ -208,7 +204,7 @@ class Leases(Noun):
             blockers=[blocker for state in states for blocker in state.blockers],
         )
 
-    def _granted(self, tx: Read, wants: list[Want]) -> Grant:
+    def _granted(self, tx: Read, wants: list[Want], since: int) -> Grant:
         """What became of a ticket that is no longer in the queue."""
         leases = []
         for want in wants:
@@ -220,7 +216,7 @@ class Leases(Noun):
                     next="claim it again",
                 )
             leases.append(lease_record(row, tx.now))
-        return Grant(epoch=max(lease.epoch for lease in leases), leases=tuple(leases))
+        return granted(leases, since)
 
     def _held(self, tx: Read, resource: Resource) -> Row | None:
         """The caller's own lease on this resource."""
@@ -378,6 +374,10 @@ class Leases(Noun):
 
         resources: what to look at
         """
+        if len(resources) > CLAIM_LIMIT:
+            raise InvalidError(
+                f"{len(resources)} resources in one call; the limit is {CLAIM_LIMIT}"
+            )
         place = self.scope.place
         return self._states(
             [Want(place.resource(text), grants.EXCLUSIVE, None) for text in resources]
@@ -488,7 +488,7 @@ def take(
             row
             for want, (own, rows) in zip(wants, seen, strict=True)
             for row in rows
-            if not (row["waiting"] and keeps(own, want, tx.now))
+            if not (row["waiting"] and keeps(tx, own, want, caller.session))
         ]
         if not in_the_way:
             break
@@ -512,13 +512,25 @@ def take(
             )
         )
     grants.hand_over(tx, scope.keys, opened)
-    return Grant(epoch=max(lease.epoch for lease in leases), leases=tuple(leases))
+    return granted(leases, tx.seq)
 
 
-def keeps(own: Row | None, want: Want, now: int) -> bool:
-    """Whether the caller holds what it wants already, or more."""
-    return (
-        own is not None and own["deadline"] > now and own["mode"] in (want.mode, grants.EXCLUSIVE)
+def granted(leases: list[Lease], since: int) -> Grant:
+    """The grant, and which of its leases are from before that seq."""
+    kept = tuple(lease.resource for lease in leases if lease.epoch < since)
+    epoch = max(lease.epoch for lease in leases)
+    return Grant(epoch=epoch, leases=tuple(leases), kept=kept)
+
+
+def keeps(tx: Read, own: Row | None, want: Want, session: int) -> bool:
+    """Whether the caller holds what it wants already: this very thing, or what it lies in."""
+    around = [own] if own else tx.rows(LEASES.above, ancestors=ancestors(want.resource.base),
+                                       session=session)  # fmt: skip
+    return any(
+        row["deadline"] > tx.now
+        and row["mode"] in (want.mode, grants.EXCLUSIVE)
+        and (row is own or row["kind"] != "glob")
+        for row in around
     )
 
 

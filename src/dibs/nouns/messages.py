@@ -23,7 +23,6 @@ from dibs.nouns.scope import Noun
 from dibs.operation import (
     BODY_LIMIT,
     LIST_LIMIT,
-    OPERATIONS,
     WAIT_MAX_S,
     check_agent,
     check_filter,
@@ -112,11 +111,9 @@ class Messages(Noun):
 
         def take() -> tuple[Message, ...]:
             with self.scope.write() as tx:
-                if idempotency_key is None:
-                    return self._take(tx, channel, limit)
                 return self.scope.once(
                     tx,
-                    OPERATIONS["messages.inbox"],
+                    "messages.inbox",
                     idempotency_key,
                     [channel, limit],
                     lambda: self._take(tx, channel, limit),

@@ -116,10 +116,10 @@ class Place:
         if status and status.st_nlink > 1 and status.st_mode & _FILE_TYPE == _REGULAR:
             # The machine's name, since those who share a server number their files alike.
             inode = f"{os.uname().nodename}:{status.st_dev}:{status.st_ino}"
-        # A glob can meet what is below a directory, but nothing is below a file.
-        there = status.st_mode & _FILE_TYPE if status else None
-        directory = there == _DIRECTORY or path.endswith("/") or not key
-        return Resource(shown, "dir" if directory else "path", key, inode, real)
+        # Nothing is below a file, so no glob can match there; what is not there yet may become
+        # a directory.
+        file = status is not None and status.st_mode & _FILE_TYPE != _DIRECTORY
+        return Resource(shown, "file" if file else "dir", key, inode, real)
 
     def _glob(self, text: str, cwd: str | None) -> Resource:
         base = globs.literal_base(text)

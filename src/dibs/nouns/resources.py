@@ -1,8 +1,9 @@
 """What can be claimed, how its text is read, and when two of them overlap.
 
 A resource is a path, a glob or a name. A path covers itself and everything below it, whether
-it is there or not; a glob covers what it matches and everything below that; a name such as
-`port:3000` is only itself. Text is read in this order: `path:` forces a path; `scheme:rest`
+it is there or not; only of what is a file when it is claimed is it known that nothing is below.
+A glob covers what it matches and everything below that; a name such as `port:3000` is only
+itself. Text is read in this order: `path:` forces a path; `scheme:rest`
 with a scheme of two characters or more (`[a-z][a-z0-9_-]+`) is a name; `*` or `?` makes a
 glob; all else is a path. `./` in front keeps `ab:c` from being a name.
 
@@ -80,7 +81,7 @@ def resources_overlap(a: Resource, b: Resource) -> bool:
         return False
     if "glob" not in (a.kind, b.kind):
         return True
-    if "path" in (a.kind, b.kind):
+    if "file" in (a.kind, b.kind):
         glob, path = (a, b) if a.kind == "glob" else (b, a)
         return globs.covers(_pattern(glob), _pattern(path))
     return globs.overlap(_pattern(a), a.kind == "glob", _pattern(b), b.kind == "glob")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dibs.errors import InvalidError, NotYoursError
 from dibs.nouns.digest import sha256
-from dibs.operation import check_name
+from dibs.operation import OPERATIONS, check_name
 from dibs.records import plain
 from dibs.storage.queries import Queries
 from dibs.storage.store import from_text, to_text
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from dibs.nouns.paths import Place
     from dibs.nouns.signing import Keyring
-    from dibs.operation import Operation
     from dibs.storage.store import Caller, Store, Write
 
     T = TypeVar("T")
 
 SPACE = Queries("space")
+GRANTING = ("leases.claim", "work.claim", "work.next")
 
 
 class Scope:
@@ -55,13 +55,19 @@ class Scope:
     def once(
         self,
         tx: Write,
-        operation: Operation,
-        key: str,
+        name: str,
+        key: str | None,
         request: object,
         do: Callable[[], T],
     ) -> T:
         """Do it, unless this key was used before: then return the first answer."""
+        if key is None:
+            return do()
+        operation = OPERATIONS[name]
         check_name("the idempotency key", key)
+        if name in GRANTING:
+            # What was granted to one session must not be shown to another as its own.
+            request = [self.session, request]
         try:
             text = to_text(plain(request))
         except (TypeError, ValueError, RecursionError) as error:

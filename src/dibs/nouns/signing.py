@@ -49,8 +49,8 @@ class Keyring:
 
     def lease(self, row: Row) -> str:
         return self.sign(
-            row["agent"], "lease", row["resource"], row["mode"], row["session"], row["epoch"],
-            row["deadline"],
+            row["agent"], "lease", row["resource"], row["base"], row["kind"], row["inode"],
+            row["mode"], row["task"], row["session"], row["epoch"], row["deadline"],
         )  # fmt: skip
 
     def task(self, row: Row) -> str:

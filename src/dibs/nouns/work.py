@@ -44,7 +44,6 @@ from dibs.operation import (
     BODY_LIMIT,
     DELAY_MAX_S,
     LIST_LIMIT,
-    OPERATIONS,
     TTL_MAX_S,
     TTL_MIN_S,
     VALUE_LIMIT,
@@ -209,10 +208,15 @@ class Work(Noun):
                     came_from[row["needs"]] = here
                     front.append(row["needs"])
 
-    @writes(HeldError, StateError, InvalidError, example="fix-login --lease src/login.py")
+    @operation(
+        HeldError,
+        StateError,
+        InvalidError,
+        mutates=True,
+        example="fix-login --lease src/login.py",
+    )
     def claim(
         self,
-        tx: Write,
         id: str,
         *,
         ttl_s: float = 3600,
@@ -231,8 +235,19 @@ class Work(Noun):
         ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
         if not isinstance(leases, (list, tuple)):
             raise InvalidError(f"leases must be a list of resources, not {type(leases).__name__}")
+        check_name("id", id)
+        check_text("note", note)
+        # Files are hashed before the turn is taken: nobody waits for our disk.
         wants = named(self.scope, leases, grants.EXCLUSIVE) if leases else []
-        return self._claim(tx, check_name("id", id), ttl_ms, wants, check_text("note", note))
+        request = [id, ttl_ms, [want.resource.text for want in wants], note]
+        with self.scope.write() as tx:
+            return self.scope.once(
+                tx,
+                "work.claim",
+                idempotency_key,
+                request,
+                lambda: self._claim(tx, id, ttl_ms, wants, note),
+            )
 
     def _claim(self, tx: Write, id: str, ttl_ms: int, wants: list[Want], note: str) -> Task:
         caller = self.scope.caller
@@ -321,9 +336,12 @@ class Work(Noun):
             needs = {need["needs"]: need["state"] for need in tx.rows(WORK.needs_of, id=id)}
             still = [need for need, state in needs.items() if state != "completed"]
             wait = ", ".join(still) or f"its start in {(task.due_in_ms or 0) // 1000} s"
+            ended = [need for need in still if needs[need] in ("cancelled", "dead")]
             return StateError(
                 f"{id} is blocked: it waits for {wait}",
-                next="take another task; this one opens by itself",
+                next=f"reopen {ended[0]}, which is {needs[ended[0]]}, or cancel this one"
+                if ended
+                else "take another task; this one opens by itself",
                 task=task,
                 waits_for=needs,
             )
@@ -362,14 +380,11 @@ class Work(Noun):
 
         def claim() -> Task:
             with self.scope.write() as tx:
-                if idempotency_key is None:
-                    return self._next(tx, kind, able, ttl_ms)
-                request = [kind, sorted(able), ttl_ms]
                 return self.scope.once(
                     tx,
-                    OPERATIONS["work.next"],
+                    "work.next",
                     idempotency_key,
-                    request,
+                    [kind, sorted(able), ttl_ms],
                     lambda: self._next(tx, kind, able, ttl_ms),
                 )
 

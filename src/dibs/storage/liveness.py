@@ -25,6 +25,7 @@ class FileLiveness:
         self.space = 0
         """Numbers are counted in each space; the files of all spaces are in one folder."""
         self._held: dict[int, int] = {}
+        self._pid = os.getpid()
         self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def present(self) -> bool:
@@ -49,7 +50,8 @@ class FileLiveness:
 
     def let_go(self, number: int) -> None:
         handle = self._held.pop(number, None)
-        if handle is not None:
+        # A forked child has no part in what its parent proves.
+        if handle is not None and os.getpid() == self._pid:
             self.forget(number)
             _close(handle)
 
@@ -74,6 +76,8 @@ class FileLiveness:
         return False
 
     def close(self) -> None:
+        if os.getpid() != self._pid:
+            return
         while self._held:
             _close(self._held.popitem()[1])
         if self._handle >= 0:

@@ -23,6 +23,7 @@ import apsw
 
 from dibs.errors import (
     BusyError,
+    ClosedError,
     CorruptError,
     DibsError,
     DiskFullError,
@@ -77,6 +78,7 @@ class SqliteDriver:
         self.liveness = FileLiveness(self.folder.alive)
         self._bells = Bells(self.folder.bells, self.liveness.path)
         self._pid = os.getpid()
+        self._closed = False
         self._turns: dict[int, ref[SqliteConnection]] = {}
         self._idle: list[SqliteConnection] = []
         self._idle.append(SqliteConnection(self))
@@ -121,6 +123,8 @@ class SqliteDriver:
             raise ForkedError(
                 "this store was opened before a fork", next="open the store again in the child"
             )
+        if self._closed:
+            raise ClosedError("this store has been closed", next="open it again")
         try:
             return self._idle.pop()
         except IndexError:
@@ -128,15 +132,19 @@ class SqliteDriver:
             return SqliteConnection(self)
 
     def begin_turn(self, connection: SqliteConnection) -> None:
-        """Undo what an interrupt of this thread has left open: it would wait for itself.
+        """Undo what this thread has left open: it would wait for itself.
 
-        That takes an interrupt in the instant before a `with` block is left.
+        It was lost to an interrupt in the instant before its `with` block was left, or it is
+        further up on the stack, below a signal handler that uses the store. Such a write fails
+        as a whole when it goes on.
         """
         thread = get_ident()
         lost = self._turns.get(thread)
         left = lost() if lost is not None else None
         if left is not None and left is not connection:
             left.rollback()
+            left.usable = False
+            left._cursor = Torn()
         self._turns[thread] = ref(connection)
 
     def give_back(self, connection: SqliteConnection) -> None:
@@ -230,11 +238,22 @@ class SqliteDriver:
         return [self.path, folder.path, folder.bells, folder.alive, folder.key_file]
 
     def close(self) -> None:
+        self._closed = True
         self.liveness.close()
         self._bells.close()
         if os.getpid() == self._pid:
             while self._idle:
                 self._idle.pop().db.close()
+
+
+class Torn:
+    """What is left of a connection whose transaction was undone behind its back."""
+
+    def execute(self, *_: object) -> Any:
+        raise BusyError(
+            "a signal handler used the store in the middle of this call, which was undone",
+            next="try again",
+        )
 
 
 class Patience:
@@ -264,7 +283,7 @@ class SqliteConnection:
             # Otherwise SQLite plans a statement anew whenever its parameters change.
             self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             # Every row is fetched before the next statement, so that one cursor serves all.
-            self._cursor = self.db.cursor()
+            self._cursor: apsw.Cursor | Torn = self.db.cursor()
             check_program(self.db, driver.path)
             self._use_wal()
             for pragma in (
@@ -281,7 +300,7 @@ class SqliteConnection:
     def _use_wal(self) -> None:
         # SQLite does not ask the busy handler when several processes switch a fresh file to
         # WAL at once, so this asks again itself.
-        # Half the usual page: a write changes a few bytes in each of four, and logs them whole.
+        # Small pages: a write changes a few bytes in each of four, and logs all four whole.
         self.db.pragma("page_size", 1024)
         end = time.monotonic() + BUSY_S
         while True:

@@ -60,8 +60,8 @@ SELECT session, COUNT(*) AS number FROM task
 WHERE space = :space AND session IS NOT NULL AND due > :now GROUP BY session;
 
 -- name: signed_leases
-SELECT resource, mode, agent, session, epoch, deadline, signature FROM lease
-WHERE space = :space;
+SELECT resource, base, kind, inode, mode, task, agent, session, epoch, deadline, signature
+FROM lease WHERE space = :space;
 
 -- name: signed_tasks
 SELECT id, agent, session, epoch, due, signature FROM task

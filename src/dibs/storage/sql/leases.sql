@@ -38,7 +38,7 @@ INSERT INTO lease (space, base, resource, session, kind, mode, inode, agent, epo
 VALUES (:space, :base, :resource, :session, :kind, :mode, :inode, :agent, :epoch, :note, :task,
         :content_hash, :granted_at, :ttl_ms, :deadline, :signature)
 ON CONFLICT (space, base, resource, session) DO UPDATE SET
-    kind = excluded.kind, mode = excluded.mode, epoch = excluded.epoch, note = excluded.note, task = excluded.task,
+    kind = excluded.kind, inode = excluded.inode, mode = excluded.mode, epoch = excluded.epoch, note = excluded.note, task = excluded.task,
     content_hash = excluded.content_hash, granted_at = excluded.granted_at,
     ttl_ms = excluded.ttl_ms, deadline = excluded.deadline, signature = excluded.signature;
 
@@ -47,6 +47,11 @@ ON CONFLICT (space, base, resource, session) DO UPDATE SET
 SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, content_hash,
        granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
+
+-- name: above
+-- What a session holds of a resource and of everything it lies in.
+SELECT resource, kind, mode, deadline FROM lease
+WHERE space = :space AND base IN (:ancestors...) AND session = :session;
 
 -- name: of_session
 -- All leases of one session.

@@ -1,0 +1,1 @@
+"""The command line: `dibs` from any shell, script or agent."""

@@ -1,0 +1,178 @@
+"""`dibs doctor`: is everything sound? It fails only on what is truly broken.
+
+Each check says what it saw. A warning is something to know; a fault makes the exit code 1 and
+says how to mend it, and `--fix` mends what can be mended without losing anything.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.errors import DibsError, InvalidError
+from dibs.storage.folder import file_system
+from dibs.surfaces.cli.show import paint, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dibs.dibs import Dibs
+    from dibs.surfaces.cli.main import Globals
+
+HELP = """usage: dibs doctor [--fix]
+
+Check versions, files, clock, key, integrity, log size, sessions and signatures.
+
+  --fix                    mend what can be mended without losing anything
+
+example: dibs doctor --fix"""
+
+OK, WARNING, FAULT = "ok", "warning", "fault"
+COLOURS = {OK: "green", WARNING: "yellow", FAULT: "red"}
+LARGE_LOG = 64 << 20
+
+
+class Finding:
+    def __init__(
+        self,
+        check: str,
+        state: str,
+        says: str,
+        next: str = "",
+        mend: Callable[[], object] | None = None,
+    ) -> None:
+        self.check = check
+        self.state = state
+        self.says = says
+        self.next = next
+        self.mend = mend
+
+    def to_json(self) -> dict[str, object]:
+        return {"check": self.check, "state": self.state, "says": self.says, "next": self.next}
+
+
+def main(globals_: Globals, words: list[str]) -> int:
+    if words not in ([], ["--fix"]):
+        raise InvalidError(f"{words[0]!r} is not an option of doctor", next="dibs doctor [--fix]")
+    findings = []
+    for finding in examine(globals_):  # the store is open until this ends
+        if words and finding.state != OK and finding.mend is not None:
+            finding.mend()
+            finding.state, finding.says = OK, f"{finding.says}; mended"
+        findings.append(finding)
+    if globals_.json:
+        from dibs.surfaces.cli.main import print_json
+
+        print_json([finding.to_json() for finding in findings])
+    else:
+        for finding in findings:
+            draw(finding)
+    return int(any(finding.state == FAULT for finding in findings))
+
+
+def draw(finding: Finding) -> None:
+    state = paint(COLOURS[finding.state], finding.state.ljust(7))
+    say(f"{state}  {finding.check:<12} {finding.says}")
+    if finding.state != OK and finding.next:
+        say(f"         next: {finding.next}")
+
+
+def examine(globals_: Globals) -> Iterator[Finding]:
+    yield versions()
+    try:
+        space = globals_.open()
+    except DibsError as error:
+        yield Finding("store", FAULT, error.message, error.next or "")
+        return
+    with space:
+        store = space.scope.store
+        yield Finding("store", OK, f"{store.driver.address}, space {store.name}, seq "
+                      f"{space.events.last()}")  # fmt: skip
+        yield Finding("key", OK, "fits the space")
+        if store.liveness is not None:
+            kind = file_system(os.path.dirname(store.driver.address))
+            yield Finding("file system", OK, kind or "the system does not say")
+        yield Finding("clock", OK, f"boot {store.driver.boot[:8] or 'of the server'}")
+        yield from modes(store.driver.private_files())
+        yield integrity(space)
+        yield log_size(space)
+        yield sessions(space)
+        yield signatures(space)
+
+
+def versions() -> Finding:
+    import platform
+    from importlib.metadata import version
+
+    from dibs.storage.sqlite import SQLITE_VERSION
+
+    python = platform.python_version()
+    return Finding(
+        "versions", OK, f"dibs {version('agent-dibs')}, Python {python}, SQLite {SQLITE_VERSION}"
+    )
+
+
+def modes(private: list[str]) -> Iterator[Finding]:
+    """Who can read the key can act for everybody."""
+    open_to_others = [path for path in private if os.stat(path).st_mode & 0o077]
+    for path in open_to_others:
+        yield Finding(
+            "modes",
+            FAULT,
+            f"{path} is open to others ({os.stat(path).st_mode & 0o777:o})",
+            f"chmod go-rwx {path}",
+            lambda path=path: os.chmod(path, os.stat(path).st_mode & 0o700),  # type: ignore[misc]
+        )
+    if not open_to_others:
+        yield Finding("modes", OK, f"{len(private)} files and folders are private")
+
+
+def integrity(space: Dibs) -> Finding:
+    faults = space.scope.store.driver.integrity()
+    if faults:
+        return Finding("integrity", FAULT, "; ".join(faults[:3]), "restore a backup")
+    return Finding("integrity", OK, "the database is sound")
+
+
+def log_size(space: Dibs) -> Finding:
+    driver = space.scope.store.driver
+    size = driver.log_bytes()
+    if size > LARGE_LOG:
+        return Finding(
+            "log size",
+            WARNING,
+            f"the write-ahead log has {size >> 20} MiB: somebody reads for very long",
+            "dibs doctor --fix",
+            driver.shorten_log,
+        )
+    return Finding("log size", OK, f"{size >> 10} KiB")
+
+
+def sessions(space: Dibs) -> Finding:
+    from dibs.nouns.agents import dead_sessions, end_dead
+
+    dead = dead_sessions(space.scope)
+    if dead:
+        names = ", ".join(sorted({session.agent for session in dead}))
+        return Finding(
+            "sessions",
+            WARNING,
+            f"{len(dead)} ended without leaving ({names}); the next who needs it takes it over",
+            "dibs doctor --fix",
+            lambda: end_dead(space.scope),
+        )
+    here = sum(len(who.sessions) for who in space.agents.list())
+    return Finding("sessions", OK, f"{here} alive")
+
+
+def signatures(space: Dibs) -> Finding:
+    wrong = space.agents.verify()
+    if wrong:
+        first = f"{wrong[0].noun} {wrong[0].subject} of {wrong[0].agent}"
+        return Finding(
+            "signatures",
+            FAULT,
+            f"{len(wrong)} rows were not written by those they name, such as {first}",
+            "dibs verify lists them; have a person look",
+        )
+    return Finding("signatures", OK, "every claim and message is by whom it says")

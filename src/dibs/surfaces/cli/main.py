@@ -1,0 +1,311 @@
+"""`dibs COMMAND …`: find the command, call the operation, print the answer.
+
+Data goes to standard output, words to standard error. The exit code says what happened: 0
+done, 1 refused, 2 misuse, 75 try again, 70 a bug in dibs, 130 interrupted.
+
+This is the path of every command an agent runs, so it imports only what that command needs.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+
+from dibs.errors import DibsError, InvalidError, NotFoundError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.dibs import Agent, Dibs
+    from dibs.operation import Operation
+
+INTERRUPTED = 130
+BUG = 70
+
+# The noun behind a first word that is not a noun itself; a test holds this against the registry.
+FIRST_WORDS = {
+    "claim": "leases",
+    "release": "leases",
+    "renew": "leases",
+    "status": "leases",
+    "wait": "leases",
+    "send": "messages",
+    "announce": "messages",
+    "inbox": "messages",
+    "ack": "messages",
+    "verify": "agents",
+    "log": "events",
+    "gc": "events",
+}
+NOUNS = ("leases", "work", "messages", "state", "agents", "events")
+
+# Written by hand, each in a module of its own with a function `main(globals, words) -> int`.
+BY_HAND = {
+    "top": "a live view of agents, leases, work and messages",
+    "run": "run a command as a named session that holds what it claims",
+    "doctor": "check that everything is sound, and mend what is not",
+    "backup": "copy the store while others write",
+    "protocol": "print what an agent needs to know in its prompt",
+    "completion": "print the completion script for bash, zsh or fish",
+}
+
+
+class Globals:
+    """What every command takes: who calls, which store, and how to answer."""
+
+    def __init__(self) -> None:
+        self.agent = os.environ.get("DIBS_AGENT")
+        self.session = os.environ.get("DIBS_SESSION")
+        self.store = os.environ.get("DIBS_URL")
+        self.space = os.environ.get("DIBS_SPACE")
+        self.json = False
+        self.help = False
+
+    def take(self, words: list[str]) -> list[str]:
+        """Take the global options out of the words, wherever they stand before `--`."""
+        rest: list[str] = []
+        words = list(words)
+        while words:
+            word = words.pop(0)
+            if word == "--":
+                return [*rest, word, *words]
+            name, equals, text = word.partition("=")
+            if word in ("--json", "--help", "-h"):
+                setattr(self, "help" if word != "--json" else "json", True)
+            elif name in ("--as", "--store", "--space"):
+                if not equals:
+                    if not words:
+                        raise InvalidError(f"{name} needs a value")
+                    text = words.pop(0)
+                setattr(self, "agent" if name == "--as" else name[2:], text)
+                if name == "--as":
+                    self.session = None
+            else:
+                rest.append(word)
+        return rest
+
+    def open(self) -> Dibs:
+        from dibs.dibs import open
+
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            raise InvalidError("the current directory is gone", next="cd somewhere else") from None
+        data = os.environ.get("XDG_DATA_HOME")
+        return open(
+            self.store, space=self.space, user_dir=os.path.join(data, "dibs") if data else None
+        )
+
+    def join(self, space: Dibs) -> Agent:
+        """The session to act in: the one named by the environment, or the agent's shell session."""
+        if self.session:
+            return space.resume(self.session)
+        if not self.agent:
+            raise InvalidError(
+                "who are you?", next="give --as NAME, or set DIBS_AGENT=NAME in the environment"
+            )
+        return space.join(self.agent, shell=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code; as a program of its own, end with it."""
+    # A command is over before there is garbage worth collecting; a long one still collects.
+    gc.set_threshold(100_000)
+    mend_streams()
+    globals_, code = Globals(), 0
+    try:
+        try:
+            words = globals_.take(sys.argv[1:] if arguments is None else arguments)
+            code = run(globals_, words)
+        except DibsError as error:
+            code = error.exit_code
+            complain(globals_, error)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        pass  # whoever read our output has seen enough
+    except Exception as error:
+        code = BUG
+        confess(globals_, error)
+    if arguments is None:
+        leave(code)
+    return code
+
+
+def leave(code: int) -> None:
+    """End at once: to take the interpreter apart costs a tenth of the whole command."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            pass  # nobody can be told any more
+    os._exit(code)
+
+
+def mend_streams() -> None:
+    """Let every character be written, and no file of the store become the standard output."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        # The caller closed one; the next file to be opened would get its number.
+        while os.open(os.devnull, os.O_RDWR) < 2:
+            pass
+        sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
+        sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")  # noqa: SIM115
+    if not utf8():
+        # An emoji in a path becomes an escape, not a crash.
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def run(globals_: Globals, words: list[str]) -> int:
+    if words and words[0] == "help":
+        globals_.help, words = True, words[1:]
+    if not words:
+        from dibs.surfaces.cli.help import overview
+
+        print(overview())
+        return 0
+    if words[0] == "--version":
+        from importlib.metadata import version
+
+        number = version("agent-dibs")
+        print_json({"version": number}) if globals_.json else print(f"dibs {number}")
+        return 0
+    if words[0] in BY_HAND:
+        module = __import__(f"dibs.surfaces.cli.{words[0]}", fromlist=["main"])
+        if globals_.help:
+            print(module.HELP)
+            return 0
+        code: int = module.main(globals_, words[1:])
+        return code
+    if globals_.help and words in (["work"], ["state"], ["events"]):
+        from dibs.surfaces.cli.help import group
+
+        print(group(words[0]))
+        return 0
+    operation, rest = find(words)
+    if globals_.help:
+        from dibs.surfaces.cli.help import describe
+
+        print(describe(operation))
+        return 0
+    if operation.name == "leases.status" and not rest:
+        from dibs.surfaces.cli import board
+
+        return board.main(globals_)
+    if operation.name == "events.since":
+        from dibs.surfaces.cli import follow
+
+        return follow.main(globals_, operation, rest)
+    return call(globals_, operation, rest)
+
+
+def find(words: list[str]) -> tuple[Operation, list[str]]:
+    """The operation that the first words name, and the words that are left for it."""
+    from dibs.operation import OPERATIONS
+    from dibs.surfaces.cli.arguments import unknown
+
+    noun = FIRST_WORDS.get(words[0], words[0])
+    if noun not in NOUNS:
+        raise unknown("command", words[0], [*FIRST_WORDS, *NOUNS, *BY_HAND, "help"])
+    __import__(f"dibs.nouns.{noun}")
+    mine = [entry for entry in OPERATIONS.values() if entry.noun == noun]
+    # `dibs claim` is also `dibs leases claim`: noun and verb always do.
+    named = {f"{entry.noun} {entry.verb}": entry for entry in mine}
+    named |= {entry.cli: entry for entry in mine}
+    entry = named.get(" ".join(words[:2]))
+    if entry is not None:
+        return entry, words[2:]
+    entry = named.get(words[0])
+    # After a noun comes an option or a verb, never a name.
+    if entry is not None and (noun != words[0] or not words[1:] or words[1].startswith("-")):
+        return entry, words[1:]
+    verbs = [entry.verb for entry in mine]
+    if len(words) == 1:
+        raise InvalidError(f"dibs {noun} what?", next=f"one of: {', '.join(verbs)}")
+    raise unknown("command", f"{words[0]} {words[1]}", [f"{words[0]} {verb}" for verb in verbs])
+
+
+def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
+    """Call the operation as a person or an agent typed it, and print its answer."""
+    from dibs.operation import OPERATIONS
+    from dibs.surfaces.cli.arguments import parse
+
+    placed, named = parse(operation, words)
+    if "search" in named:
+        operation, placed = OPERATIONS["messages.search"], [named.pop("search")]
+        if set(named) - {"limit"}:
+            raise InvalidError("--search goes with --limit only", next="leave the others out")
+    with globals_.open() as space:
+        as_agent = operation.mutates or globals_.agent or globals_.session
+        handle = globals_.join(space) if as_agent else space
+        method = getattr(getattr(handle, operation.noun), operation.verb)
+        try:
+            result = method(*placed, **named)
+        except NotFoundError as error:
+            suggest(error, handle, operation, placed)
+            raise
+        answer(globals_, operation, result)
+    return 0
+
+
+def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: list[Any]) -> None:
+    """Name the task or the lease that the caller may have meant."""
+    from dibs.surfaces.cli.arguments import closest
+
+    if operation.noun == "work":
+        known = [task.id for task in space.work.list(limit=1000)]
+    elif operation.noun == "leases":
+        session = space.scope.session
+        known = [lease.resource for lease in space.leases.list(session=session)]
+    else:
+        return
+    meant = [close for word in placed if word not in known and (close := closest(word, known))]
+    if meant:
+        error.next = f"did you mean {meant[0]}?"
+
+
+def answer(globals_: Globals, operation: Operation, result: Any) -> None:
+    if globals_.json:
+        from dibs.records import plain
+
+        print_json(plain(result))
+    else:
+        from dibs.surfaces.cli.show import show
+
+        show(operation, result)
+
+
+def print_json(value: Any) -> None:
+    import json
+
+    # Backslash escapes keep the line readable for programs under any locale.
+    print(json.dumps(value, ensure_ascii=not utf8()))
+
+
+def utf8() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def confess(globals_: Globals, error: Exception) -> None:
+    """This should not have happened: show where, so that it can be mended."""
+    import traceback
+
+    traceback.print_exc()
+    advice = "please report it with the lines above"
+    if globals_.json:
+        message = f"{type(error).__name__}: {error}"
+        print_json({"error": "bug", "message": message, "next": advice, "details": {}})
+        sys.stdout.flush()
+    print(f"dibs: this is a bug; {advice}", file=sys.stderr)
+
+
+def complain(globals_: Globals, error: DibsError) -> None:
+    """Say what was refused, why, and what to do next."""
+    if globals_.json:
+        print_json(error.to_json())
+    else:
+        from dibs.surfaces.cli.show import complaint
+
+        complaint(error)

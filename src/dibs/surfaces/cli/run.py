@@ -1,0 +1,206 @@
+"""`dibs run --as NAME [--claim PATH]… -- COMMAND…`: a command as a session of its own.
+
+The session is bound to this process, and the command is told to end when this process does,
+so what is claimed lives exactly as long as the command: the kernel frees it whatever kills us.
+The command finds its identity in DIBS_AGENT, DIBS_SESSION and DIBS_URL, so whatever `dibs` it
+calls acts in the same session.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+from dibs.errors import InvalidError, StaleError
+from dibs.surfaces.cli.arguments import seconds, unknown
+from dibs.surfaces.cli.show import note
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from dibs.dibs import Agent
+    from dibs.keeping import HeldLease
+    from dibs.surfaces.cli.main import Globals
+
+HELP = """usage: dibs run --as NAME [--claim PATH]… [options] -- COMMAND…
+
+Run a command as a session of its own; what it claims lives exactly as long as it does.
+
+  --claim PATH…            claim this first; another dibs run that wants it takes its turn
+  --shared                 share it with others who share
+  --wait TIME              how long to queue for it [1d]
+  --ttl TIME               how long the lease outlives a freeze of this process [60s]
+  --note TEXT              what for, shown to those who want it too
+  --on-loss warn|kill      what to do if a lease is lost on the way [warn]
+
+The exit code is the command's own; 1 if the claim was refused.
+
+example: dibs run --as ci --claim db:migrations -- make migrate"""
+
+FORWARDED = {
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
+SIGNALS = FORWARDED | {signal.SIGCHLD}
+FROM_A_PROCESS = 0
+GRACE_S = 5
+VALUED = ("--claim", "--wait", "--ttl", "--note", "--on-loss")
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+PR_SET_PDEATHSIG = 1
+
+
+class Options:
+    def __init__(self) -> None:
+        self.claim: list[str] = []
+        self.shared = False
+        self.wait_s = 86_400.0
+        self.ttl_s = 60.0
+        self.note = ""
+        self.on_loss = "warn"
+        self.command: list[str] = []
+
+
+def parse(words: list[str]) -> Options:
+    options, words = Options(), list(words)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            options.command = words
+            break
+        if not word.startswith("--"):
+            # Without the mark, `--json` of the command would be taken for ours.
+            raise InvalidError(
+                f"-- is missing before {word!r}", next="dibs run --as NAME -- COMMAND…"
+            )
+        if word == "--shared":
+            options.shared = True
+            continue
+        name, equals, text = word.partition("=")
+        if name not in VALUED:
+            raise unknown("option", name, [*VALUED, "--shared"])
+        if not equals:
+            if not words:
+                raise InvalidError(f"{name} needs a value")
+            text = words.pop(0)
+        if name == "--claim":
+            options.claim.append(text)
+        elif name in ("--wait", "--ttl"):
+            setattr(options, f"{name[2:]}_s", seconds(name, text))
+        else:
+            setattr(options, name[2:].replace("-", "_"), text)
+    if options.on_loss not in ("warn", "kill"):
+        raise InvalidError("--on-loss is warn or kill")
+    if not options.command:
+        raise InvalidError("no command was given", next="dibs run --as NAME -- COMMAND…")
+    return options
+
+
+def main(globals_: Globals, words: list[str]) -> int:
+    options = parse(words)
+    if not globals_.agent:
+        raise InvalidError("who is to run this?", next="give --as NAME")
+    # Every thread starts with what is blocked here, so that no signal is lost to one of them.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    with globals_.open() as space, space.join(globals_.agent) as agent:
+        if not options.claim:
+            return execute(globals_, agent, options, mask, None)
+        claim: dict[str, Any] = {
+            "ttl_s": options.ttl_s,
+            "note": options.note or printable(" ".join(options.command))[:200],
+            "mode": "shared" if options.shared else "exclusive",
+        }
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # in the queue, a signal ends us
+        agent.leases.claim(*options.claim, wait_s=options.wait_s, **claim)
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        code = None
+        try:
+            with agent.lease(*options.claim, **claim) as lease:
+                code = execute(globals_, agent, options, mask, lease)
+        except StaleError as error:
+            if code is None:
+                raise
+            note(f"dibs: {error.message}; the command ran unprotected for a while")
+        return code
+
+
+def printable(text: str) -> str:
+    """A script has lines; a note is one."""
+    return "".join(sign if sign.isprintable() else " " for sign in text).strip()
+
+
+def execute(
+    globals_: Globals,
+    agent: Agent,
+    options: Options,
+    mask: set[signal.Signals] | set[int],
+    lease: HeldLease | None,
+) -> int:
+    """Start the command, pass signals on, and watch the lease until it ends."""
+    environment = os.environ | {"DIBS_AGENT": agent.name, "DIBS_SESSION": agent.token}
+    if globals_.store:
+        path = "://" not in globals_.store  # the command may go to another folder
+        environment["DIBS_URL"] = os.path.abspath(globals_.store) if path else globals_.store
+    if globals_.space:
+        environment["DIBS_SPACE"] = globals_.space
+    try:
+        # Only between fork and exec can a child ask to die with its parent.
+        prepare = _prepare(mask)
+        child = subprocess.Popen(options.command, env=environment, preexec_fn=prepare)  # noqa: PLW1509
+    except FileNotFoundError:
+        note(f"dibs: {options.command[0]}: not found")
+        return NOT_FOUND
+    except PermissionError:
+        note(f"dibs: {options.command[0]}: may not be executed")
+        return NOT_EXECUTABLE
+    warned = False
+    while child.poll() is None:
+        came = signal.sigtimedwait(SIGNALS, 0.2)
+        # A Ctrl-C at the terminal reaches the command by itself; a kill reaches only us. After
+        # a freeze Python may return one that never came, of no kind that there is.
+        if came and came.si_signo in FORWARDED and came.si_code <= FROM_A_PROCESS:
+            child.send_signal(came.si_signo)
+        if lease is not None and lease.lost is not None and not warned:
+            warned = True
+            note(f"dibs: {lease.lost.message}; the command is no longer protected")
+            if options.on_loss == "kill":
+                return end(child)
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def end(child: subprocess.Popen[bytes]) -> int:
+    """End a command that has lost its lease: politely, then not."""
+    note("dibs: ending the command")
+    child.terminate()
+    try:
+        child.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    return 1
+
+
+def _prepare(mask: set[signal.Signals] | set[int]) -> Callable[[], None]:
+    """What the child does between fork and exec: it must not outlive us, nor miss signals."""
+    parent = os.getpid()
+    control = None
+    if sys.platform == "linux":
+        import ctypes
+
+        control = ctypes.CDLL(None).prctl
+
+    def prepare() -> None:
+        if control is not None:
+            control(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    return prepare

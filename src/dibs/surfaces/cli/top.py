@@ -1,0 +1,170 @@
+"""`dibs top`: a live view of who is here, what is held, what is worked on and what is said.
+
+What needs attention comes first: who waits for whom, what is about to lapse, what has failed
+for good. `/` filters, `q` quits. Where there is no terminal, it prints one picture and ends.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+
+from dibs.surfaces.cli.show import ago, paint, say, span, state_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dibs.dibs import Dibs
+    from dibs.surfaces.cli.main import Globals
+
+HELP = """usage: dibs top
+
+Watch agents, leases, work and messages live. / filters, Esc clears the filter, q quits.
+
+example: dibs top"""
+
+REFRESH_S = 0.5
+SOON_MS = 5 * 60_000
+ENTER_SCREEN = "\x1b[?1049h\x1b[?25l"
+LEAVE_SCREEN = "\x1b[?25h\x1b[?1049l"
+HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+ESCAPE, ENTER, BACKSPACE = "\x1b", ("\r", "\n"), ("\x7f", "\b")
+
+
+def main(globals_: Globals, words: list[str]) -> int:
+    with globals_.open() as space:
+        if globals_.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            if globals_.json:
+                from dibs.records import plain
+                from dibs.surfaces.cli.board import gather
+                from dibs.surfaces.cli.main import print_json
+
+                print_json(plain(gather(space)))
+            else:
+                say("\n".join(picture(space, "")))
+            return 0
+        watch(space)
+    return 0
+
+
+def watch(space: Dibs) -> None:
+    """Draw until q or Ctrl-C; the terminal is left as it was found."""
+    import termios
+    import tty
+
+    handle = sys.stdin.fileno()
+    before = termios.tcgetattr(handle)
+    pattern, typing = "", False
+    sys.stdout.write(ENTER_SCREEN)
+    try:
+        tty.setcbreak(handle)
+        while True:
+            draw(space, pattern, typing)
+            if not select.select([handle], [], [], REFRESH_S)[0]:
+                continue
+            for key in os.read(handle, 64).decode("utf-8", "ignore"):
+                if typing and key not in ENTER and key != ESCAPE:
+                    pattern = pattern[:-1] if key in BACKSPACE else pattern + key
+                elif typing or key == ESCAPE:
+                    pattern, typing = ("" if key == ESCAPE else pattern), False
+                elif key == "/":
+                    typing = True
+                elif key in ("q", "Q", "\x04"):
+                    return
+    finally:
+        termios.tcsetattr(handle, termios.TCSADRAIN, before)
+        sys.stdout.write(LEAVE_SCREEN)
+        sys.stdout.flush()
+
+
+def draw(space: Dibs, pattern: str, typing: bool) -> None:
+    size = os.get_terminal_size()
+    lines = list(picture(space, pattern))[: size.lines - 1]
+    prompt = f"/{pattern}█" if typing else f"filter: {pattern}" if pattern else ""
+    foot = f"{prompt}   / filter   q quit".strip()
+    body = [fit(line, size.columns) + CLEAR_LINE for line in lines]
+    body += [CLEAR_LINE] * (size.lines - 1 - len(body))
+    sys.stdout.write(HOME + "\n".join([*body, paint("dim", foot) + CLEAR_LINE]) + CLEAR_BELOW)
+    sys.stdout.flush()
+
+
+def fit(line: str, columns: int) -> str:
+    """Cut to the width, not counting colours."""
+    shown, kept, inside = 0, [], False
+    for character in line:
+        if character == ESCAPE:
+            inside = True
+        if not inside:
+            shown += 1
+            if shown > columns:
+                break
+        kept.append(character)
+        if inside and character == "m":
+            inside = False
+    return "".join(kept) + ("\x1b[0m" if ESCAPE in line else "")
+
+
+def picture(space: Dibs, pattern: str) -> Iterator[str]:
+    """The whole view, line by line; a filter keeps the lines that have it."""
+    sections = (
+        ("needs attention", attention(space)),
+        ("agents", agents(space)),
+        ("leases", leases(space)),
+        ("work", work(space)),
+        ("messages", messages(space)),
+    )
+    yield paint("bold", f"dibs  {space.space}  seq {space.events.last()}")
+    for title, lines in sections:
+        found = [line for line in lines if pattern.casefold() in line.casefold()]
+        if found:
+            yield ""
+            yield paint("bold", title)
+            yield from (f"  {line}" for line in found)
+
+
+def attention(space: Dibs) -> Iterator[str]:
+    for waiter in space.leases.waiting():
+        since = ago(waiter.since_at)
+        yield paint("yellow", f"{waiter.agent} waits for {waiter.resource}, since {since}")
+    for lease in space.leases.list():
+        if lease.expires_in_ms < SOON_MS and lease.ttl_ms > SOON_MS:
+            left = span(lease.expires_in_ms)
+            yield paint("yellow", f"{lease.resource} of {lease.agent} lapses in {left}")
+    for state, colour in (("dead", "red"), ("failed", "yellow")):
+        for task in space.work.list(state=state, limit=20):
+            yield paint(colour, f"{task.id} {state_of(task)}: {task.reason}")
+
+
+def agents(space: Dibs) -> Iterator[str]:
+    for who in space.agents.list():
+        status = next((session.status for session in who.sessions if session.status), "")
+        counts = f"{who.leases} leases  {who.tasks} tasks  {who.unread} unread"
+        yield f"{who.agent:<20} {counts}  {status}"
+
+
+def leases(space: Dibs) -> Iterator[str]:
+    found = space.leases.list()
+    size = max((len(lease.resource) for lease in found), default=0)
+    for lease in found:
+        left = span(lease.expires_in_ms)
+        yield f"{lease.resource:<{size}}  {lease.agent:<12} {left:>4} left  {lease.note}"
+
+
+def work(space: Dibs) -> Iterator[str]:
+    found = [
+        task
+        for state in ("claimed", "available", "blocked")
+        for task in space.work.list(state=state, limit=20)
+    ]
+    size = max((len(task.id) for task in found), default=0)
+    for task in found:
+        yield f"{task.id:<{size}}  {state_of(task)}  {task.title}"
+
+
+def messages(space: Dibs) -> Iterator[str]:
+    for message in space.messages.history(limit=8):
+        to = message.to or (f"#{message.channel}" if message.channel else "everybody")
+        body = message.body.splitlines()[0]
+        yield f"{message.sender} → {to} {ago(message.sent_at)}: {body}"

@@ -1,0 +1,40 @@
+"""A user in a fresh repository."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.surfaces.shell import Shell, scrubbed
+
+
+@pytest.fixture(scope="session")
+def pycache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pycache")
+
+
+@pytest.fixture
+def shell(tmp_path: Path, pycache: Path) -> Shell:
+    """A shell in a git repository, with the repository's own store."""
+    repository, home = tmp_path / "repository", tmp_path / "home"
+    home.mkdir()
+    subprocess.run(["git", "init", "-q", str(repository)], check=True)
+    (repository / "src").mkdir()
+    (repository / "src/a.py").write_text("a = 1\n")
+    return Shell(repository, scrubbed(home, pycache))
+
+
+@pytest.fixture
+def on_each(shell: Shell, request: pytest.FixtureRequest, space_name: str) -> Shell:
+    """The same shell on each database in turn."""
+    if request.param == "sqlite":
+        return shell
+    url: str = request.getfixturevalue("postgres_url")
+    return shell.with_(DIBS_URL=url, DIBS_SPACE=space_name)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "on_each" in metafunc.fixturenames:
+        metafunc.parametrize("on_each", ["sqlite", "postgres"], indirect=True)

@@ -1,0 +1,128 @@
+"""The installed `dibs`, driven as a user would: real processes, in an environment of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+BIN = Path(sys.executable).parent
+DIBS = str(BIN / "dibs")
+PATIENCE_S = 30
+
+
+class Answer:
+    """How one command ended, and what it said."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+    def __repr__(self) -> str:
+        return f"exit {self.code}\n{self.out}\n{self.err}"
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Shell:
+    """Somebody at a prompt: a directory, an environment, and perhaps a name."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        self.environment = environment
+
+    def at(self, folder: Path) -> Shell:
+        return Shell(folder, self.environment)
+
+    def with_(self, **variables: str) -> Shell:
+        return Shell(self.folder, self.environment | variables)
+
+    def as_(self, agent: str) -> Shell:
+        return self.with_(DIBS_AGENT=agent)
+
+    def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
+        """Start `dibs`, and do not wait for it."""
+        return self.spawn([DIBS, *words], **options)
+
+    def spawn(self, command: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+        settings: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "cwd": self.folder,
+            "env": self.environment,
+            "text": True,
+            "encoding": "utf-8",
+            "start_new_session": True,
+        }
+        return subprocess.Popen(command, **settings | options)
+
+    def __call__(self, *words: str, **options: Any) -> Answer:
+        """Run `dibs` to its end."""
+        return finish(self.start(*words, **options))
+
+    def ok(self, *words: str) -> Answer:
+        answer = self(*words)
+        assert answer.code == 0, answer
+        return answer
+
+    def json(self, *words: str) -> Any:
+        """What a command that succeeds says to a program."""
+        return self.ok("--json", *words).json
+
+    def sh(self, script: str) -> Answer:
+        """A line as it is typed at a prompt."""
+        return finish(self.spawn(["bash", "-c", script]))
+
+    def waits(self, number: int = 1) -> None:
+        """Until so many are in a queue."""
+        until(lambda: len(self.json("leases", "waiting")) == number, f"{number} waiting")
+
+
+def finish(process: subprocess.Popen[str], seconds: float = PATIENCE_S) -> Answer:
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # and whatever it has started
+        out, err = process.communicate()
+        raise AssertionError(f"{process.args!r} did not end:\n{out}\n{err}") from None
+    return Answer(process.returncode, out, err)
+
+
+def until(what: Callable[[], Any], name: str, seconds: float = PATIENCE_S) -> Any:
+    """Look until there is something; the processes we look at have their own pace."""
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end, f"never saw {name}"
+        time.sleep(0.01)
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether a process still runs; one that nobody has waited for yet does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def scrubbed(home: Path, pycache: Path) -> dict[str, str]:
+    """What a user's shell has; nothing of ours, and compiled modules kept out of the source."""
+    return {
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "XDG_DATA_HOME": str(home / "data"),
+        "LANG": "C.UTF-8",
+        "PYTHONPYCACHEPREFIX": str(pycache),
+        "GIT_CONFIG_GLOBAL": os.devnull,
+    }

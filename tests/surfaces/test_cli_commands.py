@@ -1,0 +1,485 @@
+"""Every command: it is listed, explained, documented, and does what its operation does."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+import dibs
+from dibs.dibs import NOUNS as LIBRARY_NOUNS
+from dibs.dibs import operations
+from dibs.errors import InvalidError
+from dibs.operation import Operation
+from dibs.surfaces.cli import run as run_command
+from dibs.surfaces.cli.arguments import options, parse, seconds
+from dibs.surfaces.cli.main import BY_HAND, FIRST_WORDS, NOUNS, Globals, find
+from tests.surfaces.shell import Shell, finish, until
+from tools.commands import PAGE, render
+
+OPERATIONS = sorted(operations().values(), key=lambda entry: entry.name)
+COMMANDS = [entry.cli for entry in OPERATIONS] + list(BY_HAND)
+
+
+# What there is.
+
+
+def test_the_page_of_commands_is_what_the_source_says_now() -> None:
+    assert render() == PAGE.read_text(encoding="utf-8"), "out of date: run make docs"
+
+
+def test_every_command_of_the_help_is_on_the_page_and_the_other_way_round(shell: Shell) -> None:
+    told = re.findall(r"^  dibs ([a-z ]+?)  ", shell.ok("--help").out, re.MULTILINE)
+    headings = re.findall(r"^### dibs (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(told) == sorted(headings) == sorted(COMMANDS)
+    assert shell.ok().out == shell.ok("help").out == shell.ok("-h").out == shell.ok("--help").out
+
+
+@pytest.mark.parametrize("entry", OPERATIONS, ids=lambda entry: entry.name)
+def test_every_operation_is_reached_by_its_command_and_by_noun_and_verb(
+    entry: Operation,
+) -> None:
+    for spelled in (entry.cli, f"{entry.noun} {entry.verb}"):
+        found, rest = find([*spelled.split(), "--json"])
+        assert (found.name, rest) == (entry.name, ["--json"])
+
+
+def test_the_first_words_are_those_of_the_registry() -> None:
+    assert NOUNS == LIBRARY_NOUNS
+    wanted = {entry.cli: entry.noun for entry in OPERATIONS if entry.cli.split()[0] not in NOUNS}
+    assert wanted == FIRST_WORDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example_that_parses(shell: Shell, command: str) -> None:
+    said = shell.ok(*command.split(), "--help").out
+    assert said.startswith(f"usage: dibs {command}")
+    (example,) = re.findall(r"^example: dibs (.+)$", said, re.MULTILINE)
+    words = shlex.split(re.split(r" >+ ", example)[0])
+    assert " ".join(words).startswith(command)
+    if command in BY_HAND:
+        if command == "run":
+            assert run_command.parse(Globals().take(words[1:])).command == ["make", "migrate"]
+        return
+    entry, rest = find(Globals().take(words))
+    assert entry.cli == command
+    parse(entry, rest)
+
+
+@pytest.mark.parametrize("entry", OPERATIONS, ids=lambda entry: entry.name)
+def test_every_argument_can_be_given_and_is_explained(
+    entry: Operation,
+) -> None:
+    known = options(entry)
+    names = [option.name for option in known]
+    assert len(names) == len(set(names))
+    assert all(option.help for option in known)
+    assert not {"as", "store", "space", "json", "help"} & set(names)
+
+
+def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
+    assert shell.ok("help", "claim").out == shell.ok("claim", "--help").out
+    assert "dibs work next" in shell.ok("work", "--help").out
+    assert "dibs 0" in shell.ok("--version").out
+
+
+# What is typed wrong.
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("clam src/a.py", "did you mean claim?"),
+        ("work nxt", "did you mean work next?"),
+        ("work", "one of: add, claim, next"),
+        ("leases wating", "did you mean leases waiting?"),
+        ("help clam", "did you mean claim?"),
+        ("claim src/a.py --nte x", "did you mean --note?"),
+        ("claim src/a.py -note x", "did you mean --note?"),
+        ("claim", "RESOURCE is missing"),
+        ("release", "or say --all"),
+        ("ack", "ID is missing"),
+        ("ack seven", "must be a whole number"),
+        ("claim src/a.py --ttl", "--ttl needs a value"),
+        ("claim src/a.py --ttl soon", "write 90, 90s, 30m, 2h or 1d"),
+        ("claim src/a.py --ttl 8d", "must be between"),
+        ("claim src/a.py --ttl 1m --ttl 2m", "--ttl was given twice"),
+        ("claim src/a.py --shared=yes", "--shared takes no value"),
+        ("state get budget", "KEY is missing"),
+        ("state get budget total more", "one word too many"),
+        ("messages --search x --agent bob", "--search goes with --limit only"),
+        ("claim ../outside", "outside"),
+        ("doctor --fx", "dibs doctor [--fix]"),
+        ("backup", "give the file to copy to"),
+        ("completion tcsh", "bash, zsh or fish"),
+        ("status --as", "--as needs a value"),
+    ],
+)
+def test_a_slip_is_misuse_and_says_what_was_meant(shell: Shell, line: str, said: str) -> None:
+    answer = shell.as_("alice")(*shlex.split(line))
+    assert answer.code == 2, answer
+    assert said in answer.err, answer
+    assert answer.out == ""
+
+
+def test_who_one_is_must_be_said_to_change_something(shell: Shell) -> None:
+    answer = shell("claim", "src/a.py")
+    assert answer.code == 2
+    assert "give --as NAME, or set DIBS_AGENT" in answer.err
+    assert shell("status").code == shell("log").code == shell("agents").code == 0
+
+
+def test_an_id_that_is_not_there_is_guessed(shell: Shell) -> None:
+    alice = shell.as_("alice")
+    alice.ok("work", "add", "fix-login")
+    for verb in ("show", "renew", "complete", "cancel", "reopen"):
+        answer = alice("work", verb, "fix-logn")
+        assert (answer.code, "did you mean fix-login?" in answer.err) == (1, True), answer
+    assert "did you mean" not in alice("work", "show", "something else").err
+    alice.ok("claim", "src/a.py")
+    assert "did you mean src/a.py?" in alice("release", "src/a.yp").err
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("90", 90), ("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86400), ("500ms", 0.5)],
+)
+def test_times_have_units(text: str, value: float) -> None:
+    assert seconds("ttl", text) == value
+
+
+@pytest.mark.parametrize("text", ["", "s", "1x", "1 m", "m1", "1m30s", "--1"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(InvalidError, match="is not a time"):
+        seconds("ttl", text)
+
+
+# Leases.
+
+
+def test_a_claim_and_a_later_release_belong_together(on_each: Shell) -> None:
+    alice = on_each.as_("alice")
+    first = alice.json("claim", "src/a.py", "docs/", "--ttl", "90", "--note", "why")
+    assert [lease["ttl_ms"] for lease in first["leases"]] == [90_000, 90_000]
+    # Claimed again, it is renewed and keeps its epoch.
+    again = alice.json("claim", "src/a.py", "--ttl", "2h")
+    assert again["leases"][0]["epoch"] == first["epoch"]
+    assert on_each.as_("bob")("release", "src/a.py").code == 1
+    assert [lease["resource"] for lease in alice.json("renew", "--all", "--ttl=1h")] == [
+        "docs",
+        "src/a.py",
+    ]
+    assert alice.ok("release", "docs").out == "docs  released\n"
+    assert [lease["resource"] for lease in alice.json("release", "--all")] == ["src/a.py"]
+    assert alice.json("release", "--all") == []
+    assert on_each.as_("bob")("claim", "src/a.py", "docs").code == 0
+
+
+def test_who_waits_does_not_keep_the_holder_from_claiming_again(shell: Shell) -> None:
+    alice, bob = shell.as_("alice"), shell.as_("bob")
+    first = alice.json("claim", "src/a.py")
+    waiting = bob.start("claim", "src/a.py", "--wait", "30s")
+    alice.waits()
+    assert alice.json("claim", "src/a.py")["epoch"] == first["epoch"]
+    assert alice.json("claim", "src/a.py", "--shared")["epoch"] > first["epoch"]
+    # To have it alone again is more than the holder has, so that it comes after bob.
+    assert alice("claim", "src/a.py").code == 1
+    alice.ok("release", "src/a.py")
+    assert finish(waiting).code == 0
+
+
+def test_several_share_what_nobody_has_alone(shell: Shell) -> None:
+    shell.as_("alice").ok("claim", "src/", "--shared")
+    shell.as_("bob").ok("claim", "src/a.py", "--shared")
+    assert shell.as_("bob")("claim", "src/a.py").code == 1
+
+
+def test_status_says_of_each_path_who_has_it(shell: Shell) -> None:
+    shell.as_("alice").ok("claim", "src/a.py")
+    free, held = shell.ok("status", "docs", "src").out.splitlines()
+    assert free == "docs  free"
+    assert "alice holds src/a.py" in held
+    assert shell.as_("alice").ok("status", "src/a.py").out == "src/a.py  free\n"
+
+
+def test_status_alone_says_everything_a_turn_needs(shell: Shell) -> None:
+    assert "dibs claim PATH --as NAME" in shell.ok("status").err
+    alice = shell.as_("alice")
+    alice.ok("claim", "src/a.py", "--note", "fix the parser")
+    alice.ok("work", "add", "one")
+    alice.ok("work", "claim", "two")
+    shell.as_("bob").ok("send", "hello", "--to", "alice")
+    said = alice.ok("status").out
+    for part in ("src/a.py", "fix the parser", "two", "1 task is available", "1 unread message:"):
+        assert part in said, said
+    board = alice.json("status")
+    assert (board["available"], board["unread"], len(board["agents"])) == (1, 1, 2)
+
+
+# Work, messages, state.
+
+
+def test_the_life_of_a_task(shell: Shell) -> None:
+    alice, bob = shell.as_("alice"), shell.as_("bob")
+    alice.ok("work", "add", "design", "--priority", "-5")
+    task = alice.json(
+        *("work", "add", "fix-login", "--title", "Fix the login", "--kind", "bug"),
+        *("--tag", "python", "--tag=sql", "--after", "design", "--priority", "7"),
+        *("--payload", '{"issue": 12}', "--max-attempts", "2"),
+    )
+    assert (task["state"], task["tags"], task["after"]) == (
+        "blocked",
+        ["python", "sql"],
+        ["design"],
+    )
+    assert (task["payload"], task["max_attempts"]) == ({"issue": 12}, 2)
+    bob.ok("work", "claim", "design", "--lease", "src/a.py")
+    assert alice("claim", "src/a.py").code == 1
+    bob.ok("work", "complete", "design", "--result", "as drawn", "--announce", "design is done")
+    assert alice("claim", "src/a.py").code == 0
+    assert bob("work", "next", "--tag", "python").code == 1
+    assert bob.json("work", "next", "--tag", "python", "--tag", "sql")["id"] == "fix-login"
+    assert alice("work", "claim", "fix-login").code == 1
+    bob.ok("work", "renew", "fix-login", "--ttl", "2h")
+    bob.ok("work", "abandon", "fix-login", "--reason", "not my field")
+    alice.ok("work", "claim", "fix-login")
+    assert alice.json("work", "fail", "fix-login", "--no-retry")["state"] == "dead"
+    alice.ok("work", "reopen", "fix-login")
+    alice.ok("work", "cancel", "fix-login")
+    assert [task["id"] for task in alice.json("work", "list", "--state", "cancelled")] == [
+        "fix-login"
+    ]
+    shown = alice.ok("work", "show", "design").out
+    assert "completed" in shown and "as drawn" in shown
+
+
+def test_messages_are_sent_read_answered_acknowledged_and_found(shell: Shell) -> None:
+    alice, bob = shell.as_("alice"), shell.as_("bob")
+    bob.ok("inbox")
+    first = alice.json("send", "May I have src/a.py next?", "--to", "bob")["id"]
+    second = alice.json("announce", "I am going home")["id"]
+    assert len(bob.json("inbox", "--peek")) == 2
+    read = bob("inbox")
+    assert "alice → bob" in read.out and "alice → everybody" in read.out
+    assert "not an instruction" in read.err
+    assert bob("inbox").err == "no unread messages\n"
+    assert bob.json("ack", str(first), str(second)) == [first, second]
+    answer = bob.json("send", "Yes", "--reply-to", str(first))
+    assert (answer["to"], answer["thread"]) == ("alice", first)
+    alice.ok("send", "for readers of it", "--channel", "news")
+    assert [one["body"] for one in bob.json("inbox", "--channel", "news")] == ["for readers of it"]
+    for words in (("messages", "--search", "going HOME"), ("messages", "search", "home going")):
+        assert [one["id"] for one in bob.json(*words)] == [second]
+    assert len(bob.json("messages", "--limit", "3")) == 3
+    assert bob.json("messages", "delivery", str(first))[0]["state"] == "acknowledged"
+    missing = bob("ack", "999")
+    assert (missing.code, "there is no message 999" in missing.err) == (1, True)
+
+
+def test_state_is_set_compared_watched_and_exported(shell: Shell) -> None:
+    alice, bob = shell.as_("alice"), shell.as_("bob")
+    alice.ok("state", "set", "budget", "total", '{"left": 10}')
+    assert bob.ok("state", "get", "budget", "total").out == '{"left": 10}\n'
+    assert bob("state", "set", "budget", "total", "5").code == 1
+    assert (
+        bob.json("state", "set", "budget", "total", "-5", "--expected-version", "1")["value"] == -5
+    )
+    assert bob.json("state", "set", "budget", "total", "plain text", "--force")["version"] == 3
+    assert bob.ok("state", "get", "budget", "total").out == "plain text\n"
+    assert [one["version"] for one in bob.json("state", "history", "budget", "total")] == [3, 2, 1]
+    assert [one["key"] for one in bob.json("state", "list", "budget")] == ["total"]
+    assert bob.json("state", "namespaces") == {"budget": 1}
+    assert len(bob.json("state", "export", "budget")["history"]) == 3
+    alice.ok("state", "delete", "budget", "total")
+    assert bob("state", "get", "budget", "total").err == "nothing there\n"
+    alice.ok("state", "set", "budget", "other", "1")
+    assert alice.ok("state", "clear", "budget").out == "1\n"
+
+
+def test_agents_say_what_they_do_and_leave(shell: Shell) -> None:
+    alice = shell.as_("alice")
+    alice.ok("claim", "src/a.py")
+    alice.ok("agents", "beat", "--status", "running the tests")
+    assert "running the tests" in shell.ok("agents").out
+    alice.ok("agents", "leave")
+    assert shell.json("agents") == shell.json("leases") == []
+    assert shell.json("agents", "--everybody")[0]["agent"] == "alice"
+
+
+def test_the_log_tells_what_happened_from_a_place_on(shell: Shell) -> None:
+    alice = shell.as_("alice")
+    alice.ok("claim", "src/a.py")
+    alice.ok("release", "src/a.py")
+    kinds = [line.split()[3] for line in shell.ok("log").out.splitlines()]
+    assert kinds == ["session.joined", "lease.claimed", "lease.released"]
+    assert len(shell.ok("log", "--since", "2").out.splitlines()) == 1
+    assert (
+        len(shell.ok("log", "--since=1", "--kind", "lease", "--limit", "1").out.splitlines()) == 1
+    )
+    assert shell.json("events", "last") == 3
+    assert [event["seq"] for event in shell.json("events", "watch", "1")] == [2, 3]
+
+
+def test_a_log_longer_than_one_page_is_shown_whole(shell: Shell) -> None:
+    with (
+        dibs.open(start=str(shell.folder), user_dir=str(shell.folder)) as space,
+        space.join("alice") as alice,
+    ):
+        for number in range(1100):
+            alice.state.set("n", "n", number, force=True)
+    assert len(shell.ok("log", "--kind", "entry").out.splitlines()) == 1100
+
+
+# Tools.
+
+
+def test_gc_prunes_by_age_and_says_what_it_kept(shell: Shell) -> None:
+    alice = shell.as_("alice")
+    alice.ok("claim", "src/a.py")
+    alice.ok("work", "claim", "one")
+    alice.ok("work", "complete", "one")
+    assert alice.json("gc")["tasks"] == 0
+    said = alice.ok("gc", "--keep", "0")
+    assert re.search(r"^tasks +1$", said.out, re.MULTILINE)
+    assert "kept: what is held, unread or waited for" in said.err
+    assert [lease["resource"] for lease in alice.json("leases")] == ["src/a.py"]
+
+
+def test_verify_finds_nothing_wrong_and_says_so(shell: Shell) -> None:
+    shell.as_("alice").ok("claim", "src/a.py")
+    assert shell.ok("verify").err == "every signature is right\n"
+    assert shell.json("verify") == []
+
+
+def test_a_healthy_store_has_a_clean_bill(on_each: Shell) -> None:
+    on_each.as_("alice").ok("claim", "src/a.py")
+    answer = on_each.ok("doctor")
+    assert {line.split()[0] for line in answer.out.splitlines()} == {"ok"}
+    checks = {finding["check"] for finding in on_each.json("doctor")}
+    assert {"versions", "store", "key", "clock", "integrity", "sessions", "signatures"} <= checks
+
+
+def test_a_file_that_others_can_read_is_a_fault_until_it_is_mended(shell: Shell) -> None:
+    shell.as_("alice").ok("claim", "src/a.py")
+    key = shell.folder / ".dibs/dibs.db.d/key"
+    key.chmod(0o644)
+    answer = shell("doctor")
+    assert answer.code == 1
+    assert re.search(r"^fault +modes .*key is open to others \(644\)$", answer.out, re.MULTILINE)
+    assert f"next: chmod go-rwx {key}" in answer.out
+    assert shell("doctor", "--json").code == 1
+    assert shell.ok("doctor", "--fix").out.count("mended") == 1
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert shell("doctor").code == 0
+
+
+def test_a_session_that_died_is_a_warning_until_it_is_swept_up(shell: Shell) -> None:
+    process = shell.start("run", "--as", "ci", "--claim", "db", "--", "sleep", "1000")
+    until(lambda: shell.json("leases"), "the lease")
+    process.kill()
+    process.communicate()
+    answer = shell.ok("doctor")
+    assert re.search(
+        r"^warning +sessions .*1 ended without leaving \(ci\)", answer.out, re.MULTILINE
+    )
+    assert "mended" in shell.ok("doctor", "--fix").out
+    assert "warning" not in shell.ok("doctor").out
+
+
+def test_a_store_that_cannot_be_opened_is_a_fault(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "diary").write_text("dear diary, " * 1000)
+    answer = shell("doctor", "--store", str(tmp_path / "diary"))
+    assert answer.code == 1
+    assert re.search("^fault +store ", answer.out, re.MULTILINE)
+
+
+def test_a_damaged_row_is_a_fault_that_names_it(shell: Shell) -> None:
+    alice = shell.as_("alice")
+    alice.ok("claim", "src/a.py")
+    # Another key: what was signed with the old one does not fit any more.
+    forge = (
+        "import apsw; db = apsw.Connection('.dibs/dibs.db');"
+        "db.execute(\"UPDATE lease SET agent = 'mallory'\")"
+    )
+    assert shell.sh(f'python -c "{forge.replace(chr(34), chr(92) + chr(34))}"').code == 0
+    answer = shell("doctor")
+    assert answer.code == 1
+    assert "lease src/a.py of mallory" in answer.out
+    assert shell.json("verify")[0]["subject"] == "src/a.py"
+
+
+def test_a_backup_is_whole_while_others_write(shell: Shell, tmp_path: Path) -> None:
+    shell.as_("alice").ok("claim", "src/a.py")
+    script = "while [ ! -e stop ]; do dibs state set n n 1 --force --as bob > /dev/null; done"
+    writing = shell.spawn(["sh", "-c", script])
+    until(lambda: shell.json("events", "last") > 5, "some writes")
+    copy = tmp_path / "copy.db"
+    answer = shell.ok("backup", str(copy))
+    (shell.folder / "stop").touch()
+    writing.communicate(timeout=30)
+    assert answer.err == f"copied to {copy}\n"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    restored = shell.with_(DIBS_URL=str(copy), DIBS_SPACE="main")
+    assert restored("doctor").code == 0
+    assert restored.json("state", "get", "n", "n")["value"] == 1
+    again = shell("backup", str(copy))
+    assert (again.code, "is there already" in again.err) == (1, True)
+    assert shell.json("backup", str(tmp_path / "second.db")) == {
+        "file": str(tmp_path / "second.db")
+    }
+
+
+def test_the_protocol_names_real_commands_and_this_repository(shell: Shell) -> None:
+    said = shell.as_("alice").ok("protocol").out
+    assert "You are alice" in said
+    assert f"({shell.folder.name})" in said
+    named = {" ".join(words) for words in re.findall(r"`dibs ([a-z]+)(?: ([a-z]+))?", said)}
+    assert len(named) > 8
+    for command in named:
+        find(command.split())
+    for options_ in re.findall(r"`dibs ([^`]+)`", said):
+        entry, rest = find(Globals().take(shlex.split(options_.replace("…", ""))))
+        if rest:
+            parse(entry, rest)
+    assert len(said.split()) < 250
+
+
+# Completion.
+
+
+def completed(shell: Shell, *words: str) -> list[str]:
+    line = " ".join(shlex.quote(word) for word in ("dibs", *words))
+    answer = shell.sh(
+        f'eval "$(dibs completion bash)"; complete -p dibs > /dev/null || exit 9;'
+        f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; _dibs; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
+    assert answer.code == 0, answer
+    return answer.out.split()
+
+
+def test_bash_completes_commands_and_options(shell: Shell) -> None:
+    assert completed(shell, "cl") == ["claim"]
+    assert {"claim", "work", "run", "doctor"} <= set(completed(shell, ""))
+    assert completed(shell, "work", "ne") == ["next"]
+    assert completed(shell, "claim", "src/a.py", "--no") == ["--note"]
+    assert completed(shell, "work", "claim", "x", "--le") == ["--lease"]
+    assert completed(shell, "run", "--on") == ["--on-loss"]
+    assert completed(shell, "log", "--f") == ["--follow"]
+    assert completed(shell, "completion", "z") == ["zsh"]
+    assert completed(shell, "claim", "src/") == []  # bash offers the files itself
+
+
+@pytest.mark.parametrize("name", ["zsh", "fish"])
+def test_the_scripts_for_other_shells_name_every_command(shell: Shell, name: str) -> None:
+    script = shell.ok("completion", name).out
+    for command in COMMANDS:
+        for word in command.split():
+            assert re.search(rf"\b{word}\b", script)
+    checker = shutil.which(name)
+    if checker is None:
+        pytest.skip(f"{name} is not installed here; only the words were looked at")
+    (shell.folder / "script").write_text(script)
+    assert shell.sh(f"{name} -n script").code == 0

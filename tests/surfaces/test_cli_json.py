@@ -1,0 +1,227 @@
+"""`--json`: one stable shape per command, refusals included, pinned by golden/answers.json.
+
+Programs read this, so a change of it is a change of the interface. When it is meant, write the
+file anew with `GOLDEN=write python -m pytest tests/surfaces/test_cli_json.py`, and read the diff.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dibs import errors
+from dibs.dibs import operations
+from dibs.records import Record
+from dibs.surfaces.cli.main import BY_HAND
+from tests.surfaces.shell import Answer, Shell
+
+GOLDEN = Path(__file__).parent / "golden" / "answers.json"
+
+# One story in which every command has its turn, and most kinds of refusal.
+STORY = """
+alice claim src/a.py --note 'fix the parser' --ttl 30m
+bob claim src/
+bob claim src/a.py --wait 100ms
+bob release src/a.py
+bob renew nothing.py
+alice renew --all --epoch 1
+alice renew src/a.py
+- status src/a.py docs
+- leases
+- leases waiting
+- wait docs --timeout 1s
+- wait src/a.py --timeout 100ms
+alice release --all
+alice claim
+- claim src/a.py
+alice work add design --title 'Draw it' --priority 3
+alice work add design
+alice work add fix-login --tag python --after design --payload '{"issue": 12}'
+bob work claim fix-login
+bob work claim design --lease src/a.py
+carol work claim design
+bob work renew design
+bob work complete design --result '{"pages": 2}' --announce 'drawn'
+bob work next
+bob work next --tag python
+bob work fail fix-login --reason 'no such host'
+bob work complete fix-login
+- work show fix-login
+- work show fix-logn
+- work list --state completed
+bob work claim other
+bob work abandon other --reason 'not mine'
+bob work cancel other
+bob work reopen other
+alice send 'May I?' --to bob
+alice announce 'going home'
+bob inbox --peek
+bob inbox
+bob inbox
+bob ack 25 26
+bob ack 999
+- messages --limit 2
+- messages search home
+- messages --search home
+- messages delivery 25
+alice state set budget total '{"left": 10}' --ttl 1h
+bob state set budget total 5
+bob state set budget total 5 --expected-version 1
+- state get budget total
+- state get budget nothing
+- state list budget
+- state namespaces
+- state history budget total
+- state export budget
+- state watch budget total --after-version 1 --wait 1s
+alice state delete budget total
+alice state clear budget
+alice agents beat --status 'running the tests'
+- agents
+- agents --everybody
+carol agents leave
+- verify
+- status
+bob status
+- events last
+- events watch 1000 --wait 100ms
+- log --kind entry
+- top
+alice gc
+- log --since 3 --kind session
+- doctor
+- backup ../copy.db
+- backup ../copy.db
+alice protocol
+- --version
+- clam
+- claim x --as 'not a name'
+- completion tcsh
+"""
+# Where a value depends on the machine or the moment.
+SHAPES = [
+    (re.compile(r"\d+ s left"), "N s left"),
+    (re.compile(r"for \d+ s\b"), "for N s"),
+    (re.compile(r"\d+ KiB"), "N KiB"),
+    (re.compile(r"boot [0-9a-f]{8}"), "boot ID"),
+    (re.compile(r"dibs \S+, Python \S+, SQLite \S+"), "dibs V, Python V, SQLite V"),
+    (re.compile(r"/\S*(?=/repository|/copy\.db)"), "…"),
+]
+
+
+def steady(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: steady(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [steady(item) for item in value]
+    if value is None:
+        return None
+    if name.endswith("_at") or name in ("at", "host", "pid"):
+        return name.upper()
+    if name == "version" and isinstance(value, str):
+        return "VERSION"
+    if name.endswith("_in_ms"):
+        return "LEFT"
+    if isinstance(value, str):
+        for pattern, shape in SHAPES:
+            value = pattern.sub(shape, value)
+    return value
+
+
+@pytest.fixture
+def told(shell: Shell) -> dict[str, Any]:
+    """The whole story, as a program hears it."""
+    heard: dict[str, Any] = {}
+    for number, line in enumerate(STORY.strip().splitlines(), 1):
+        agent, _, command = line.partition(" ")
+        caller = shell if agent == "-" else shell.as_(agent)
+        answer = caller.sh(f"dibs {command} --json")
+        heard[f"{number:02} {line}"] = {"exit": answer.code, "answer": parsed(command, answer)}
+    return heard
+
+
+def parsed(command: str, answer: Answer) -> Any:
+    lines = [steady(json.loads(line)) for line in answer.out.splitlines()]
+    if command.startswith("log"):
+        return lines
+    assert len(lines) == 1, answer
+    if command.startswith("doctor"):
+        # The kind of disk depends on the machine.
+        lines[0] = [found for found in lines[0] if found["check"] != "file system"]
+    return lines[0]
+
+
+def test_every_command_answers_programs_in_the_shape_it_always_had(told: dict[str, Any]) -> None:
+    text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+    if os.environ.get("GOLDEN") == "write":
+        GOLDEN.write_text(text, encoding="utf-8")
+    wanted = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    assert list(told) == list(wanted)
+    for line, heard in told.items():
+        assert heard == wanted[line], line
+
+
+def golden() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    return found
+
+
+def test_the_story_has_every_command() -> None:
+    commands = [line.split(maxsplit=2)[2] for line in golden()]
+    for wanted in [*(entry.cli for entry in operations().values()), *BY_HAND]:
+        if wanted == "run":
+            continue  # its output is the command's own
+        assert any(f"{command} ".startswith(f"{wanted} ") for command in commands), wanted
+
+
+def test_every_refusal_has_the_one_shape_and_the_exit_code_of_its_kind() -> None:
+    refusals = [heard for heard in golden().values() if heard["exit"]]
+    codes = {refusal["answer"]["error"]: refusal["exit"] for refusal in refusals}
+    for refusal in refusals:
+        assert list(refusal["answer"]) == ["error", "message", "next", "details"]
+    known = {error.code: error.exit_code for error in kinds(errors.DibsError)}
+    assert codes.items() <= known.items()
+    assert {"held", "timeout", "not_yours", "not_found", "exists", "wrong_state", "stale"} <= set(
+        codes
+    )
+    assert {"conflict", "empty", "invalid"} <= set(codes)
+
+
+def kinds(base: type[errors.DibsError]) -> list[type[errors.DibsError]]:
+    return [base, *(found for one in base.__subclasses__() for found in kinds(one))]
+
+
+def test_every_answer_is_a_record_of_the_library() -> None:
+    """The result that an operation declares can be built from what the command printed."""
+    shapes = {record.__name__: list(record._fields) for record in Record.__subclasses__()}
+    seen = 0
+    for line, heard in golden().items():
+        command = line.split(maxsplit=2)[2]
+        entry = max(
+            (one for one in operations().values() if f"{command} ".startswith(f"{one.cli} ")),
+            key=lambda one: len(one.cli),
+            default=None,
+        )
+        if heard["exit"] or entry is None or command == "status":
+            continue
+        name = re.sub(r"tuple\[(\w+), \.\.\.\]|(\w+) \| None", r"\1\2", entry.result)
+        if name not in shapes or heard["answer"] is None:
+            continue
+        seen += 1
+        many = heard["answer"] if isinstance(heard["answer"], list) else [heard["answer"]]
+        for one in many:
+            assert list(one) == shapes[name], line
+    assert seen > 30
+
+
+def test_output_that_is_not_utf8_is_escaped_json(shell: Shell) -> None:
+    shell.as_("alice").ok("claim", "für/🦊.md")
+    plain = shell.with_(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    answer = plain.ok("leases", "--json")
+    assert answer.out.isascii()
+    assert answer.json[0]["resource"] == "für/🦊.md"

@@ -1,0 +1,97 @@
+"""Write docs/commands.md from the source: every command with its usage, options and example.
+
+    python -m tools.commands            write it
+    python -m tools.commands --check    fail if it is not what would be written
+
+A test does the same check, so the page cannot fall behind the code.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from dibs.dibs import operations
+from dibs.surfaces.cli.help import GLOBALS, GROUPS, about, summary
+from dibs.surfaces.cli.main import BY_HAND
+
+PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+
+HEAD = """\
+# Commands
+
+This page is made from the source by `make docs`; do not edit it. `dibs COMMAND --help` says the
+same. A walk-through is in the [README](../README.md#in-two-shells), and what each operation means
+is in [reference.md](reference.md#operations).
+
+Data goes to standard output, words go to standard error. With `--json` every command answers with
+one JSON value in the shape of the library's [records](reference.md#records), `dibs log` with one
+per line; a refusal is `{"error": …, "message": …, "next": …, "details": …}`. `dibs release` and
+the like act in the agent's *shell session*, which outlives the command, or in the session that
+`DIBS_SESSION` names, which `dibs run` sets.
+
+| exit code | meaning |
+|--:|---|
+| 0 | done |
+| 1 | refused: somebody else won, or the record has moved on; nothing was changed |
+| 2 | misuse: the call is wrong, whoever holds what |
+| 70 | a bug in dibs |
+| 75 | the store cannot answer now; try again later |
+| 130 | interrupted |
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join(page()).rstrip() + "\n"
+
+
+def page() -> Iterator[str]:
+    yield HEAD
+    for title, noun in GROUPS:
+        links = [entry.cli for entry in operations().values() if entry.noun == noun]
+        yield f"- {title}: {', '.join(link(name) for name in links)}"
+    yield f"- Tools: {', '.join(link(name) for name in BY_HAND)}"
+    yield ""
+    yield "```text"
+    yield GLOBALS
+    yield "```\n"
+    for title, noun in GROUPS:
+        yield f"## {title}\n"
+        for entry in operations().values():
+            if entry.noun == noun:
+                usage = about(entry).replace(f"\n\n{summary(entry)}", "", 1)
+                yield from command(entry.cli, summary(entry), usage, entry.example)
+    yield "## Tools\n"
+    for name in BY_HAND:
+        text: str = import_module(f"dibs.surfaces.cli.{name}").HELP
+        usage, says, *rest = text.split("\n\n")
+        *options, example = rest
+        yield from command(
+            name, says, "\n\n".join([usage, *options]), example.removeprefix("example: ")
+        )
+
+
+def link(name: str) -> str:
+    return f"[{name}](#dibs-{name.replace(' ', '-')})"
+
+
+def command(name: str, says: str, usage: str, example: str) -> Iterator[str]:
+    yield f"### dibs {name}\n"
+    yield f"{says}\n"
+    yield f"```text\n{usage}\n```\n"
+    yield f"Example:\n\n    {example}\n"
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--check"]:
+        if PAGE.read_text(encoding="utf-8") != render():
+            sys.exit("docs/commands.md is out of date: run make docs")
+    else:
+        PAGE.write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -124,6 +124,7 @@ def main(globals_: Globals, words: list[str]) -> int:
         try:
             with agent.lease(*options.claim, **claim) as lease:
                 code = execute(globals_, agent, options, mask, lease)
+                lease.check()
         except StaleError as error:
             if code is None:
                 raise

@@ -50,11 +50,12 @@ WHERE space = :space AND state = 'available' AND lane = :lane
 ORDER BY priority DESC, number LIMIT 1;
 
 -- name: claim
--- One winner: only an available task can be claimed.
+-- One winner: only an available task can be claimed. COALESCE keeps a server without statistics
+-- from looking the task up among all that are available instead of by its id.
 UPDATE task SET state = 'claimed', agent = :agent, session = :session, epoch = :epoch,
     ttl_ms = :ttl_ms, due = :due, signature = :signature, attempts = attempts + 1, reason = '',
     changed_at = :at
-WHERE space = :space AND id = :id AND state = 'available'
+WHERE space = :space AND id = :id AND COALESCE(state, '') = 'available'
 RETURNING id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
           attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
           epoch, ttl_ms, signature;

@@ -56,7 +56,30 @@ class Beating:
         self._thread.join()
 
 
-class HeldLease:
+class Held:
+    """Something that is renewed while a `with` block runs."""
+
+    _beating: Beating
+
+    def _renew(self) -> None:
+        raise NotImplementedError
+
+    def _begin(self, ttl_s: float) -> None:
+        self._beating = Beating(self._renew, ttl_s / 3)
+
+    @property
+    def lost(self) -> DibsError | None:
+        """Why it was lost, if it was."""
+        return self._beating.refusal
+
+    def check(self) -> None:
+        """Raise if it has been lost to somebody else."""
+        if self.lost is not None:
+            raise self.lost
+        self._renew()
+
+
+class HeldLease(Held):
     """Resources held for the length of a `with` block."""
 
     def __init__(
@@ -69,7 +92,7 @@ class HeldLease:
 
     def __enter__(self) -> Self:
         self.grant: Grant = self._leases.claim(*self._resources, ttl_s=self._ttl_s, **self._options)
-        self._beating = Beating(self._renew, self._ttl_s / 3)
+        self._begin(self._ttl_s)
         return self
 
     def _renew(self) -> None:
@@ -87,20 +110,9 @@ class HeldLease:
                     )
 
     @property
-    def lost(self) -> DibsError | None:
-        """Why the lease was lost, if it was."""
-        return self._beating.refusal
-
-    @property
     def epoch(self) -> int:
         """The fencing token to pass on to whatever this lease protects."""
         return self.grant.epoch
-
-    def check(self) -> None:
-        """Raise if the lease has been lost."""
-        if self._beating.refusal is not None:
-            raise self._beating.refusal
-        self._renew()
 
     def __exit__(
         self,
@@ -120,7 +132,7 @@ class HeldLease:
             # The block's own error is on its way, and says more than the lost lease would.
 
 
-class HeldTask:
+class HeldTask(Held):
     """A task held for the length of a `with` block. `result` is what it is completed with."""
 
     def __init__(self, work: Work, ttl_s: float, options: dict[str, Any]) -> None:
@@ -131,17 +143,11 @@ class HeldTask:
 
     def __enter__(self) -> Self:
         self.task: Task = self._work.next(ttl_s=self._ttl_s, **self._options)
-        self._beating = Beating(self._renew, self._ttl_s / 3)
+        self._begin(self._ttl_s)
         return self
 
     def _renew(self) -> None:
         self._work.renew(self.task.id, epoch=self.task.epoch)
-
-    def check(self) -> None:
-        """Raise if the task has been lost to somebody else."""
-        if self._beating.refusal is not None:
-            raise self._beating.refusal
-        self._renew()
 
     def __exit__(
         self,
@@ -156,7 +162,9 @@ class HeldTask:
             return
         try:
             if issubclass(kind, Exception):
-                self._work.fail(task.id, reason=f"{kind.__name__}: {error}"[:500], epoch=task.epoch)
+                told = f"{kind.__name__}: {error}"[:500]
+                reason = "".join(sign if sign.isprintable() else " " for sign in told)
+                self._work.fail(task.id, reason=reason, epoch=task.epoch)
             else:
                 self._work.abandon(task.id, reason=kind.__name__, epoch=task.epoch)
         except DibsError:

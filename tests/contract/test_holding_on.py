@@ -135,3 +135,20 @@ def test_a_forked_child_that_closes_what_it_inherited_harms_nobody(sqlite_url, t
     other.close()
     agents[0].leases.renew("a")
     space.close()
+
+
+def test_a_block_that_raises_fails_its_task_whatever_the_error_says(alice):
+    alice.work.add("t")
+    with pytest.raises(ValueError, match="odd"), alice.next_task():
+        raise ValueError("odd \x1b[31m\udc80 words\nin two lines")
+    task = alice.work.show("t")
+    assert (task.state, task.attempts) == ("failed", 1)
+    assert task.reason.startswith("ValueError: odd")
+
+
+def test_a_block_that_ends_completes_its_task(alice):
+    alice.work.add("t", payload=3)
+    with alice.next_task() as held:
+        held.check()
+        held.result = held.task.payload * 2
+    assert alice.work.show("t").result == 6

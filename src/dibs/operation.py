@@ -169,6 +169,8 @@ BODY_LIMIT = 16_384
 VALUE_LIMIT = 1_048_576
 DEPTH_LIMIT = 100
 LIST_LIMIT = 1_000
+NEWEST = 2**62
+"""Above every seq, epoch and version; both databases can hold it."""
 TTL_MIN_S, TTL_MAX_S = 1.0, 7 * 86_400.0
 WAIT_MAX_S = 86_400.0
 DELAY_MAX_S = 366 * 86_400.0

@@ -16,6 +16,7 @@ from dibs.nouns.scope import Noun
 from dibs.operation import (
     DELAY_MAX_S,
     LIST_LIMIT,
+    NEWEST,
     WAIT_MAX_S,
     check_filter,
     check_integer,
@@ -57,7 +58,7 @@ class Events(Noun):
         limit: at most so many
         """
         if seq is not None:
-            check_integer("seq", seq, 0, 2**62)
+            check_integer("seq", seq, 0, NEWEST)
         for what, text in (("kind", kind), ("agent", agent), ("subject", subject)):
             check_filter(what, text)
         check_integer("limit", limit, 1, LIST_LIMIT)
@@ -109,7 +110,7 @@ class Events(Noun):
         limit: at most so many
         wait_s: how many seconds at most
         """
-        check_integer("seq", seq, 0, 2**62)
+        check_integer("seq", seq, 0, NEWEST)
         check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
 
         def look() -> tuple[tuple[Event, ...] | None, None]:

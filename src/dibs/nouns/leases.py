@@ -32,6 +32,7 @@ from dibs.nouns.recovery import clear
 from dibs.nouns.scope import Noun
 from dibs.operation import (
     LIST_LIMIT,
+    NEWEST,
     TTL_MAX_S,
     TTL_MIN_S,
     WAIT_MAX_S,
@@ -313,6 +314,8 @@ class Leases(Noun):
         self, tx: Write, resources: tuple[str, ...], everything: bool, epoch: int | None
     ) -> list[Row]:
         """The caller's leases on these resources, in force and of that epoch, or a refusal."""
+        if epoch is not None:
+            check_integer("epoch", epoch, 1, NEWEST)
         if (everything and resources) or not (everything or resources or epoch):
             raise InvalidError(
                 "name the resources, or the epoch of their grant, or say everything",
@@ -410,7 +413,7 @@ class Leases(Noun):
         """
         check_filter("agent", agent)
         if session is not None:
-            check_integer("session", session, 0, 2**62)
+            check_integer("session", session, 0, NEWEST)
         check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             rows = tx.rows(LEASES.all, now=tx.now, agent=agent, session=session, limit=limit)

@@ -23,6 +23,7 @@ from dibs.nouns.scope import Noun
 from dibs.operation import (
     BODY_LIMIT,
     LIST_LIMIT,
+    NEWEST,
     WAIT_MAX_S,
     check_agent,
     check_filter,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 MESSAGES = Queries("messages")
 AGENTS = Queries("agents")
-NEWEST = 2**62
 _WORD = re.compile(r"\w+")
 WORD_LIMIT = 64
 

@@ -15,6 +15,7 @@ from dibs.errors import ConflictError, InvalidError, NotFoundError
 from dibs.nouns.scope import Noun
 from dibs.operation import (
     LIST_LIMIT,
+    NEWEST,
     TTL_MAX_S,
     VALUE_LIMIT,
     WAIT_MAX_S,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read, Write
 
 STATE = Queries("state")
-NEWEST = 2**62
 
 
 class State(Noun):

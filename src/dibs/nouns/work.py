@@ -44,6 +44,7 @@ from dibs.operation import (
     BODY_LIMIT,
     DELAY_MAX_S,
     LIST_LIMIT,
+    NEWEST,
     TTL_MAX_S,
     TTL_MIN_S,
     VALUE_LIMIT,
@@ -76,7 +77,6 @@ PRIORITY = 1_000_000
 ATTEMPTS = 3
 SWEEP_MS = 1_000
 """How often `next` looks whether those who have claimed a task are still alive."""
-NEWEST = 2**62
 
 
 class Work(Noun):
@@ -599,6 +599,8 @@ class Work(Noun):
 
     def _own(self, tx: Write, id: str, epoch: int | None) -> Row:
         """The task, if the caller's claim on it is in force and of that epoch, or a refusal."""
+        if epoch is not None:
+            check_integer("epoch", epoch, 1, NEWEST)
         row = self._row(tx, check_name("id", id))
         mine = row["state"] == "claimed" and self._is_own(tx, row)
         if not mine or epoch not in (None, row["epoch"]):

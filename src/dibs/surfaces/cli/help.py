@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dibs.dibs import operations
-from dibs.nouns.messages import NEWEST
+from dibs.operation import NEWEST
 from dibs.surfaces.cli.arguments import Option, options
 from dibs.surfaces.cli.main import BY_HAND
 from dibs.surfaces.cli.show import span

@@ -23,6 +23,7 @@ stress: $(READY) ## run the full-size stress tests and print their figures
 	@$(BIN)/python -m pytest -q -s -m stress --timeout 3600 $(ARGS)
 
 bench: $(READY) ## measure against the bare databases and print ratios
+	@tests/conformance/install $(BIN)/python
 	@$(BIN)/python -m bench $(ARGS)
 
 lint: $(READY) ## check style, format and types
@@ -35,9 +36,10 @@ format: $(READY) ## rewrite the code in the project's format
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-docs: $(READY) ## write docs/reference.md and docs/commands.md from the source
+docs: $(READY) ## write reference.md, commands.md and tools.md in docs/ from the source
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.commands
+	@$(BIN)/python -m tools.mcp_tools
 
 # pip hands the constraints on to the build of dibs itself by one of two names, older pip by the first.
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check

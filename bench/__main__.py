@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from bench import claims, scale, spaces, start, waking
+from bench import claims, scale, servers, spaces, start, waking
 from bench.measure import ratio
 from tests.postgres_server import new_database, running
 
@@ -57,6 +57,9 @@ def report() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         yield "## Command line\n"
         yield from start_lines(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        yield "## MCP server\n"
+        yield from server_lines(folder)
     with tempfile.TemporaryDirectory() as folder, running(fsync=True) as server:
         yield "## PostgreSQL\n"
         yield "Bare is `psycopg` with the same statements, each in its own transaction.\n"
@@ -134,6 +137,38 @@ def start_lines(folder: str) -> Iterator[str]:
             f"| **{middle:.2f}** ({low:.2f} to {high:.2f}) | 3 |"
         )
     yield ""
+
+
+def server_lines(folder: str) -> Iterator[str]:
+    yield (
+        "Until the first answer, bare is `python -c pass`; for a call, it is the same claim made "
+        "through the library. The SDK's server has one tool that does nothing.\n"
+    )
+    yield (
+        "| what | bare | dibs | ratio (lowest to highest round) | goal | SDK | its ratio |\n"
+        "|---|--:|--:|--:|--:|--:|--:|"
+    )
+    measured = servers.Servers(folder)
+    starts = measured.starts(rounds=9, calls=5)
+    yield server_line("start to first answer", starts, "bare", 1e3, "ms", "5")
+    calls, memory = measured.calls(rounds=15, calls=200)
+    yield server_line("`claim`, there and back", calls, "library", 1e6, "µs", "3")
+    yield (
+        f"\nMemory in use after that: {memory['dibs']:.0f} MiB (goal 30 MiB), "
+        f"of the SDK's server {memory['sdk']:.0f} MiB.\n"
+    )
+
+
+def server_line(
+    what: str, figures: dict[str, list[float]], base: str, scale: float, unit: str, goal: str
+) -> str:
+    middle, low, high = ratio(figures, "dibs", base)
+    bare, taken, sdk = (statistics.median(figures[side]) * scale for side in (base, "dibs", "sdk"))
+    return (
+        f"| {what} | {bare:.0f} {unit} | {taken:.0f} {unit} "
+        f"| **{middle:.2f}** ({low:.2f} to {high:.2f}) | {goal} "
+        f"| {sdk:.0f} {unit} | {ratio(figures, 'sdk', base)[0]:.1f} |"
+    )
 
 
 def space_line(url: str, folder: str, writers: int) -> str:

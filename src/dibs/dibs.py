@@ -81,16 +81,19 @@ class Dibs:
         *,
         status: str = "",
         shell: bool = False,
+        client: str | None = None,
         ttl_s: float = SESSION_TTL_S,
     ) -> Agent:
         """Join as an agent, with a session that lives as long as this process.
 
         status: a line about the work, shown to the others
         shell: use the agent's one shell session instead, which outlives the process
+        client: use the session of this name in the agent's own program, whatever the agent's
+            name there; its server and its hooks act as one session
         ttl_s: how long the session lives without a beat, on a store that machines share
         """
-        caller = agents.join(self.scope, name, status, shell, ttl_s)
-        return Agent(self.scope.of(caller), beat_s=ttl_s / 3)
+        caller = agents.join(self.scope, name, status, shell, client, ttl_s)
+        return Agent(self.scope.of(caller), beat_s=0 if shell else ttl_s / 3)
 
     def resume(self, token: str) -> Agent:
         """Act in a session that another process keeps alive, by its token."""
@@ -128,7 +131,7 @@ class Agent(Dibs):
         super().__init__(scope)
         self._caller = scope.caller
         self._beating: Beating | None = None
-        if self._caller.owned and scope.store.liveness is None:
+        if beat_s and scope.store.liveness is None:
             from dibs.keeping import Beating
 
             self._beating = Beating(self.agents.beat, beat_s)
@@ -145,7 +148,7 @@ class Agent(Dibs):
     @property
     def token(self) -> str:
         """What another process needs to act in this session."""
-        return self.scope.keys.session_token(self.name, self.session)
+        return self.scope.keys.session_token(self.session)
 
     def subagent(self, name: str, *, status: str = "") -> Agent:
         """Join as a subagent, with a session and an inbox of its own."""

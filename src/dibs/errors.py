@@ -97,7 +97,7 @@ class EmptyError(RefusedError):
 
 
 class StateError(RefusedError):
-    """The task is in a state that does not allow this."""
+    """The record is in a state that does not allow this."""
 
     code = "wrong_state"
 

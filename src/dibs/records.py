@@ -114,6 +114,17 @@ class Grant(Record):
     kept: tuple[str, ...] = ()
 
 
+class Outcome(Record):
+    """What the last holder of a resource said it had done to it."""
+
+    resource: str
+    outcome: str
+    moved_to: str | None
+    agent: str
+    epoch: int
+    released_at: int
+
+
 class Blocker(Record):
     """One reason why a claim was refused: who holds an overlapping resource, or waits ahead."""
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 
 import dibs
-from tests.contract.waiting import result
+from tests.contract.waiting import FrozenClock, eventually, result
 from tests.contract.world import LONG_S, Opener
+
+CLIENT = "claude:5e55"
 
 # Joining and leaving
 
@@ -54,6 +57,11 @@ def test_two_instances_of_one_agent_are_two_sessions(opener: Opener, space, else
         {"status": "\x1b[0m"},
         {"ttl_s": 0},
         {"ttl_s": 10**9},
+        {"client": ""},
+        {"client": " claude:1"},
+        {"client": "a\0"},
+        {"client": "x" * 201},
+        {"client": 7},
     ],
     ids=lambda call: ",".join(f"{k}={str(v)[:12]!r}" for k, v in call.items()),
 )
@@ -288,6 +296,359 @@ def test_a_shell_session_stands_beside_those_of_processes(opener: Opener, space,
     alice.leases.claim("a")
     with pytest.raises(dibs.HeldError):
         shell.leases.claim("a")
+
+
+# Client sessions
+
+
+def session_of(space: dibs.Dibs, number: int) -> dibs.Session:
+    [found] = [s for p in space.agents.list() for s in p.sessions if s.id == number]
+    return found
+
+
+def is_alive(space: dibs.Dibs, number: int) -> bool:
+    return number in [s.id for p in space.agents.list() for s in p.sessions]
+
+
+def test_the_server_and_the_hooks_of_one_client_act_as_one_session(opener: Opener, space, bob):
+    server = opener.other(name="alice", client=CLIENT)
+    assert server.call("leases.claim", "a", ttl_s=LONG_S)["leases"][0]["agent"] == "alice"
+    # Whatever the hook calls the agent: the name is the session's.
+    hook = space.join("somebody", client=CLIENT, shell=True)
+    assert (hook.name, hook.session) == ("alice", server.session)
+    hook.leases.claim("b", ttl_s=LONG_S)
+    assert len(server.call("leases.release", everything=True)) == 2
+    hook.close()
+    assert server.call("agents.beat")["alive"]
+    assert [event.agent for event in bob.events.since(kind="session.joined")] == ["bob", "alice"]
+
+
+def test_hooks_begin_the_session_and_the_server_keeps_it_alive(opener: Opener, space, bob):
+    hook = space.join("alice", client=CLIENT, shell=True)
+    begun = session_of(space, hook.session)
+    assert (begun.process_bound, begun.expires_in_ms) == (False, None)
+    hook.leases.claim("a", ttl_s=LONG_S)
+    server = opener.other(name="other", client=CLIENT, ttl_s=60)
+    assert (server.name, server.session) == ("alice", hook.session)
+    kept = session_of(space, hook.session)
+    assert kept.process_bound is not opener.on_postgres
+    assert kept.expires_in_ms == (60_000 if opener.on_postgres else None)
+    assert kept.pid != begun.pid
+    server.close()
+    # It has left, and with it the whole session.
+    assert bob.leases.claim("a").leases[0].agent == "bob"
+    with pytest.raises(dibs.NotYoursError) as refusal:
+        hook.leases.claim("b")
+    assert refusal.value.details["session"] == hook.session
+
+
+def test_a_client_session_dies_with_the_server_that_took_it_over(opener: Opener, space, bob, clock):
+    hook = space.join("alice", client=CLIENT, shell=True)
+    hook.leases.claim("a", ttl_s=LONG_S)
+    server = opener.other(name="other", client=CLIENT)
+    server.kill()
+    clock.advance(30 if opener.on_postgres else 0)
+    assert not is_alive(space, hook.session)
+    with pytest.raises(dibs.NotYoursError):
+        hook.leases.renew("a")
+    # The hook that comes after begins a session of its own, and what was held is free.
+    after = space.join("carol", client=CLIENT, shell=True)
+    assert (after.name, after.session > hook.session) == ("carol", True)
+    assert bob.leases.claim("a").leases[0].agent == "bob"
+    # So does the server that comes after: it takes over again.
+    again = opener.other(name="dora", client=CLIENT)
+    assert (again.name, again.session) == ("carol", after.session)
+
+
+def test_a_client_session_of_hooks_alone_outlives_them(opener: Opener, bob, clock):
+    with opener.open() as first:
+        hook = first.join("alice", client=CLIENT, shell=True)
+        hook.leases.claim("a", ttl_s=LONG_S)
+        hook.close()
+    clock.advance(86_400)
+    with opener.open() as second:
+        again = second.join("alice", client=CLIENT, shell=True)
+        assert again.session == hook.session
+        with pytest.raises(dibs.HeldError):
+            bob.leases.claim("a")
+        again.agents.leave()
+        assert second.join("alice", client=CLIENT, shell=True).session > hook.session
+
+
+def test_joining_a_client_session_again_writes_nothing(opener: Opener, space):
+    opener.join(space, "alice", client=CLIENT)
+    before = space.events.last()
+    space.join("alice", client=CLIENT, shell=True)
+    opener.join(space, "alice", client=CLIENT)
+    assert space.events.last() == before
+
+
+def test_two_clients_are_two_sessions_also_of_one_agent(opener: Opener, space, alice):
+    shell = space.join("alice", shell=True)
+    first = space.join("alice", client="claude:1", shell=True)
+    second = space.join("alice", client="claude:2", shell=True)
+    assert len({alice.session, shell.session, first.session, second.session}) == 4
+    first.leases.claim("a")
+    for other in (alice, shell, second):
+        with pytest.raises(dibs.HeldError):
+            other.leases.claim("a")
+
+
+def test_processes_that_join_one_client_at_once_share_one_session(opener: Opener, space):
+    others = [
+        opener.prepare(name=f"agent-{number}", client=CLIENT, shell=number % 2 == 0)
+        for number in range(6)
+    ]
+    for other in others:
+        other.begin_to_join()
+    assert len({(other.joined().name, other.session) for other in others}) == 1
+    [joined] = space.events.since(kind="session.joined")
+    assert joined.seq == others[0].session
+    assert len(others[0].call("leases.claim", "a", "b")["leases"]) == 2
+    assert len(others[-1].call("leases.release", "b")) == 1
+    kept = session_of(space, joined.seq)
+    assert (kept.process_bound, kept.expires_in_ms) == (
+        (False, 30_000) if opener.on_postgres else (True, None)
+    )
+
+
+def test_a_second_server_does_not_end_the_session_of_the_first(opener: Opener, space):
+    first = opener.other(name="alice", client=CLIENT)
+    second = opener.other(name="alice", client=CLIENT)
+    assert second.session == first.session
+    second.close()
+    assert first.call("agents.beat")["alive"]
+    assert is_alive(space, first.session)
+
+
+def test_a_second_server_goes_on_when_the_first_is_killed(opener: Opener, space, clock):
+    first = opener.other(name="alice", client=CLIENT, ttl_s=30)
+    second = opener.join(space, "alice", client=CLIENT, ttl_s=3)
+    assert second.session == first.session
+    second.leases.claim("a", ttl_s=LONG_S)
+    first.kill()
+    if opener.on_postgres:
+        # It beats too, so nobody has to notice.
+        clock.advance(20)
+        eventually(lambda: session_of(space, first.session).expires_in_ms == 30_000)
+        assert second.leases.renew("a")[0].session == first.session
+    else:
+        with pytest.raises(dibs.NotYoursError) as refusal:
+            second.leases.renew("a")
+        assert refusal.value.details["session"] == first.session
+        again = opener.join(space, "alice", client=CLIENT)
+        assert again.session > first.session
+        assert again.leases.claim("a").leases[0].session == again.session
+
+
+def test_a_server_that_is_started_again_keeps_its_session_alive(opener: Opener, space, clock):
+    first = opener.other(name="alice", client=CLIENT, ttl_s=30)
+    first.kill()
+    second = opener.join(space, "alice", client=CLIENT, ttl_s=3)
+    second.leases.claim("a", ttl_s=LONG_S)
+    assert (second.session == first.session) is opener.on_postgres
+    for _ in range(3):
+        clock.advance(20)
+        if opener.on_postgres:
+            eventually(lambda: session_of(space, second.session).expires_in_ms == 30_000)
+    assert second.leases.renew("a")[0].session == second.session
+
+
+# Another name
+
+
+def test_a_session_takes_another_name(alice, bob, clock):
+    alice.messages.send("from alice", to="bob")
+    clock.advance(1)
+    session = alice.agents.rename("zoe")
+    assert (session.id, session.agent, session.alive) == (alice.session, "zoe", True)
+    assert alice.name == "zoe"
+    [event] = bob.events.since(kind="session.renamed")
+    assert (event.agent, event.session, event.subject) == ("zoe", alice.session, "zoe")
+    assert event.data == {"was": "alice"}
+    assert [found.agent for found in bob.agents.list()] == ["bob", "zoe"]
+    assert "alice" in [found.agent for found in bob.agents.list(everybody=True)]
+    assert alice.leases.claim("a").leases[0].agent == "zoe"
+    assert alice.work.claim("t").agent == "zoe"
+    bob.messages.send("hello", to="zoe")
+    assert [message.body for message in alice.messages.inbox()] == ["hello"]
+    assert alice.subagent("tests").name == "zoe/tests"
+    assert bob.agents.verify() == ()
+
+
+def test_what_was_sent_to_the_old_name_stays_there(opener: Opener, space, alice, bob):
+    bob.messages.send("hello", to="alice")
+    alice.agents.rename("zoe")
+    assert alice.messages.inbox() == ()
+    assert len(opener.join(space, "alice").messages.inbox()) == 1
+
+
+def test_a_session_that_waits_for_messages_gets_those_to_its_new_name(
+    opener: Opener, bob, clock, background
+):
+    frozen = FrozenClock(clock)
+    dora = opener.join(opener.open(frozen), "dora")
+    waiter = background(dora.messages.inbox, wait_s=86_400)
+    background.until(frozen.frozen.is_set, waiter)
+    dora.agents.rename("zoe")
+    sent = bob.messages.send("hello", to="zoe")
+    frozen.thawed.set()
+    assert result(waiter) == (sent,)
+
+
+def test_the_same_name_again_writes_nothing(alice):
+    before = alice.events.last()
+    assert alice.agents.rename("alice").agent == "alice"
+    assert alice.events.last() == before
+
+
+def test_a_name_that_somebody_bears_is_refused(opener: Opener, space, alice, bob, clock):
+    space.join("carol", shell=True)
+    opener.killed_holder("b")
+    before = alice.events.last()
+    for name in ("bob", "carol"):
+        with pytest.raises(dibs.ExistsError):
+            alice.agents.rename(name)
+    assert (alice.name, alice.events.last()) == ("alice", before)
+    bob.close()
+    clock.advance(30 if opener.on_postgres else 0)
+    # Whoever has left or died bears it no more.
+    assert alice.agents.rename("bob").agent == "bob"
+    assert alice.agents.rename("victim").agent == "victim"
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a,b", "/a", "x" * 201, "\ud800", 7, None])
+def test_what_is_no_name_is_refused(alice, name):
+    before = alice.events.last()
+    with pytest.raises(dibs.InvalidError):
+        alice.agents.rename(name)
+    assert (alice.name, alice.events.last()) == ("alice", before)
+
+
+def test_a_session_that_holds_something_keeps_its_name(alice, bob, background):
+    bob.leases.claim("b", ttl_s=LONG_S)
+
+    def refused() -> None:
+        before = alice.events.last()
+        with pytest.raises(dibs.StateError):
+            alice.agents.rename("zoe")
+        assert (alice.name, alice.events.last()) == ("alice", before)
+
+    alice.leases.claim("a", mode="shared")
+    refused()
+    alice.leases.release("a")
+    alice.work.claim("t")
+    refused()
+    alice.work.complete("t")
+    waiter = background.queued(alice, "b")
+    refused()
+    bob.leases.release("b")
+    assert result(waiter).leases[0].agent == "alice"
+    refused()
+    alice.leases.release("b")
+    assert alice.agents.rename("zoe").agent == "zoe"
+
+
+def test_what_has_lapsed_does_not_keep_a_session_from_another_name(alice, bob, clock):
+    alice.leases.claim("a", ttl_s=60)
+    alice.work.claim("t", ttl_s=60)
+    clock.advance(60)
+    alice.agents.rename("zoe")
+    assert bob.agents.verify() == ()
+    # Nobody has cleared it away yet; it is claimed under the new name, and signed so.
+    assert alice.leases.claim("a", ttl_s=60).leases[0].agent == "zoe"
+    assert alice.leases.renew("a")[0].agent == "zoe"
+    assert alice.work.claim("t", ttl_s=60).agent == "zoe"
+    assert bob.agents.verify() == ()
+    assert [lease.agent for lease in bob.leases.list()] == ["zoe"]
+
+
+def test_a_waiter_that_was_killed_does_not_keep_a_session_from_another_name(
+    opener: Opener, space, bob, clock
+):
+    bob.leases.claim("a", ttl_s=LONG_S)
+    server = opener.join(space, "alice", client=CLIENT)
+    hook = opener.other(name="alice", client=CLIENT, shell=True)
+    hook.begin("leases.claim", "a", wait_s=86_400, ttl_s=60)
+    eventually(lambda: space.events.since(kind="lease.queued"))
+    hook.kill()
+    clock.advance(2 * 86_400 if opener.on_postgres else 0)  # it waited by a clock of its own
+    assert server.agents.rename("zoe").agent == "zoe"
+
+
+def test_everybody_who_acts_in_a_session_learns_its_new_name(opener: Opener, alice, elsewhere):
+    token = alice.token
+    same = elsewhere.resume(token)
+    same.agents.rename("zoe")
+    assert alice.leases.claim("a").leases[0].agent == "zoe"
+    assert alice.name == "zoe"
+    assert alice.agents.beat().agent == "zoe"
+    # The token is the session's, whatever its name.
+    assert alice.token == token
+    assert elsewhere.resume(token).name == "zoe"
+    alice.leases.release("a")
+    server = opener.other(name="other", client=CLIENT)
+    hook = elsewhere.join("other", client=CLIENT, shell=True)
+    hook.agents.rename("yara")
+    assert server.call("leases.claim", "b")["leases"][0]["agent"] == "yara"
+    assert elsewhere.join("other", client=CLIENT, shell=True).name == "yara"
+
+
+def test_a_thread_that_writes_is_not_refused_while_another_renames(alice, space):
+    done = threading.Event()
+    refusals: list[dibs.DibsError] = []
+    told = []
+
+    def beat() -> None:
+        while not done.is_set():
+            try:
+                told.append(alice.agents.beat().agent)
+            except dibs.RefusedError as refusal:
+                refusals.append(refusal)
+
+    threads = [threading.Thread(target=beat) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(30):
+            alice.agents.rename(f"name-{number}")
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert refusals == []
+    assert set(told) <= {"alice", *(f"name-{number}" for number in range(30))}
+    assert alice.agents.beat().agent == alice.name == "name-29"
+
+
+def test_of_two_who_want_one_name_at_once_one_gets_it(alice, bob):
+    for number in range(5):
+        wanted, start = f"zoe-{number}", threading.Barrier(2)
+        refused: list[dibs.Agent] = []
+
+        def take(agent: dibs.Agent, wanted: str = wanted, start=start, refused=refused) -> None:
+            start.wait()
+            try:
+                agent.agents.rename(wanted)
+            except dibs.ExistsError:
+                refused.append(agent)
+
+        threads = [threading.Thread(target=take, args=[agent]) for agent in (alice, bob)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        [loser] = refused
+        assert loser.name != wanted
+        assert [alice.name, bob.name].count(wanted) == 1
+
+
+def test_a_newcomer_may_bear_the_name_that_a_session_took(opener: Opener, alice, elsewhere):
+    alice.agents.rename("zoe")
+    twin = opener.join(elsewhere, "zoe")
+    alice.leases.claim("a")
+    with pytest.raises(dibs.HeldError):
+        twin.leases.claim("a")
 
 
 # Acting in a session by its token

@@ -33,11 +33,12 @@ OPERATIONS = operations()
 RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "leases.claim": (("port:2",), {}),
     "leases.renew": (("port:1",), {}),
-    "leases.release": (("port:1",), {}),
+    "leases.release": (("port:1",), {"outcome": "moved", "moved_to": "port:2"}),
     "leases.status": (("port:1",), {}),
     "leases.list": ((), {}),
     "leases.wait": (("port:2",), {"wait_s": 0}),
     "leases.waiting": ((), {}),
+    "leases.outcomes": (("port:1",), {}),
     "work.add": (("new",), {}),
     "work.claim": (("open",), {}),
     "work.next": ((), {}),
@@ -67,6 +68,7 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "state.watch": (("plan", "step"), {"wait_s": 0}),
     "agents.beat": ((), {}),
     "agents.leave": ((), {}),
+    "agents.rename": (("alice",), {}),
     "agents.list": ((), {}),
     "agents.verify": ((), {}),
     "events.since": ((0,), {}),
@@ -251,7 +253,7 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("verb", ["claim", "renew", "release", "status", "wait"])
+@pytest.mark.parametrize("verb", ["claim", "renew", "release", "status", "wait", "outcomes"])
 def test_a_path_that_is_broken_or_escapes_is_refused(verb, alice):
     last = alice.events.last()
     for text in (*ESCAPING, *BROKEN):
@@ -307,6 +309,8 @@ LONG = "n" * 5_000
         lambda agent: agent.work.add("t", idempotency_key=LONG),
         lambda agent: agent.join(LONG),
         lambda agent: agent.join("carol", status=LONG),
+        lambda agent: agent.join("carol", client=LONG),
+        lambda agent: agent.agents.rename(LONG),
         lambda agent: agent.subagent(LONG),
     ],
 )
@@ -323,6 +327,7 @@ def test_what_is_no_name_for_an_agent_is_refused(name, alice):
     last = alice.events.last()
     for wrong in (
         lambda: alice.join(name),
+        lambda: alice.agents.rename(name),
         lambda: alice.messages.send("hello", to=name),
     ):
         with pytest.raises(InvalidError):

@@ -19,6 +19,7 @@ Call = Callable[[dibs.Agent, str], Any]
 HARMLESS = {
     "agents.beat": "a second sign of life says the same",
     "agents.leave": "a session ends once",
+    "agents.rename": "a session that bears the name keeps it",
     "events.prune": "what is gone is gone",
 }
 """Mutations without a key, and why repeating them does nothing new."""
@@ -289,6 +290,15 @@ def test_that_a_namespace_was_empty_is_remembered_too(alice):
     alice.state.set("n", "k", 1)
     assert alice.state.clear("n", idempotency_key="key") == 0
     assert alice.state.get("n", "k").value == 1
+
+
+def test_a_key_belongs_to_the_name_under_which_it_was_used(opener, space, alice):
+    first = alice.messages.send("1", idempotency_key="key")
+    alice.agents.rename("zoe")
+    second = alice.messages.send("2", idempotency_key="key")
+    assert second.id > first.id
+    again = opener.join(space, "alice").messages.send("1", idempotency_key="key")
+    assert again == first
 
 
 def test_a_remembered_answer_is_forgotten_by_pruning(alice, clock):

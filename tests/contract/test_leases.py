@@ -472,6 +472,237 @@ def test_the_content_of_a_file_is_noted_when_it_is_claimed(alice, bob, checkout:
     assert bob.leases.claim("a").leases[0].content_hash == hashlib.sha256(b"two").hexdigest()
 
 
+# What became of it
+
+
+def said(agent: dibs.Agent, *resources: str, **options: int) -> list[tuple[str, str, str]]:
+    found = agent.leases.outcomes(*resources, **options)
+    return [(each.resource, each.agent, each.outcome) for each in found]
+
+
+def release(
+    agent: dibs.Agent, resource: str, outcome: str = "modified", moved_to: str | None = None
+) -> None:
+    agent.leases.claim(resource)
+    agent.leases.release(resource, outcome=outcome, moved_to=moved_to)
+
+
+@pytest.mark.parametrize("outcome", ["released", "modified", "created", "deleted"])
+def test_what_a_holder_said_it_had_done_is_told_to_the_next(alice, bob, clock, outcome):
+    grant = alice.leases.claim("src/a.py", ttl_s=600)
+    clock.advance(60)
+    assert alice.leases.outcomes("src/a.py") == ()
+    [released] = alice.leases.release("src/a.py", outcome=outcome)
+    assert released.resource == "src/a.py"
+    before = bob.events.last()
+    [told] = bob.leases.outcomes("src/a.py")
+    assert (told.resource, told.outcome, told.moved_to) == ("src/a.py", outcome, None)
+    assert (told.agent, told.epoch, told.released_at) == ("alice", grant.epoch, clock.wall())
+    assert bob.events.last() == before
+
+
+def test_where_a_file_was_moved_to_is_told_by_its_one_name(alice, bob, checkout: Path):
+    (checkout / "src").mkdir()
+    (checkout / "src" / "a.py").write_text("x")
+    alice.leases.claim("src/a.py")
+    (checkout / "src" / "a.py").rename(checkout / "b.py")
+    alice.leases.release("src/a.py", outcome="moved", moved_to=f"{checkout}/src/../b.py")
+    [told] = bob.leases.outcomes("src/a.py")
+    assert (told.outcome, told.moved_to) == ("moved", "b.py")
+    assert bob.leases.outcomes("b.py") == ()
+
+
+def test_what_became_of_a_file_can_be_told_when_it_is_gone(alice, bob, checkout: Path):
+    (checkout / "a.py").write_text("x")
+    alice.leases.claim("a.py")
+    (checkout / "a.py").unlink()
+    alice.leases.release("a.py", outcome="deleted")
+    assert said(bob, "a.py") == said(bob, "*.py") == [("a.py", "alice", "deleted")]
+
+
+@pytest.mark.parametrize(
+    ("stated", "asked", "told"),
+    [
+        ("src/a.py", "src", True),
+        ("src/a.py", ".", True),
+        ("src", "src/a.py", True),
+        ("src/*.py", "src/a.py", True),
+        ("src/a.py", "src/*.py", True),
+        ("src/*.py", "src/a*", True),
+        ("port:1", "port:1", True),
+        ("src/a.py", "src/b.py", False),
+        ("src/a.py", "src/a.pyc", False),
+        ("src/*.md", "src/a.py", False),
+        ("src/a.py", "src/*.md", False),
+        ("port:1", "port:11", False),
+        ("port:1", ".", False),
+    ],
+)
+def test_what_was_said_of_all_that_overlaps_is_told(alice, bob, checkout, stated, asked, told):
+    (checkout / "src").mkdir()
+    for name in ("a.py", "b.py"):
+        (checkout / "src" / name).write_text("x")
+    release(alice, stated)
+    assert said(bob, asked) == ([(stated, "alice", "modified")] if told else [])
+
+
+def test_the_last_statement_counts_and_silence_leaves_it(alice, bob):
+    release(alice, "a", "created")
+    release(bob, "a", "modified")
+    assert said(alice, "a") == [("a", "bob", "modified")]
+    alice.leases.claim("a")
+    alice.leases.release("a")
+    assert said(alice, "a") == [("a", "bob", "modified")]
+    release(alice, "a", "moved", moved_to="b")
+    release(bob, "a", "created")
+    [told] = alice.leases.outcomes("a")
+    assert (told.outcome, told.moved_to) == ("created", None)
+
+
+def test_statements_are_told_in_the_order_of_the_releases(alice, bob, clock):
+    for resource in ("d/c", "d/a", "d"):
+        release(alice, resource)  # all in one millisecond
+    clock.wall_offset -= 3_600_000
+    release(bob, "d/b")
+    assert [resource for resource, _, _ in said(bob, "d")] == ["d/b", "d", "d/a", "d/c"]
+    assert [resource for resource, _, _ in said(bob, "d/c", "d/a")] == ["d", "d/a", "d/c"]
+    assert [resource for resource, _, _ in said(bob, "d", limit=2)] == ["d/b", "d"]
+
+
+def test_what_does_not_overlap_takes_no_place_of_what_does(alice, bob):
+    release(alice, "src/a.py")
+    for number in range(3):
+        release(alice, f"src/*.{number}")
+    assert said(bob, "src/a.py", limit=1) == [("src/a.py", "alice", "modified")]
+    release(alice, "src/b.md")
+    assert said(bob, "src/*.py", limit=1) == [("src/a.py", "alice", "modified")]
+
+
+def test_one_statement_is_made_of_all_that_is_released(alice, bob):
+    grant = alice.leases.claim("a", "b")
+    alice.leases.claim("c", "d")
+    alice.leases.release(epoch=grant.epoch, outcome="modified")
+    alice.leases.release(everything=True, outcome="created")
+    assert said(bob, ".") == [
+        ("c", "alice", "created"),
+        ("d", "alice", "created"),
+        ("a", "alice", "modified"),
+        ("b", "alice", "modified"),
+    ]
+    before = alice.events.last()
+    assert alice.leases.release(everything=True, outcome="deleted") == ()
+    assert (alice.events.last(), len(said(bob, "."))) == (before, 4)
+
+
+def test_of_those_who_share_the_last_to_speak_is_told(alice, bob):
+    for agent in (alice, bob):
+        agent.leases.claim("a", mode="shared")
+    alice.leases.release("a", outcome="released")
+    assert said(bob, "a") == [("a", "alice", "released")]
+    bob.leases.release("a", outcome="modified")
+    assert said(alice, "a") == [("a", "bob", "modified")]
+
+
+def test_whoever_is_granted_it_next_can_read_what_was_said(alice, bob, background):
+    alice.leases.claim("a", ttl_s=LONG_S)
+    waiter = background.queued(bob, "a")
+    alice.leases.release("a", outcome="modified")
+    assert result(waiter).leases[0].agent == "bob"
+    assert said(bob, "a") == [("a", "alice", "modified")]
+
+
+def test_whoever_has_lost_a_lease_can_say_nothing_about_it(alice, bob, clock):
+    lease = alice.leases.claim("a", ttl_s=60).leases[0]
+    clock.advance(60)
+    with pytest.raises(dibs.StaleError):
+        alice.leases.release("a", outcome="modified")
+    bob.leases.claim("a")
+    with pytest.raises(dibs.StaleError):
+        alice.leases.release("a", epoch=lease.epoch, outcome="modified")
+    alice.leases.claim("b")
+    with pytest.raises(dibs.NotYoursError):
+        alice.leases.release("b", "a", outcome="modified")
+    assert said(bob, "a", "b") == []
+
+
+def test_a_release_asked_twice_says_it_once(alice, bob):
+    alice.leases.claim("a")
+    first = alice.leases.release("a", outcome="modified", idempotency_key="key")
+    release(bob, "a", "deleted")
+    assert alice.leases.release("a", outcome="modified", idempotency_key="key") == first
+    assert said(bob, "a") == [("a", "bob", "deleted")]
+    with pytest.raises(dibs.InvalidError):
+        alice.leases.release("a", outcome="created", idempotency_key="key")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"outcome": "eaten"},
+        {"outcome": ""},
+        {"outcome": 7},
+        {"outcome": "moved"},
+        {"moved_to": "c"},
+        {"outcome": "modified", "moved_to": "c"},
+        {"outcome": "moved", "moved_to": ""},
+        {"outcome": "moved", "moved_to": "../outside"},
+        {"outcome": "moved", "moved_to": "/etc/passwd"},
+        {"outcome": "moved", "moved_to": ".dibs/key"},
+        {"outcome": "moved", "moved_to": "src/*.py"},
+        {"outcome": "moved", "moved_to": 7},
+    ],
+    ids=str,
+)
+def test_a_wrong_statement_is_refused_and_nothing_is_released(alice, wrong):
+    held = alice.leases.claim("a").leases
+    before = alice.events.last()
+    with pytest.raises(dibs.InvalidError):
+        alice.leases.release("a", **wrong)
+    assert (alice.leases.list(), alice.events.last()) == (held, before)
+    assert said(alice, "a") == []
+
+
+def test_several_are_not_moved_to_one_place(alice):
+    grant = alice.leases.claim("a", "b")
+    before = alice.events.last()
+    for call in ({"everything": True}, {"epoch": grant.epoch}):
+        with pytest.raises(dibs.InvalidError, match="2 resources cannot all be moved to c"):
+            alice.leases.release(**call, outcome="moved", moved_to="c")
+    assert (alice.leases.list(), alice.events.last()) == (grant.leases, before)
+    alice.leases.release("a", outcome="moved", moved_to="c")
+    alice.leases.release(everything=True, outcome="moved", moved_to="d")
+    assert [told.moved_to for told in alice.leases.outcomes("a", "b")] == ["d", "c"]
+
+
+def test_another_hard_link_of_a_file_is_not_told_of(alice, bob, checkout: Path):
+    (checkout / "a").write_text("x")
+    (checkout / "b").hardlink_to(checkout / "a")
+    release(alice, "a")
+    assert said(bob, "b") == []
+
+
+def test_old_statements_are_pruned(alice, clock):
+    release(alice, "a")
+    clock.advance(60)
+    release(alice, "b")
+    alice.events.prune(keep_s=30)
+    assert said(alice, ".") == [("b", "alice", "modified")]
+    clock.advance(60)
+    alice.events.prune(keep_s=30)
+    assert said(alice, ".") == []
+
+
+def test_what_is_asked_about_is_checked(alice):
+    for wrong in ("", "../outside", "a\0b", 7):
+        with pytest.raises(dibs.InvalidError):
+            alice.leases.outcomes(wrong)
+    with pytest.raises(dibs.InvalidError, match="limit is 200"):
+        alice.leases.outcomes(*(f"port:{number}" for number in range(201)))
+    for limit in (0, 1_001, "x"):
+        with pytest.raises(dibs.InvalidError):
+            alice.leases.outcomes("a", limit=limit)
+
+
 # Fair waiting
 
 
@@ -529,6 +760,17 @@ def test_a_waiting_writer_is_not_starved_by_readers(alice, bob, carol, backgroun
         carol.leases.claim("a", mode="shared")
     alice.leases.release("a")
     assert result(writer).leases[0].mode == "exclusive"
+
+
+def test_who_holds_a_directory_takes_more_of_what_is_in_it_although_others_wait(
+    alice, bob, background
+):
+    alice.leases.claim("src", mode="shared")
+    alice.leases.claim(".", ttl_s=LONG_S)
+    waiter = background.queued(bob, ".")
+    assert alice.leases.claim("src").leases[0].mode == "exclusive"
+    alice.leases.release(everything=True)
+    assert result(waiter).leases[0].agent == "bob"
 
 
 def test_a_waiter_for_a_directory_waits_for_everything_in_it(alice, bob, carol, background):

@@ -115,5 +115,13 @@ class Background:
         assert not wait(self._futures, timeout=PATIENCE_S).not_done, "a thread still waits"
 
 
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait for something that a thread is about to do by itself."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.002)
+
+
 def result(future: Future[Any]) -> Any:
     return future.result(PATIENCE_S)

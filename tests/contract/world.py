@@ -19,6 +19,66 @@ LONG_S = 7 * 86_400.0
 """The longest a session may live; on PostgreSQL, moving the clock past it ends the session."""
 
 
+class Other:
+    """Another process, which opens the space at once and joins it when it is told to.
+
+    It lives by a clock of its own, and does what it is asked until it is closed or killed.
+    """
+
+    name: str
+    session: int
+
+    def __init__(self, opener: Opener, options: dict[str, Any]) -> None:
+        arguments = [opener.url, opener.name, opener.user_dir, json.dumps(options)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", JOIN_AND_STAY, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def _said(self) -> Any:
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline())
+
+    def _ask(self, request: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+
+    def ready(self) -> None:
+        """Wait until it has opened the space."""
+        assert self._said() == "open"
+
+    def begin_to_join(self) -> None:
+        self._ask("join")
+
+    def joined(self) -> Other:
+        """Wait until it has joined."""
+        self.name, self.session = self._said()
+        return self
+
+    def begin(self, operation: str, *args: Any, **options: Any) -> None:
+        """Have it call an operation, and do not wait for the answer."""
+        self._ask([*operation.split("."), args, options])
+
+    def call(self, operation: str, *args: Any, **options: Any) -> Any:
+        """What the operation answers there, as JSON; a refusal too."""
+        self.begin(operation, *args, **options)
+        return self._said()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the kernel has taken it away."""
+        self._process.kill()
+        self._process.communicate()
+
+    def close(self) -> None:
+        """Let it leave, and wait until it has ended."""
+        if self._process.poll() is None:
+            self._process.communicate(timeout=30)
+            assert self._process.returncode == 0
+
+
 class Opener:
     """Opens one space of one store again and again, and closes all of it at the end."""
 
@@ -29,6 +89,7 @@ class Opener:
         self.clock = clock
         self._spaces: list[dibs.Dibs] = []
         self._agents: list[dibs.Agent] = []
+        self._others: list[Other] = []
 
     @property
     def on_postgres(self) -> bool:
@@ -46,7 +107,22 @@ class Opener:
         self._agents.append(agent)
         return agent
 
+    def prepare(self, **options: Any) -> Other:
+        """Start a process that will join with these options."""
+        other = Other(self, options)
+        self._others.append(other)
+        other.ready()
+        return other
+
+    def other(self, **options: Any) -> Other:
+        """Start a process, and wait until it has joined with these options."""
+        other = self.prepare(**options)
+        other.begin_to_join()
+        return other.joined()
+
     def close(self) -> None:
+        for other in self._others:
+            other.kill()
         for agent in self._agents:
             agent.close()
         for space in self._spaces:
@@ -90,6 +166,30 @@ database = apsw.Connection(path)
 database.execute(statement, json.loads(parameters))
 print(database.changes())
 database.close()
+"""
+
+JOIN_AND_STAY = """
+import json, sys, dibs
+from dibs.records import plain
+from dibs.storage.clock import ManualClock
+
+def say(answer):
+    print(json.dumps(answer), flush=True)
+
+url, name, user_dir, options = sys.argv[1:]
+space = dibs.open(url, space=name, user_dir=user_dir, clock=ManualClock())
+say("open")
+sys.stdin.readline()
+agent = space.join(**json.loads(options))
+say([agent.name, agent.session])
+for line in sys.stdin:
+    noun, verb, args, options = json.loads(line)
+    try:
+        say(plain(getattr(getattr(agent, noun), verb)(*args, **options)))
+    except dibs.DibsError as error:
+        say(error.to_json())
+agent.close()
+space.close()
 """
 
 HOLD_AND_DIE = """

@@ -284,7 +284,8 @@ class LeaseMachine(SpaceMachine):
                     ticket.mode, 0, self.now + ticket.ttl_ms, ticket.ttl_ms
                 )
             else:
-                own.deadline, own.ttl_ms = self.now + ticket.ttl_ms, ticket.ttl_ms
+                own.deadline = max(own.deadline, self.now + ticket.ttl_ms)
+                own.ttl_ms = max(own.ttl_ms, ticket.ttl_ms)
 
     def confirm(self, ticket: Ticket) -> None:
         grant = ticket.waiter.grant

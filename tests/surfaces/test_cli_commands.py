@@ -178,6 +178,41 @@ def test_a_claim_and_a_later_release_belong_together(on_each: Shell) -> None:
     assert on_each.as_("bob")("claim", "src/a.py", "docs").code == 0
 
 
+def test_a_claim_tells_what_others_did_to_it(on_each: Shell) -> None:
+    alice, bob = on_each.as_("alice"), on_each.as_("bob")
+    bob.ok("claim", "src/a.py", "src/b.py", "src/c.py", "port:1")
+    bob.ok("release", "src/a.py", "--outcome", "moved", "--moved-to", "src/d.py")
+    bob.ok("release", "src/b.py", "--outcome", "modified")
+    bob.ok("release", "--all")
+    said = alice.ok("claim", "src/a.py", "port:1").out
+    assert re.sub(r"\d+s ago", "NOW", said).splitlines()[2:] == [
+        "src/a.py  bob moved it to src/d.py NOW"
+    ]
+    # What is held already was told before; programs get the grant as it always was.
+    assert "bob" not in alice.ok("claim", "src/a.py").out
+    assert alice.json("claim", "src")["leases"][0]["resource"] == "src"
+    alice.ok("release", "--all", "--outcome", "created")
+    said = alice.at(on_each.folder / "src").ok("claim", ".").out
+    assert re.sub(r"\d+s ago", "NOW", said).splitlines()[1:] == ["src/b.py  bob modified it NOW"]
+    assert [outcome["agent"] for outcome in bob.json("leases", "outcomes", "src")] == [
+        "alice",
+        "alice",
+        "bob",
+    ]
+    assert bob("leases", "outcomes", "docs").err == "nobody has said anything\n"
+
+
+def test_a_claim_of_much_tells_the_latest_of_what_others_did(shell: Shell) -> None:
+    names = [f"src/{number}.py" for number in range(12)]
+    bob = shell.as_("bob")
+    bob.ok("claim", *names)
+    bob.ok("release", *names, "--outcome", "created")
+    said = shell.as_("alice").ok("claim", "src")
+    assert len(said.out.splitlines()) == 1 + 10
+    assert said.err == "and 2 more: dibs leases outcomes RESOURCE…\n"
+    assert len(shell.ok("leases", "outcomes", "src").out.splitlines()) == 12
+
+
 def test_who_waits_does_not_keep_the_holder_from_claiming_again(shell: Shell) -> None:
     alice, bob = shell.as_("alice"), shell.as_("bob")
     first = alice.json("claim", "src/a.py")
@@ -304,7 +339,10 @@ def test_agents_say_what_they_do_and_leave(shell: Shell) -> None:
     alice.ok("claim", "src/a.py")
     alice.ok("agents", "beat", "--status", "running the tests")
     assert "running the tests" in shell.ok("agents").out
-    alice.ok("agents", "leave")
+    assert alice("agents", "rename", "zoe").code == 1
+    alice.ok("release", "--all")
+    assert alice.ok("agents", "rename", "zoe").out.startswith("zoe, session ")
+    shell.as_("zoe").ok("agents", "leave")
     assert shell.json("agents") == shell.json("leases") == []
     assert shell.json("agents", "--everybody")[0]["agent"] == "alice"
 

@@ -7,7 +7,14 @@ agent are two sessions, and neither can act for the other.
 A session is alive as long as its process is (one machine: the kernel holds its lock), or as
 long as it beats (many machines). A *shell* session belongs to no process: it serves the
 separate commands that one agent types, and lives until it leaves or the machine restarts; what it
-holds ends with the time of each lease. Whatever a session held is free when it ends.
+holds ends with the time of each lease. A *client* session is found by what the agent's own
+program calls its session, so that its server and its hooks act as one. The first process that
+stays keeps it alive, and ends it when it leaves; where beats do that, all who stay beat.
+Whatever a session held is free when it ends.
+
+A session may take another name while it holds nothing. Its token stays; its other processes
+learn the name at their next write. What the old name has not read yet, and the idempotency keys
+used under it, stay with that name.
 
 Promised: a session's id is never used again, and a session that has ended can do nothing
 more. Not promised: that a frozen process is noticed before its leases' time is over.
@@ -17,13 +24,15 @@ from __future__ import annotations
 
 import os
 
-from dibs.errors import NotYoursError
-from dibs.nouns.recovery import end_dead_sessions, end_session
+from dibs.errors import ExistsError, InvalidError, NotYoursError, StateError
+from dibs.nouns.grants import ticket_alive
+from dibs.nouns.recovery import LEASES, end_dead_sessions, end_session
 from dibs.nouns.scope import Noun
 from dibs.operation import (
     TTL_MAX_S,
     TTL_MIN_S,
     check_agent,
+    check_name,
     check_seconds,
     check_text,
     operation,
@@ -75,6 +84,38 @@ class Agents(Noun):
         row = tx.rows(AGENTS.one, session=session)[0]
         end_session(tx, self.scope.keys, session, "left")
         return session_record(tx, row | {"ended_at": tx.wall})
+
+    @writes(ExistsError, StateError, InvalidError, example="alice")
+    def rename(self, tx: Write, name: str) -> Session:
+        """Take another name for this session, which must not hold anything now.
+
+        name: a name that no agent here bears now
+        """
+        check_agent("name", name)
+        caller = self.scope.caller
+        row = tx.rows(AGENTS.one, session=caller.session)[0]
+        if name == caller.agent:
+            tx.discard()
+            return session_record(tx, row)
+        if any(o["agent"] == name and tx.store.alive(o, tx.now) for o in tx.rows(AGENTS.open)):
+            raise ExistsError(f"{name} is somebody else here", next="choose another name")
+        waits = any(
+            ticket_alive(tx, ticket, ticket["number"])
+            for ticket in tx.rows(LEASES.tickets_of_session, session=caller.session)
+        )
+        if waits or tx.rows(AGENTS.holds, session=caller.session, now=tx.now)[0]["number"]:
+            raise StateError(
+                f"{caller.agent} holds something, or waits for it, under that name",
+                next="release it first, or keep the name",
+            )
+        tx.run(AGENTS.rename, session=caller.session, agent=name)
+        seq = tx.event("session.renamed", name, {"was": caller.agent}, agent=name,
+                       session=caller.session)  # fmt: skip
+        tx.run(AGENTS.known, agent=name, seq=seq, at=tx.wall)
+        # Within the turn, so that no other thread of this session sees one name here and the
+        # other there. Should the commit fail, the next write finds the name in the row.
+        caller.agent = name
+        return session_record(tx, row | {"agent": name})
 
     @operation(cli="agents")
     def list(self, *, everybody: bool = False) -> tuple[Presence, ...]:
@@ -132,19 +173,24 @@ class Agents(Noun):
         return tuple(found)
 
 
-def join(scope: Scope, name: str, status: str, shell: bool, ttl_s: float) -> Caller:
-    """Mint a session, or find the agent's shell session; return who calls from now on."""
+def join(
+    scope: Scope, name: str, status: str, shell: bool, client: str | None, ttl_s: float
+) -> Caller:
+    """Mint a session, or find the shell's or the client's; return who calls from now on."""
     check_agent("the agent's name", name)
     check_text("status", status)
     beat_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
     store, liveness = scope.store, scope.store.liveness
     bound = liveness is not None and not shell
+    label = SHELL if shell else ""
+    if client is not None:
+        label = f"client:{check_name('client', client)}"
     with store.write(None) as tx:
-        if shell:
-            row = tx.row(AGENTS.labelled, agent=name, label=SHELL)
+        if label:
+            query = AGENTS.labelled if client is None else AGENTS.of_client
+            row = tx.row(query, agent=name, label=label)
             if row is not None and store.alive(row, tx.now):
-                tx.discard()
-                return Caller(name, row["id"], owned=False)
+                return find(tx, row, shell, bound, beat_ms)
         end_dead_sessions(tx, scope.keys, tx.rows(AGENTS.open))
         ttl_ms = beat_ms if liveness is None and not shell else None
         session = tx.event("session.joined", name, {"status": status}, agent=name)
@@ -155,7 +201,7 @@ def join(scope: Scope, name: str, status: str, shell: bool, ttl_s: float) -> Cal
             AGENTS.join,
             id=session,
             agent=name,
-            label=SHELL if shell else "",
+            label=label,
             process_bound=int(bound),
             boot=store.driver.boot,
             host=os.uname().nodename,
@@ -166,6 +212,29 @@ def join(scope: Scope, name: str, status: str, shell: bool, ttl_s: float) -> Cal
             deadline=None if ttl_ms is None else tx.now + ttl_ms,
         )
     return Caller(name, session, owned=not shell)
+
+
+def find(tx: Write, row: Row, shell: bool, bound: bool, beat_ms: int) -> Caller:
+    """Act in a session that is there, and keep it alive if nobody does yet.
+
+    Where that is done by beats, everybody who stays beats: whoever did before may be dead.
+    """
+    if shell or row["process_bound"]:
+        tx.discard()
+        return Caller(row["agent"], row["id"], owned=False)
+    if bound:
+        tx.hold(row["id"])
+    ttl_ms = max(beat_ms, row["ttl_ms"] or 0)
+    tx.run(
+        AGENTS.keep,
+        session=row["id"],
+        process_bound=int(bound),
+        host=os.uname().nodename,
+        pid=os.getpid(),
+        ttl_ms=None if bound else ttl_ms,
+        deadline=None if bound else tx.now + ttl_ms,
+    )
+    return Caller(row["agent"], row["id"], owned=row["ttl_ms"] is None)
 
 
 def dead_sessions(scope: Scope) -> list[Session]:
@@ -189,7 +258,7 @@ def resume(scope: Scope, token: str) -> Caller:
     if number.isascii() and number.isdigit() and len(number) < 19:
         with scope.store.read() as tx:
             row = tx.row(AGENTS.one, session=int(number))
-    if row is None or not scope.keys.same_token(token, row["agent"], row["id"]):
+    if row is None or not scope.keys.same_token(token, row["id"]):
         raise NotYoursError("this is not the token of a session here", next="join again")
     return Caller(row["agent"], row["id"], owned=False)
 

@@ -128,6 +128,7 @@ class Events(Noun):
         before = tx.wall - check_seconds("keep_s", keep_s, 0, DELAY_MAX_S * 10)
         end_dead_sessions(tx, self.scope.keys, tx.rows(AGENTS.open))
         upto = tx.rows(EVENTS.last_before, before=before)[0]["seq"]
+        tx.run(EVENTS.prune_outcomes, before=before)
         messages = tx.rows(EVENTS.prune_messages, before=before)
         for row in messages:
             tx.run(EVENTS.prune_words, id=row["id"])

@@ -27,7 +27,7 @@ from dibs.errors import (
 )
 from dibs.nouns import grants
 from dibs.nouns.grants import LEASES, Want, lease_record
-from dibs.nouns.paths import Resource, ancestors, content_hash
+from dibs.nouns.paths import Resource, ancestors, below, content_hash, resources_overlap
 from dibs.nouns.recovery import clear
 from dibs.nouns.scope import Noun
 from dibs.operation import (
@@ -42,9 +42,10 @@ from dibs.operation import (
     check_seconds,
     check_text,
     operation,
+    shown,
     writes,
 )
-from dibs.records import Availability, Grant
+from dibs.records import Availability, Grant, Outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read, Write
 
 MODES = (grants.EXCLUSIVE, grants.SHARED)
+OUTCOMES = ("released", "modified", "created", "deleted", "moved")
 KEEP_TICKET_S = 5
 CLAIM_LIMIT = 200
 
@@ -293,6 +295,8 @@ class Leases(Noun):
         tx: Write,
         *resources: str,
         everything: bool = False,
+        outcome: str | None = None,
+        moved_to: str | None = None,
         epoch: int | None = None,
         idempotency_key: str | None = None,
     ) -> tuple[Lease, ...]:
@@ -300,11 +304,43 @@ class Leases(Noun):
 
         resources: what to release; none for all that was granted at `epoch`
         everything: release all that this session holds
+        outcome: what became of it, for the next: released, modified, created, deleted, moved
+        moved_to: where it is now, if it was moved
         epoch: refuse if the lease is of another epoch
         idempotency_key: asked again with the same one, the first answer is given
         """
+        if outcome is not None:
+            check_choice("outcome", outcome, OUTCOMES)
+        if (moved_to is None) == (outcome == "moved"):
+            raise InvalidError(
+                "the outcome moved and moved_to belong together", next="give both, or neither"
+            )
+        place = None if moved_to is None else self.scope.place.resource(moved_to)
+        if place is not None and place.kind == "glob":
+            raise InvalidError(
+                f"moved_to is a pattern: {shown(moved_to)}", next="name the one path where it is"
+            )
         rows = self._own(tx, resources, everything, epoch)
+        if place is not None and len(rows) > 1:
+            raise InvalidError(
+                f"{len(rows)} resources cannot all be moved to {place.text}",
+                next="release each with its own moved_to",
+            )
         freed = grants.free(tx, rows, "released")
+        if outcome is not None:
+            for row in rows:
+                tx.run(
+                    LEASES.say,
+                    base=row["base"],
+                    resource=row["resource"],
+                    kind=row["kind"],
+                    outcome=outcome,
+                    moved_to=place and place.text,
+                    agent=row["agent"],
+                    epoch=row["epoch"],
+                    seq=tx.seq,
+                    released_at=tx.wall,
+                )
         if not rows and idempotency_key is None:
             tx.discard()
         grants.hand_over(tx, self.scope.keys, freed)
@@ -377,14 +413,13 @@ class Leases(Noun):
 
         resources: what to look at
         """
-        if len(resources) > CLAIM_LIMIT:
-            raise InvalidError(
-                f"{len(resources)} resources in one call; the limit is {CLAIM_LIMIT}"
-            )
-        place = self.scope.place
-        return self._states(
-            [Want(place.resource(text), grants.EXCLUSIVE, None) for text in resources]
-        )
+        wanted = self._resources(resources)
+        return self._states([Want(resource, grants.EXCLUSIVE, None) for resource in wanted])
+
+    def _resources(self, texts: tuple[str, ...]) -> list[Resource]:
+        if len(texts) > CLAIM_LIMIT:
+            raise InvalidError(f"{len(texts)} resources in one call; the limit is {CLAIM_LIMIT}")
+        return [self.scope.place.resource(text) for text in texts]
 
     def _states(self, wants: list[Want]) -> tuple[Availability, ...]:
         session = self.scope.session
@@ -434,6 +469,25 @@ class Leases(Noun):
         with self.scope.store.read() as tx:
             rows = standing(tx, tx.rows(LEASES.queue, limit=limit))
             return tuple(grants.blocker_record(row, tx.now) for row in rows)
+
+    @operation(InvalidError, example="src/a.py")
+    def outcomes(self, *resources: str, limit: int = 100) -> tuple[Outcome, ...]:
+        """Show what earlier holders said they had done to these resources, the latest first.
+
+        resources: what to ask about; also says what is around and inside them
+        limit: at most so many for each
+        """
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        found: dict[str, Row] = {}
+        wanted = self._resources(resources)
+        with self.scope.store.read() as tx:
+            for want in wanted:
+                above, (low, high) = ancestors(want.base), below(want.base)
+                rows = tx.rows(LEASES.said, ancestors=above, low=low, high=high)
+                said = [row for row in rows if resources_overlap(grants.resource_of(row), want)]
+                found |= {row["resource"]: row for row in said[:limit]}
+        latest = sorted(found.values(), key=lambda row: -int(row["seq"]))
+        return tuple(outcome_record(row) for row in latest)
 
     @operation(TimeoutError, InvalidError, cli="wait", example="src/a.py --timeout 60s")
     def wait(self, *resources: str, wait_s: float = 60) -> tuple[Availability, ...]:
@@ -518,6 +572,17 @@ def take(
     return granted(leases, tx.seq)
 
 
+def outcome_record(row: Row) -> Outcome:
+    return Outcome(
+        resource=row["resource"],
+        outcome=row["outcome"],
+        moved_to=row["moved_to"],
+        agent=row["agent"],
+        epoch=row["epoch"],
+        released_at=row["released_at"],
+    )
+
+
 def granted(leases: list[Lease], since: int) -> Grant:
     """The grant, and which of its leases are from before that seq."""
     kept = tuple(lease.resource for lease in leases if lease.epoch < since)
@@ -527,8 +592,8 @@ def granted(leases: list[Lease], since: int) -> Grant:
 
 def keeps(tx: Read, own: Row | None, want: Want, session: int) -> bool:
     """Whether the caller holds what it wants already: this very thing, or what it lies in."""
-    around = [own] if own else tx.rows(LEASES.above, ancestors=ancestors(want.resource.base),
-                                       session=session)  # fmt: skip
+    above = tx.rows(LEASES.above, ancestors=ancestors(want.resource.base), session=session)
+    around = [own, *above] if own else above
     return any(
         row["deadline"] > tx.now
         and row["mode"] in (want.mode, grants.EXCLUSIVE)

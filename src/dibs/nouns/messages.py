@@ -107,7 +107,6 @@ class Messages(Noun):
         channel = "" if channel is None else check_name("channel", channel)
         check_integer("limit", limit, 1, LIST_LIMIT)
         check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
-        agent = self.scope.caller.agent
 
         def take() -> tuple[Message, ...]:
             with self.scope.write() as tx:
@@ -120,6 +119,7 @@ class Messages(Noun):
                 )
 
         def look() -> tuple[tuple[Message, ...] | None, None]:
+            agent = self.scope.caller.agent  # it may take another name during the wait
             with self.scope.store.read() as tx:
                 rows = self._unread(tx, agent, channel, limit)
                 if peek:

@@ -62,12 +62,13 @@ class Keyring:
             row["channel"], row["thread"], row["reply_to"], row["body"],
         )  # fmt: skip
 
-    def session_token(self, agent: str, session: int) -> str:
+    def session_token(self, session: int) -> str:
         """What a process shows to act in a session that another one keeps alive."""
-        return f"{session}.{self.sign(agent, 'session', session)}"
+        # Signed by no agent, since a session may take another name.
+        return f"{session}.{self.sign('', 'session', session)}"
 
-    def same_token(self, token: str, agent: str, session: int) -> bool:
-        expected = self.session_token(agent, session)
+    def same_token(self, token: str, session: int) -> bool:
+        expected = self.session_token(session)
         return same(token.encode("utf-8", "replace"), expected.encode())
 
     def fits(self, noun: str, row: Row) -> bool:

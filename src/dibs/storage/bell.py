@@ -125,7 +125,10 @@ class PollListener:
         self._seen = self._times()
 
     def _times(self) -> list[int]:
-        return [os.stat(path).st_mtime_ns for path in self._paths]
+        try:
+            return [os.stat(path).st_mtime_ns for path in self._paths]
+        except FileNotFoundError:
+            return []  # the store is being deleted; the next look finds that out
 
     def wait(self, seconds: float) -> bool:
         end = time.monotonic() + seconds

@@ -159,14 +159,20 @@ class SqliteDriver:
                 return
         except (FileNotFoundError, NotADirectoryError):
             pass
-        raise StoreGoneError(
+        raise self._gone()
+
+    def _gone(self) -> StoreGoneError:
+        return StoreGoneError(
             f"{self.path} was deleted or replaced while it was open",
             next="open the store again: it starts afresh",
         )
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
         self.check_present()
-        return self._bells.listen(topics, cancel)
+        try:
+            return self._bells.listen(topics, cancel)
+        except FileNotFoundError as error:
+            raise self._gone() from error
 
     def ring(self, topics: set[str]) -> None:
         try:

@@ -217,10 +217,12 @@ class Write(Read):
             raise
 
     def _check(self, caller: Caller, row: Row) -> None:
-        if row["agent"] != caller.agent:
+        if row["agent"] is None:
             raise NotYoursError(
                 f"{caller.agent} has no session {caller.session} here", next="join again"
             )
+        # Another process of the session, or another thread, may have given it another name.
+        caller.agent = row["agent"]
         if self.store.alive(row, self.now, known_to_run=caller.owned):
             return
         raise NotYoursError(

@@ -36,6 +36,29 @@ SELECT id, agent, label, process_bound, boot, host, pid, status, joined_at, seen
 FROM session WHERE space = :space AND agent = :agent AND label = :label AND ended_at IS NULL
 ORDER BY id DESC LIMIT 1;
 
+-- name: of_client
+-- The session of that label that has not ended, whatever its agent's name.
+SELECT id, agent, label, process_bound, boot, host, pid, status, joined_at, seen_at, ttl_ms,
+       deadline, ended_at, ended_why
+FROM session WHERE space = :space AND label = :label AND ended_at IS NULL
+ORDER BY id DESC LIMIT 1;
+
+-- name: keep
+-- A process that stays keeps a session alive that others have begun.
+UPDATE session SET process_bound = :process_bound, host = :host, pid = :pid, ttl_ms = :ttl_ms,
+    deadline = :deadline
+WHERE space = :space AND id = :session;
+
+-- name: rename
+-- A session goes on under another name.
+UPDATE session SET agent = :agent WHERE space = :space AND id = :session;
+
+-- name: holds
+-- How much a session holds; what has lapsed and only waits to be cleared away is not counted.
+SELECT (SELECT COUNT(*) FROM lease WHERE space = :space AND session = :session AND deadline > :now)
+     + (SELECT COUNT(*) FROM task WHERE space = :space AND session = :session AND due > :now)
+       AS number;
+
 -- name: beat
 -- A sign of life, and what the agent says it is doing.
 UPDATE session SET seen_at = :at, deadline = :deadline,

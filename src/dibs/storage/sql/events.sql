@@ -21,6 +21,9 @@ DELETE FROM event WHERE space = :space AND seq <= :upto RETURNING seq;
 -- From here on the journal is whole.
 UPDATE space SET pruned_seq = :upto WHERE id = :space AND pruned_seq < :upto;
 
+-- name: prune_outcomes
+DELETE FROM outcome WHERE space = :space AND released_at < :before;
+
 -- name: prune_messages
 -- A message that somebody has not read yet stays.
 DELETE FROM message WHERE space = :space AND sent_at < :before AND (

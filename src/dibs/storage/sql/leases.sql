@@ -38,7 +38,8 @@ INSERT INTO lease (space, base, resource, session, kind, mode, inode, agent, epo
 VALUES (:space, :base, :resource, :session, :kind, :mode, :inode, :agent, :epoch, :note, :task,
         :content_hash, :granted_at, :ttl_ms, :deadline, :signature)
 ON CONFLICT (space, base, resource, session) DO UPDATE SET
-    kind = excluded.kind, inode = excluded.inode, mode = excluded.mode, epoch = excluded.epoch, note = excluded.note, task = excluded.task,
+    kind = excluded.kind, inode = excluded.inode, mode = excluded.mode, agent = excluded.agent,
+    epoch = excluded.epoch, note = excluded.note, task = excluded.task,
     content_hash = excluded.content_hash, granted_at = excluded.granted_at,
     ttl_ms = excluded.ttl_ms, deadline = excluded.deadline, signature = excluded.signature;
 
@@ -73,6 +74,25 @@ WHERE space = :space AND base = :base AND resource = :resource AND session = :se
 -- A lease ends: released, expired, or its session is over.
 DELETE FROM lease
 WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
+
+-- name: say
+-- One outcome per resource: the last that a holder stated.
+INSERT INTO outcome (space, base, resource, kind, outcome, moved_to, agent, epoch, seq, released_at)
+VALUES (:space, :base, :resource, :kind, :outcome, :moved_to, :agent, :epoch, :seq, :released_at)
+ON CONFLICT (space, base, resource) DO UPDATE SET
+    kind = excluded.kind, outcome = excluded.outcome, moved_to = excluded.moved_to,
+    agent = excluded.agent, epoch = excluded.epoch, seq = excluded.seq,
+    released_at = excluded.released_at;
+
+-- name: said
+-- All that was stated of what could overlap with a resource, the latest first. By name only: the
+-- number of a file that was deleted is another file's by now.
+SELECT base, resource, kind, NULL AS inode, outcome, moved_to, agent, epoch, seq, released_at
+FROM outcome WHERE space = :space AND base IN (:ancestors...)
+UNION ALL
+SELECT base, resource, kind, NULL, outcome, moved_to, agent, epoch, seq, released_at
+FROM outcome WHERE space = :space AND base > :low AND base < :high
+ORDER BY seq DESC, base, resource;
 
 -- name: all
 -- Every lease that lasts, in the order of names.

@@ -44,6 +44,7 @@ NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 # Written by hand, each in a module of its own with a function `main(globals, words) -> int`.
 BY_HAND = {
     "top": "a live view of agents, leases, work and messages",
+    "mcp": "serve the tools of dibs to an agent (MCP)",
     "run": "run a command as a named session that holds what it claims",
     "doctor": "check that everything is sound, and mend what is not",
     "backup": "copy the store while others write",
@@ -167,10 +168,9 @@ def run(globals_: Globals, words: list[str]) -> int:
         print(overview())
         return 0
     if words[0] == "--version":
-        from importlib.metadata import version
+        from dibs.version import VERSION
 
-        number = version("agent-dibs")
-        print_json({"version": number}) if globals_.json else print(f"dibs {number}")
+        print_json({"version": VERSION}) if globals_.json else print(f"dibs {VERSION}")
         return 0
     if words[0] in BY_HAND:
         module = __import__(f"dibs.surfaces.cli.{words[0]}", fromlist=["main"])
@@ -247,6 +247,12 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
             suggest(error, handle, operation, placed)
             raise
         answer(globals_, operation, result)
+        new = operation.name == "leases.claim" and len(result.kept) < len(result.leases)
+        if new and not globals_.json:
+            from dibs.surfaces.cli.show import others_said
+
+            # As they were typed: the names in the grant are written from the top.
+            others_said(handle.leases.outcomes(*placed), result.leases[0].agent)
     return 0
 
 

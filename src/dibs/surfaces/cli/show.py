@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Grant,
         Lease,
         Message,
+        Outcome,
         Presence,
         Pruned,
         Session,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     )
 
 NARROW = 8
+MENTIONED = 10
 CODES = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "dim": 2, "bold": 1}
 
 
@@ -61,6 +63,7 @@ EMPTY = {
     "agents.verify": "every signature is right",
     "agents.list": "nobody is here",
     "leases.list": "nothing is held",
+    "leases.outcomes": "nobody has said anything",
     "work.list": "no tasks",
 }
 
@@ -87,6 +90,20 @@ def blocker_line(blocker: Blocker) -> str:
 def grant(result: Grant) -> None:
     for lease in result.leases:
         say(f"{lease.resource}  {span(lease.expires_in_ms)} left, epoch {lease.epoch}")
+
+
+def others_said(result: Sequence[Outcome], agent: str) -> None:
+    """What others did to what was just claimed, the latest first."""
+    found = [outcome for outcome in result if outcome.agent != agent]
+    outcomes(found[:MENTIONED])
+    if len(found) > MENTIONED:
+        note(f"and {len(found) - MENTIONED} more: dibs leases outcomes RESOURCE…")
+
+
+def outcomes(result: Sequence[Outcome]) -> None:
+    for item in result:
+        to = f" to {item.moved_to}" if item.moved_to else ""
+        say(f"{item.resource}  {item.agent} {item.outcome} it{to} {ago(item.released_at)}")
 
 
 def leases(result: Sequence[Lease]) -> None:
@@ -224,6 +241,7 @@ SHOWN: dict[str, Callable[..., None]] = {
 LISTED: dict[str, Callable[..., None]] = {
     "Lease": leases,
     "Availability": availabilities,
+    "Outcome": outcomes,
     "Task": tasks,
     "Message": messages,
     "Entry": entries,

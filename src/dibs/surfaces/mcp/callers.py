@@ -1,0 +1,158 @@
+"""Who calls: the session that a tool acts in.
+
+What the client says of itself decides: its own session where it names one, so that its hooks,
+which know the same name, act as the same session; else this very process. No tool takes the
+caller as an argument. Names that nobody chose are made from the session's own, so that two
+agents of one kind never share an inbox.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock
+
+from dibs.errors import DibsError, NotYoursError, PrunedError, StoreGoneError, UnavailableError
+from dibs.nouns.digest import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dibs.dibs import Agent, Dibs
+    from dibs.records import Event
+    from dibs.surfaces.mcp.protocol import Request
+
+CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
+KINDS = ("claude", "codex", "gemini", "opencode", "cursor")
+"""Clients whose name in the protocol is longer than what people call them."""
+
+
+class Callers:
+    """The sessions of one server process, each joined when it is first needed."""
+
+    def __init__(self, open: Callable[[], Dibs], environment: Mapping[str, str]) -> None:
+        self._open = open
+        self._environment = environment
+        self._lock = RLock()
+        self._space: Dibs | None = None
+        self._agents: dict[str, Agent] = {}
+        self._told: dict[int, int] = {}
+        """Up to which seq each session has been told what it lost."""
+        self._own = f"{os.getpid()}:{os.urandom(8).hex()}"
+
+    def space(self) -> Dibs:
+        with self._lock:
+            if self._space is None:
+                self._space = self._open()
+            return self._space
+
+    def agent(self, request: Request) -> Agent:
+        """The session this request acts in."""
+        environment, kind = self._environment, kind_of(request.client)
+        client = client_session(kind, request, environment)
+        with self._lock:
+            agent = self._agents.get(client or "")
+            if agent is None:
+                space = self.space()
+                if token := environment.get("DIBS_SESSION"):
+                    agent = space.resume(token)
+                else:
+                    name = environment.get("DIBS_AGENT") or self._made_up(kind, client)
+                    agent = space.join(name, client=client)
+                self._agents[client or ""] = agent
+            return agent
+
+    def is_nameless(self, request: Request) -> bool:
+        """Whether nobody has chosen the caller's name yet."""
+        kind = kind_of(request.client)
+        client = client_session(kind, request, self._environment)
+        return self.agent(request).name == self._made_up(kind, client)
+
+    def _made_up(self, kind: str, client: str | None) -> str:
+        return f"{kind}-{spoken(client or self._own)}"
+
+    def lost(self, request: Request) -> list[Event]:
+        """The leases that the caller has lost to time since it was last told."""
+        agent = self.agent(request)
+        with self._lock:
+            since = self._told.get(agent.session, agent.session)
+            self._told[agent.session] = agent.events.last()
+        try:
+            found = agent.events.since(since, kind="lease.expired", agent=agent.name)
+        except PrunedError:
+            return []
+        return [event for event in found if event.session == agent.session]
+
+    def forget(self, error: DibsError) -> None:
+        """Let the next call begin anew if the session or the whole store is gone."""
+        with self._lock:
+            if isinstance(error, StoreGoneError):
+                space, self._space = self._space, None
+                self._agents.clear()
+                if space is not None:
+                    space.close()
+            elif isinstance(error, NotYoursError) and "session" in error.details:
+                over = error.details["session"]
+                self._agents = {
+                    key: agent for key, agent in self._agents.items() if agent.session != over
+                }
+
+    def close(self) -> None:
+        """End the sessions; what they hold is free."""
+        with self._lock:
+            for agent in self._agents.values():
+                try:
+                    agent.close()
+                except UnavailableError:
+                    pass  # the others see by themselves that this process is gone
+            self._agents.clear()
+            if self._space is not None:
+                self._space.close()
+
+
+def kind_of(client: str) -> str:
+    """What people call the client: `claude` for `claude-code`, `codex` for `codex-mcp-client`."""
+    word = "".join(sign if sign.isascii() and sign.isalnum() else " " for sign in client.lower())
+    parts = word.split()[:1]
+    return next((kind for kind in KINDS if kind in word), (parts or ["agent"])[0][:20])
+
+
+def client_session(kind: str, request: Request, environment: Mapping[str, str]) -> str | None:
+    """The client's own name for its session, if it has one.
+
+    A variable counts only if it is of the client that calls: one agent may have started
+    another, which then inherits it.
+    """
+    said = request.meta.get("sessionId")
+    if isinstance(said, str) and said.isprintable() and 0 < len(said.strip()) <= 100:
+        return f"{kind}:{said.strip()}"
+    session = None
+    if kind == "claude":
+        session = environment.get("CLAUDE_CODE_SESSION_ID")
+    elif (kind == "gemini" and "GEMINI_CLI" in environment) or (
+        kind == "opencode" and "OPENCODE" in environment
+    ):
+        # These name no session, but their hooks have the same process above them.
+        session = process_name(os.getppid())
+    return f"{kind}:{session}" if session else None
+
+
+def process_name(pid: int) -> str:
+    """A process, told apart from those of other containers and from earlier ones of its number."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as source:
+            started = source.read().rpartition(b")")[2].split()[19].decode()
+        return f"{os.stat(f'/proc/{pid}/ns/pid').st_ino}:{pid}:{started}"
+    except OSError:
+        return str(pid)
+
+
+def spoken(text: str) -> str:
+    """A name one can say, the same for the same text: 14 × 5 syllables, three of them."""
+    number = int.from_bytes(sha256(text.encode()).digest()[:8], "big")
+    syllables = []
+    for _ in range(3):
+        number, syllable = divmod(number, len(CONSONANTS) * len(VOWELS))
+        consonant, vowel = divmod(syllable, len(VOWELS))
+        syllables.append(CONSONANTS[consonant] + VOWELS[vowel])
+    return "".join(syllables)

@@ -1,0 +1,180 @@
+"""What the Model Context Protocol asks of a server, whatever carries the messages.
+
+Two eras are served side by side. Since 2026-07-28 every request says in its `_meta` which
+version it speaks and the server keeps no state; before that, a handshake (`initialize`)
+settled the version for the whole connection. Each message is judged by itself: one with the
+modern envelope is answered in the modern way, whatever came before it.
+"""
+
+from __future__ import annotations
+
+import json
+
+from dibs.version import VERSION
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MODERN = "2026-07-28"
+HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+BATCHES = "2025-03-26"
+"""The one version in which several messages may come as one array."""
+SUPPORTED = [MODERN, *HANDSHAKE]
+PREFIX = "io.modelcontextprotocol/"
+SERVER = {"name": "dibs", "version": VERSION}
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+RESOURCE_NOT_FOUND = -32002
+UNSUPPORTED_VERSION = -32022
+
+# Results that say how long they may be kept. None of ours may: what they show is changed by others.
+CACHEABLE = (
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+)
+MODERN_ONLY = ("server/discover", "subscriptions/listen")
+HANDSHAKE_ONLY = (
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+)
+
+
+class ProtocolError(Exception):
+    """A message that cannot be served; it becomes a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def to_json(self, id: int | str | None) -> dict[str, Any]:
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            error["data"] = self.data
+        return {"jsonrpc": "2.0", "id": id, "error": error}
+
+
+class Peer:
+    """What a connection knows of the one at its other end."""
+
+    def __init__(self) -> None:
+        self.version: str | None = None
+        """The version that a handshake settled."""
+        self.client = ""
+
+
+class Request:
+    """One request, checked as far as every method needs it."""
+
+    def __init__(self, message: dict[str, Any], peer: Peer) -> None:
+        self.id: int | str = message["id"]
+        self.method: str = message["method"]
+        params = message.get("params", {})
+        if not isinstance(params, dict):
+            raise ProtocolError(INVALID_PARAMS, "params must be an object")
+        meta = params.get("_meta", {})
+        self.params: dict[str, Any] = params
+        self.meta: dict[str, Any] = meta if isinstance(meta, dict) else {}
+        self.modern = self._is_modern(peer)
+        self.client = peer.client
+        if self.modern:
+            client = self.meta.get(PREFIX + "clientInfo")
+            if isinstance(client, dict):
+                self.client = str(client.get("name", ""))
+
+    def _is_modern(self, peer: Peer) -> bool:
+        version = self.meta.get(PREFIX + "protocolVersion")
+        if version is None and (peer.version or self.method in ("initialize", "ping")):
+            return False
+        if version is None or not isinstance(version, str):
+            raise ProtocolError(
+                INVALID_PARAMS,
+                f"_meta must say {PREFIX}protocolVersion and {PREFIX}clientCapabilities, "
+                "or initialize must come first",
+            )
+        if not isinstance(self.meta.get(PREFIX + "clientCapabilities"), dict):
+            raise ProtocolError(INVALID_PARAMS, f"_meta must say {PREFIX}clientCapabilities")
+        if version != MODERN:
+            raise ProtocolError(
+                UNSUPPORTED_VERSION,
+                "Unsupported protocol version",
+                {"supported": SUPPORTED, "requested": version},
+            )
+        return True
+
+    @property
+    def token(self) -> int | str | None:
+        """What progress is reported under, if the client wants to hear of it."""
+        token = self.meta.get("progressToken")
+        return token if is_id(token) else None
+
+    def text(self, name: str) -> str:
+        """A parameter that must be there and be text."""
+        value = self.params.get(name)
+        if not isinstance(value, str):
+            raise ProtocolError(INVALID_PARAMS, f"{name} must be given, as a string")
+        return value
+
+    def answer(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The response, with what this request's era wants around a result."""
+        if self.modern:
+            meta = {**result.get("_meta", {}), PREFIX + "serverInfo": SERVER}
+            result = {"resultType": "complete", **result, "_meta": meta}
+            if self.method in CACHEABLE:
+                result |= {"ttlMs": 0, "cacheScope": "private"}
+        return {"jsonrpc": "2.0", "id": self.id, "result": result}
+
+
+def parse(line: bytes) -> Any:
+    """The JSON of a line. NaN and the like are none."""
+    try:
+        return json.loads(line.decode("utf-8"), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise ProtocolError(PARSE_ERROR, "this is not JSON") from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def is_id(value: object) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
+
+
+def check_message(message: Any) -> None:
+    """Refuse what is neither a request, nor a notification, nor an answer to one of ours."""
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        raise ProtocolError(INVALID_REQUEST, "this is not a JSON-RPC 2.0 message")
+    if "id" in message and not is_id(message["id"]):
+        raise ProtocolError(INVALID_REQUEST, "id must be a string or a whole number")
+    answers = "method" not in message and ("result" in message or "error" in message)
+    if not isinstance(message.get("method"), str) and not answers:
+        raise ProtocolError(INVALID_REQUEST, "method must be a string")
+
+
+def initialized(params: dict[str, Any], peer: Peer) -> str:
+    """Settle the version of a connection: the client's if we know it, else our latest."""
+    wanted = params.get("protocolVersion")
+    if not isinstance(wanted, str):
+        raise ProtocolError(INVALID_PARAMS, "protocolVersion must be given, as a string")
+    peer.version = wanted if wanted in HANDSHAKE else HANDSHAKE[0]
+    client = params.get("clientInfo")
+    peer.client = str(client.get("name", "")) if isinstance(client, dict) else ""
+    return peer.version
+
+
+def notification(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, "params": params}

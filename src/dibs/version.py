@@ -1,0 +1,3 @@
+"""The version of dibs, written once."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,47 @@
+"""What the pages say about the MCP server is what the source says now."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+from dibs.surfaces.mcp.calling import HINTS
+from dibs.surfaces.mcp.standard import STANDARD
+from dibs.surfaces.mcp.words import INSTRUCTIONS
+from tools.mcp_tools import PAGE, render
+
+ROOT = Path(__file__).parent.parent.parent
+FENCE = re.compile(r"^```(json|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_of_tools_is_what_the_source_says_now() -> None:
+    assert PAGE.read_text(encoding="utf-8") == render(), "run make docs"
+
+
+def test_every_entry_for_a_client_can_be_pasted() -> None:
+    found = FENCE.findall((ROOT / "docs/agents.md").read_text(encoding="utf-8"))
+    entries = [tomllib.loads(text) if kind == "toml" else json.loads(text) for kind, text in found]
+    servers = [entry for entry in entries if {"mcpServers", "mcp_servers", "mcp"} & entry.keys()]
+    assert len(servers) == 4
+    for entry in servers:
+        (server,) = next(iter(entry.values())).values()
+        words = [server["command"], *server.get("args", [])]
+        assert (words[0] if isinstance(words[0], list) else words) == ["dibs", "mcp"]
+
+
+def test_the_readme_names_the_ten_tools_and_their_size() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    definitions = json.dumps({"tools": [t.definition for t in STANDARD]}, separators=(",", ":"))
+    size = len(definitions) + len(INSTRUCTIONS)
+    assert f"{size:,} characters" in readme
+    for tool in STANDARD:
+        assert f"`{tool.name}`" in readme
+
+
+def test_the_hints_that_pages_show_are_real() -> None:
+    for page in ("README.md", "docs/agents.md"):
+        shown = re.findall(r'"hint": "([^"]+)"', (ROOT / page).read_text(encoding="utf-8"))
+        assert shown
+        assert set(shown) <= set(HINTS.values())

@@ -8,16 +8,25 @@ CHECKED := src tests $(wildcard examples bench tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test stress bench lint format docs pins clean
+.PHONY: help run test clients conformance stress bench lint format docs pins clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(READY) ## run the main job: two agents and one budget
 	@$(BIN)/python examples/budget.py
 
 test: $(READY) ## run the whole suite, on SQLite and on a real PostgreSQL
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+
+clients: $(READY) ## run the real agent CLIs against a scripted model
+	@tests/clients/install
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m clients --timeout 300 tests/clients $(ARGS)
+
+conformance: $(READY) ## hold the MCP server against the protocol's own tools
+	@tests/conformance/install $(BIN)/python
+	@PYTHONPATH=.conformance/python $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
+		-m conformance tests/conformance $(ARGS)
 
 stress: $(READY) ## run the full-size stress tests and print their figures
 	@$(BIN)/python -m pytest -q -s -m stress --timeout 3600 $(ARGS)

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dibs.surfaces.mcp.more import STATE, more
+from dibs.surfaces.mcp.more import NOT_OFFERED, STATE, more
 from dibs.surfaces.mcp.resources import listed
 from dibs.surfaces.mcp.server import PROMPT
 from dibs.surfaces.mcp.standard import STANDARD
+from dibs.surfaces.mcp.tool import Tool
 from dibs.surfaces.mcp.words import INSTRUCTIONS
 
 PAGE = Path(__file__).parent.parent / "docs" / "tools.md"
@@ -48,36 +49,37 @@ def page() -> Iterator[str]:
     yield f"```text\n{INSTRUCTIONS}\n```\n"
     yield "## Standard\n"
     for tool in STANDARD:
-        yield from describe(tool.definition)
+        yield from describe(tool)
     yield "## Versioned state, with `--tools all`\n"
     for tool in STATE:
-        yield from describe(tool.definition)
+        yield from describe(tool)
     yield "## Every other operation, with `--tools all`\n"
     yield (
         'Named by noun and verb. The answer is `{"status": "ok", "result": …}` with the '
         "library's [record](reference.md#records), or a refusal.\n"
     )
+    only_people = ", ".join(f"`{name}`" for name in sorted(NOT_OFFERED))
+    yield f"Not offered, because these are for people: {only_people}.\n"
     for tool in more()[len(STATE) :]:
-        yield from describe(tool.definition)
+        yield from describe(tool)
     yield "## Resources\n"
     for resource in listed():
         yield f"- `{resource['uri']}`: {resource['description']}"
     yield f"\n## Prompt\n\n`{PROMPT['name']}`: {PROMPT['description']}. Arguments: `task`.\n"
 
 
-def describe(tool: dict[str, Any]) -> Iterator[str]:
-    yield f"### {tool['name']}\n"
-    yield f"{tool['description']}\n"
-    schema = tool["inputSchema"]
+def describe(tool: Tool) -> Iterator[str]:
+    yield f"### {tool.name}\n"
+    yield f"{tool.definition['description']}\n"
+    schema = tool.definition["inputSchema"]
     for name, kind in schema["properties"].items():
         needed = ", required" if name in schema.get("required", []) else ""
         says = f": {kind['description']}" if "description" in kind else ""
         yield f"- `{name}` ({spelled(kind)}{needed}){says}"
     if schema["properties"]:
         yield ""
-    choices = tool["outputSchema"]["properties"]["status"].get("enum")
-    if choices:
-        yield f"`status` is one of {', '.join(f'`{choice}`' for choice in choices)}.\n"
+    if tool.answers:
+        yield f"`status` is one of {', '.join(f'`{word}`' for word in tool.answers)}.\n"
 
 
 def spelled(kind: dict[str, Any]) -> str:

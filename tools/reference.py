@@ -109,7 +109,7 @@ LIMITS: list[tuple[object, str, str]] = [
     (operation, "TTL_MIN_S", "seconds a claim or a session lives, at least"),
     (operation, "TTL_MAX_S", "seconds a claim or a session lives, at most (7 days)"),
     (operation, "WAIT_MAX_S", "seconds in one wait (a day)"),
-    (operation, "DELAY_MAX_S", "seconds before a task may be claimed (366 days)"),
+    (operation, "DELAY_MAX_S", "seconds before a task may be claimed or a token ends (366 days)"),
     (leases, "CLAIM_LIMIT", "resources in one claim"),
     (resources, "MAX_TEXT", "characters in a resource"),
     (resources, "MAX_NAME", "characters in a named resource such as `port:3000`"),

@@ -42,11 +42,13 @@ if TYPE_CHECKING:
         Lease,
         Message,
         Mismatch,
+        NewToken,
         Outcome,
         Presence,
         Pruned,
         Session,
         Task,
+        Token,
     )
 
 __all__ = [
@@ -76,6 +78,7 @@ __all__ = [
     "Lease",
     "Message",
     "Mismatch",
+    "NewToken",
     "NotFoundError",
     "NotYoursError",
     "Outcome",
@@ -91,6 +94,7 @@ __all__ = [
     "StoreGoneError",
     "Task",
     "TimeoutError",
+    "Token",
     "UnavailableError",
     "UnfitError",
     "open",

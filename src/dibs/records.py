@@ -234,6 +234,33 @@ class Session(Record):
     expires_in_ms: int | None
 
 
+class Token(Record):
+    """What lets its bearer act through a daemon, as an agent or as anybody; without its secret."""
+
+    id: int
+    name: str
+    scope: str
+    created_at: int
+    created_by: str
+    expires_at: int | None
+    revoked_at: int | None
+
+
+class NewToken(Record):
+    """A token that was just added, with its secret: nobody is ever told it again."""
+
+    id: int
+    name: str
+    scope: str
+    secret: str
+    created_at: int
+    expires_at: int | None
+
+    def __repr__(self) -> str:
+        # What is printed by the way ends in logs.
+        return super().__repr__().replace(self.secret, "…")
+
+
 class Presence(Record):
     """An agent as the others see it: its live sessions and what they hold."""
 

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 import dibs
+from dibs.nouns import agents
 from tests.contract.waiting import FrozenClock, eventually, result
 from tests.contract.world import LONG_S, Opener
 
@@ -452,6 +453,97 @@ def test_a_server_that_is_started_again_keeps_its_session_alive(opener: Opener, 
         if opener.on_postgres:
             eventually(lambda: session_of(space, second.session).expires_in_ms == 30_000)
     assert second.leases.renew("a")[0].session == second.session
+
+
+# Callers that reach the store through another process
+
+
+def join_remotely(space: dibs.Dibs, name: str, ttl_s: float = 30, **options) -> dibs.Agent:
+    """What a daemon does for a caller on the other end of a connection."""
+    given = {"status": "", "shell": False, "client": None, **options}
+    caller = agents.join(space.scope, name, ttl_s=ttl_s, remote=True, **given)
+    return dibs.Agent(space.scope.of(caller))
+
+
+def test_a_remote_session_lives_by_beats_on_every_database(space, bob, clock):
+    alice = join_remotely(space, "alice", ttl_s=30, status="reading")
+    session = session_of(space, alice.session)
+    assert (session.agent, session.status) == ("alice", "reading")
+    assert (session.process_bound, session.expires_in_ms) == (False, 30_000)
+    alice.leases.claim("a", ttl_s=LONG_S)
+    for _ in range(3):
+        clock.advance(29)
+        assert alice.agents.beat().expires_in_ms == 30_000
+    clock.advance(29)
+    with pytest.raises(dibs.HeldError):
+        bob.leases.claim("a")
+    clock.advance(1)
+    assert "alice" not in [presence.agent for presence in bob.agents.list()]
+    for call in (alice.agents.beat, lambda: alice.leases.renew("a")):
+        with pytest.raises(dibs.NotYoursError) as refusal:
+            call()
+        assert refusal.value.details["session"] == alice.session
+    assert bob.leases.claim("a").leases[0].agent == "bob"
+    assert bob.events.since(kind="session.died")[0].agent == "alice"
+
+
+def test_a_waiter_takes_over_from_a_remote_session_that_is_silent(space, bob):
+    join_remotely(space, "alice", ttl_s=30).leases.claim("a", ttl_s=LONG_S)
+    assert bob.leases.claim("a", wait_s=3_600).leases[0].agent == "bob"
+
+
+def test_a_remote_session_does_not_end_with_the_process_that_serves_it(opener: Opener, bob, clock):
+    with opener.open() as served:
+        alice = join_remotely(served, "alice", ttl_s=LONG_S)
+        alice.leases.claim("a", ttl_s=LONG_S)
+        token = alice.token
+        alice.close()
+    with pytest.raises(dibs.HeldError):
+        bob.leases.claim("a")
+    again = opener.open().resume(token)
+    assert again.leases.renew("a")[0].session == alice.session
+    again.agents.leave()
+    assert bob.leases.claim("a").leases[0].agent == "bob"
+
+
+def test_a_remote_shell_session_is_the_shell_session(space, clock):
+    shell = space.join("alice", shell=True)
+    remote = join_remotely(space, "alice", shell=True)
+    assert remote.session == shell.session
+    clock.advance(86_400)
+    assert remote.agents.beat().expires_in_ms is None
+
+
+def test_a_remote_caller_keeps_a_session_alive_that_hooks_have_begun(space, bob, clock):
+    hook = space.join("alice", client=CLIENT, shell=True)
+    remote = join_remotely(space, "other", client=CLIENT, ttl_s=30)
+    assert (remote.name, remote.session) == ("alice", hook.session)
+    kept = session_of(space, hook.session)
+    assert (kept.process_bound, kept.expires_in_ms) == (False, 30_000)
+    remote.close()
+    assert is_alive(space, hook.session)
+    clock.advance(30)
+    assert not is_alive(space, hook.session)
+
+
+def test_a_process_that_stays_takes_a_remote_session_over_and_ends_it(opener: Opener, space, clock):
+    remote = join_remotely(space, "alice", client=CLIENT, ttl_s=30)
+    server = opener.join(opener.open(), "other", client=CLIENT, ttl_s=60)
+    assert (server.name, server.session) == ("alice", remote.session)
+    clock.advance(45)
+    assert remote.agents.beat().process_bound is not opener.on_postgres
+    assert server.leases.claim("a").leases[0].session == remote.session
+    server.close()
+    # Where processes can be seen the session is the server's now; else both beat.
+    assert is_alive(space, remote.session) is opener.on_postgres
+
+
+def test_a_remote_caller_acts_in_the_session_that_a_process_keeps_alive(opener: Opener, space):
+    server = opener.other(name="alice", client=CLIENT)
+    remote = join_remotely(space, "other", client=CLIENT)
+    assert (remote.name, remote.session) == ("alice", server.session)
+    remote.close()
+    assert server.call("agents.beat")["alive"]
 
 
 # Another name

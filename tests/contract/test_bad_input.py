@@ -34,6 +34,7 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "leases.claim": (("port:2",), {}),
     "leases.renew": (("port:1",), {}),
     "leases.release": (("port:1",), {"outcome": "moved", "moved_to": "port:2"}),
+    "leases.revoke": (("port:3",), {}),
     "leases.status": (("port:1",), {}),
     "leases.list": ((), {}),
     "leases.wait": (("port:2",), {"wait_s": 0}),
@@ -47,6 +48,7 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "work.fail": (("mine",), {}),
     "work.abandon": (("mine",), {}),
     "work.cancel": (("open",), {}),
+    "work.revoke": (("theirs",), {}),
     "work.reopen": (("over",), {}),
     "work.show": (("mine",), {}),
     "work.list": ((), {}),
@@ -71,6 +73,9 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "agents.rename": (("alice",), {}),
     "agents.list": ((), {}),
     "agents.verify": ((), {}),
+    "agents.add_token": (("ci",), {}),
+    "agents.tokens": ((), {}),
+    "agents.revoke_token": (("TOKEN",), {}),
     "events.since": ((0,), {}),
     "events.last": ((), {}),
     "events.watch": ((0,), {"wait_s": 0}),
@@ -137,23 +142,30 @@ def bad_values(argument: Argument) -> list[Any]:
 
 
 @pytest.fixture
-def message(alice, bob) -> int:
-    """A world in which each of the right calls goes through."""
+def ids(alice, bob) -> dict[str, int]:
+    """A world in which each of the right calls goes through, and the numbers they name."""
     alice.leases.claim("port:1")
     for id in ("open", "mine", "over"):
         alice.work.add(id)
     alice.work.claim("mine")
     alice.work.cancel("over")
     alice.state.set("plan", "step", 1)
-    return int(bob.messages.send("hello alice", to="alice").id)
+    bob.leases.claim("port:3")
+    bob.work.claim("theirs")
+    message = bob.messages.send("hello alice", to="alice").id
+    return {"MESSAGE": message, "TOKEN": bob.agents.add_token("ci").id}
+
+
+def numbered(right: tuple[Any, ...], ids: dict[str, int]) -> list[Any]:
+    return [ids.get(value, value) if isinstance(value, str) else value for value in right]
 
 
 def with_bad(
-    name: str, argument: Argument, bad: Any, message: int
+    name: str, argument: Argument, bad: Any, ids: dict[str, int]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The right arguments of an operation, but for this one."""
     right, options = RIGHT[name]
-    args = [message if value == "MESSAGE" else value for value in right]
+    args = numbered(right, ids)
     place = [other.name for other in OPERATIONS[name].arguments()].index(argument.name)
     if place < len(args):
         args[place] = bad
@@ -161,13 +173,13 @@ def with_bad(
     return tuple(args), options | {argument.name: bad}
 
 
-def cases(name: str, message: int) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+def cases(name: str, ids: dict[str, int]) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
     arguments = OPERATIONS[name].arguments()
     keyed = any(argument.name == "idempotency_key" for argument in arguments)
     number = 0
     for argument in arguments:
         for bad in bad_values(argument):
-            args, options = with_bad(name, argument, bad, message)
+            args, options = with_bad(name, argument, bad, ids)
             shown = f"{name}: {argument.name}={repr(bad)[:60] if is_short(bad) else type(bad)}"
             yield shown, args, options
             if keyed and argument.name != "idempotency_key":
@@ -190,16 +202,16 @@ def test_every_operation_has_a_right_call():
 
 
 @pytest.mark.parametrize("name", sorted(RIGHT))
-def test_a_right_call_goes_through(name, alice, message):
+def test_a_right_call_goes_through(name, alice, ids):
     """Otherwise the bad argument beside it would prove nothing."""
     args, options = RIGHT[name]
-    call(alice, name, tuple(message if arg == "MESSAGE" else arg for arg in args), options)
+    call(alice, name, tuple(numbered(args, ids)), options)
 
 
 @pytest.mark.parametrize("name", sorted(name for name in RIGHT if OPERATIONS[name].arguments()))
-def test_every_bad_argument_is_refused_and_changes_nothing(name, alice, message):
+def test_every_bad_argument_is_refused_and_changes_nothing(name, alice, ids):
     last = alice.events.last()
-    for shown, args, options in cases(name, message):
+    for shown, args, options in cases(name, ids):
         # An epoch is only compared, so any other one is stale; all else is a mistake.
         stale = " epoch=" in shown
         try:
@@ -225,13 +237,13 @@ def check_message(error: DibsError, shown: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(RIGHT))
-def test_an_odd_flag_raises_nothing_unforeseen(name, alice, message):
+def test_an_odd_flag_raises_nothing_unforeseen(name, alice, ids):
     for argument in OPERATIONS[name].arguments():
         if argument.type != "bool":
             continue
         odd: Any
         for odd in ("no", 0, None, [], Odd(), math.nan):
-            args, options = with_bad(name, argument, odd, message)
+            args, options = with_bad(name, argument, odd, ids)
             try:
                 call(alice, name, args, options)
             except RefusedError:
@@ -253,7 +265,9 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("verb", ["claim", "renew", "release", "status", "wait", "outcomes"])
+@pytest.mark.parametrize(
+    "verb", ["claim", "renew", "release", "revoke", "status", "wait", "outcomes"]
+)
 def test_a_path_that_is_broken_or_escapes_is_refused(verb, alice):
     last = alice.events.last()
     for text in (*ESCAPING, *BROKEN):
@@ -276,7 +290,7 @@ def test_files_of_a_task_are_checked_as_any_other(alice):
 
 def test_nothing_and_too_much_are_refused(alice):
     last = alice.events.last()
-    for verb in ("claim", "renew", "release"):
+    for verb in ("claim", "renew", "release", "revoke"):
         with pytest.raises(InvalidError):
             getattr(alice.leases, verb)()
     with pytest.raises(InvalidError, match="limit is 200"):
@@ -421,12 +435,15 @@ def test_unknown_ids_are_not_found(alice, bob):
         lambda: alice.work.abandon("nothing"),
         lambda: alice.work.cancel("nothing"),
         lambda: alice.work.reopen("nothing"),
+        lambda: alice.work.revoke("nothing"),
+        lambda: alice.agents.revoke_token(999),
         lambda: alice.messages.ack(999),
         lambda: alice.messages.delivery(999),
         lambda: alice.messages.send("hello", reply_to=999),
         lambda: alice.state.delete("plan", "nothing"),
         lambda: alice.leases.renew("port:1"),
         lambda: alice.leases.release("port:1"),
+        lambda: alice.leases.revoke("port:1"),
     ):
         with pytest.raises(NotFoundError) as refused:
             wrong()

@@ -20,9 +20,12 @@ HARMLESS = {
     "agents.beat": "a second sign of life says the same",
     "agents.leave": "a session ends once",
     "agents.rename": "a session that bears the name keeps it",
+    "agents.add_token": "the answer kept for a key would keep the secret; a token that nobody "
+    "was told of is revoked",
+    "agents.revoke_token": "a token is revoked once",
     "events.prune": "what is gone is gone",
 }
-"""Mutations without a key, and why repeating them does nothing new."""
+"""Mutations without a key, and why they need none."""
 
 
 def nothing(alice: dibs.Agent) -> None:
@@ -42,6 +45,13 @@ def cancelled(alice: dibs.Agent) -> None:
 
 def held(alice: dibs.Agent) -> None:
     alice.leases.claim("a", "b")
+
+
+def of_others(alice: dibs.Agent) -> None:
+    """Leases and tasks of somebody else, who stays."""
+    other = alice.subagent("other")
+    other.leases.claim("a", "b")
+    claimed(other)
 
 
 def entries(alice: dibs.Agent) -> None:
@@ -82,6 +92,11 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
         lambda a, key: a.leases.release("a", idempotency_key=key),
         lambda a, key: a.leases.release("b", idempotency_key=key),
     ),
+    "leases.revoke": (
+        of_others,
+        lambda a, key: a.leases.revoke("a", reason="r", idempotency_key=key),
+        lambda a, key: a.leases.revoke("b", idempotency_key=key),
+    ),
     "work.add": (
         nothing,
         lambda a, key: a.work.add("t", payload={"x": [1]}, idempotency_key=key),
@@ -121,6 +136,11 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
         claimed,
         lambda a, key: a.work.cancel("t", idempotency_key=key),
         lambda a, key: a.work.cancel("u", idempotency_key=key),
+    ),
+    "work.revoke": (
+        of_others,
+        lambda a, key: a.work.revoke("t", reason="r", idempotency_key=key),
+        lambda a, key: a.work.revoke("u", idempotency_key=key),
     ),
     "work.reopen": (
         cancelled,

@@ -721,6 +721,27 @@ def test_a_release_hands_over_to_the_waiter_in_its_own_transaction(alice, bob, b
     assert grant.epoch == events[0].seq
 
 
+def test_what_is_handed_over_says_in_the_journal_who_had_waited(alice, bob, carol, background):
+    alice.leases.claim("a", ttl_s=LONG_S)
+    bob.leases.claim("b", mode="shared", ttl_s=LONG_S)
+    waiter = background.queued(bob, "a", "b", mode="shared", ttl_s=60)
+    [asked, _] = bob.events.since(kind="lease.queued")
+    before = bob.events.last()
+    alice.leases.release("a")
+    result(waiter)
+    told = {event.subject: event for event in bob.events.since(before, agent="bob")}
+    # Also of what its session held already: the waiter is told by the ticket that it is served.
+    assert {name: event.kind for name, event in told.items()} == {
+        "a": "lease.claimed",
+        "b": "lease.renewed",
+    }
+    assert {event.data["ticket"] for event in told.values()} == {asked.data["ticket"]}
+    carol.leases.claim("c")
+    others = [event for event in bob.events.since(kind="lease.claimed") if event.subject != "a"]
+    assert len(others) == 2
+    assert all("ticket" not in event.data for event in others)
+
+
 def test_fair_waiting_is_first_come_first_served(alice, bob, carol, background):
     alice.leases.claim("a", ttl_s=LONG_S)
     first = background.queued(bob, "a", ttl_s=LONG_S)

@@ -191,6 +191,7 @@ HOT = [
     ("leases", "remove"),
     ("leases", "dequeue"),
     ("leases", "said"),
+    ("leases", "revoked"),
     ("work", "one"),
     ("work", "head"),
     ("work", "due"),
@@ -214,6 +215,8 @@ HOT = [
     ("agents", "several"),
     ("agents", "labelled"),
     ("agents", "of_client"),
+    ("agents", "token_of"),
+    ("agents", "one_token"),
 ]
 
 
@@ -237,7 +240,7 @@ def test_a_hot_query_finds_its_rows_by_index(file, name, store):
     assert steps or name == "grant"
     assert [step for step in steps if step.startswith("SCAN")] == []
     # A search by the space alone reads every row of it.
-    tables = "lease|ticket|task|message|word|entry|event|session|outcome"
+    tables = "lease|ticket|task|message|word|entry|event|session|outcome|token"
     table = re.compile(rf"SEARCH ({tables})\b.*\(space=\?\)")
     broad = [step for step in steps if table.search(step)]
     assert [step for step in broad if step not in ALLOWED.get((file, name), ())] == [], steps

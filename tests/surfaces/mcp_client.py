@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -165,7 +166,7 @@ class Client:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             cwd=shell.folder,
-            env=shell.environment,
+            env=shell.environment | {"PYTHONFAULTHANDLER": "1"},
             bufsize=0,
             start_new_session=True,
         )
@@ -364,7 +365,12 @@ class Client:
 
     def ended(self, seconds: float = PATIENCE_S) -> int:
         """Wait for the end of the process and of all it said; give its exit code."""
-        code = self.process.wait(seconds)
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGABRT)  # then it says what each of its threads is doing
+            self.process.wait(seconds)
+            raise AssertionError(f"the server did not end:\n{self.errors()}") from None
         self._reader.join(seconds)
         return code
 

@@ -5,7 +5,8 @@ holder of everything. A subagent (`alice/tests`) is an agent of its own. Two ins
 agent are two sessions, and neither can act for the other.
 
 A session is alive as long as its process is (one machine: the kernel holds its lock), or as
-long as it beats (many machines). A *shell* session belongs to no process: it serves the
+long as it beats (many machines, and whoever calls through a daemon, which is not the process
+behind its session). A *shell* session belongs to no process: it serves the
 separate commands that one agent types, and lives until it leaves or the machine restarts; what it
 holds ends with the time of each lease. A *client* session is found by what the agent's own
 program calls its session, so that its server and its hooks act as one. The first process that
@@ -16,29 +17,39 @@ A session may take another name while it holds nothing. Its token stays; its oth
 learn the name at their next write. What the old name has not read yet, and the idempotency keys
 used under it, stay with that name.
 
+A *token* lets its bearer act through a daemon: as one agent, as anybody, or only look. Its
+secret is told once, to whoever adds it; the store keeps what it hashes to, and nothing of it can
+be found in the tables, the journal or a backup.
+
 Promised: a session's id is never used again, and a session that has ended can do nothing
-more. Not promised: that a frozen process is noticed before its leases' time is over.
+more. A token that is revoked or whose time is over opens nothing from then on. Not promised:
+that a frozen process is noticed before its leases' time is over.
 """
 
 from __future__ import annotations
 
 import os
 
-from dibs.errors import ExistsError, InvalidError, NotYoursError, StateError
+from dibs.errors import ExistsError, InvalidError, NotFoundError, NotYoursError, StateError
+from dibs.nouns.digest import same, sha256
 from dibs.nouns.grants import ticket_alive
 from dibs.nouns.recovery import LEASES, end_dead_sessions, end_session
 from dibs.nouns.scope import Noun
 from dibs.operation import (
+    DELAY_MAX_S,
+    NEWEST,
     TTL_MAX_S,
     TTL_MIN_S,
     check_agent,
+    check_choice,
+    check_integer,
     check_name,
     check_seconds,
     check_text,
     operation,
     writes,
 )
-from dibs.records import Mismatch, Presence, Session
+from dibs.records import Mismatch, NewToken, Presence, Session, Token
 from dibs.storage.queries import Queries
 from dibs.storage.store import Caller
 
@@ -53,6 +64,9 @@ SESSION_TTL_S = 30.0
 """How long a session lives without a beat, where processes cannot be seen."""
 SHELL = "shell"
 PAGE = 1000
+SCOPES = ("read", "agent", "admin")
+SECRET_PREFIX = "dibs_"
+"""By this, people and scanners see what a leaked secret is for."""
 
 
 class Agents(Noun):
@@ -172,16 +186,87 @@ class Agents(Noun):
                         found.append(mismatch("message", str(row["id"]), row["sender"], row))
         return tuple(found)
 
+    # It takes no idempotency key: the answer that is kept for one would keep the secret too.
+    @writes(InvalidError, cli="token add", example="ci --scope agent --expires 30d")
+    def add_token(
+        self, tx: Write, name: str, *, scope: str = "agent", expires_s: float | None = None
+    ) -> NewToken:
+        """Add an access token for the daemon; its secret is told this once.
+
+        name: the agent that its bearer acts as
+        scope: agent (as that name and its subagents), admin (as anybody), read (only look)
+        expires_s: seconds until it opens nothing any more; by default never
+        """
+        check_agent("name", name)
+        check_choice("scope", scope, SCOPES)
+        left_ms = None
+        if expires_s is not None:
+            left_ms = check_seconds("expires_s", expires_s, TTL_MIN_S, DELAY_MAX_S)
+        expires_at = None if left_ms is None else tx.wall + left_ms
+        secret = new_secret()
+        id = tx.event("token.added", name, {"scope": scope, "expires_at": expires_at})
+        tx.run(
+            AGENTS.add_token,
+            id=id,
+            name=name,
+            scope=scope,
+            digest=digest_of(secret),
+            agent=self.scope.caller.agent,
+            at=tx.wall,
+            expires_at=expires_at,
+            deadline=None if left_ms is None else tx.now + left_ms,
+        )
+        return NewToken(
+            id=id,
+            name=name,
+            scope=scope,
+            secret=secret,
+            created_at=tx.wall,
+            expires_at=expires_at,
+        )
+
+    @operation(cli="token list")
+    def tokens(self) -> tuple[Token, ...]:
+        """List the access tokens, without their secrets; those that are over too."""
+        with self.scope.store.read() as tx:
+            return tuple(token_record(row) for row in tx.rows(AGENTS.tokens))
+
+    @writes(NotFoundError, cli="token revoke", example="17")
+    def revoke_token(self, tx: Write, id: int) -> Token:
+        """Revoke an access token; its secret opens nothing from now on.
+
+        id: the token's number
+        """
+        row = tx.row(AGENTS.one_token, id=check_integer("id", id, 0, NEWEST))
+        if row is None:
+            raise NotFoundError(f"there is no token {id}", next="list the tokens")
+        if row["revoked_at"] is not None:
+            tx.discard()
+            return token_record(row)
+        tx.run(AGENTS.revoke_token, id=id, at=tx.wall)
+        tx.event("token.revoked", row["name"], {"token": id})
+        return token_record(row | {"revoked_at": tx.wall})
+
 
 def join(
-    scope: Scope, name: str, status: str, shell: bool, client: str | None, ttl_s: float
+    scope: Scope,
+    name: str,
+    status: str,
+    shell: bool,
+    client: str | None,
+    ttl_s: float,
+    remote: bool = False,
 ) -> Caller:
-    """Mint a session, or find the shell's or the client's; return who calls from now on."""
+    """Mint a session, or find the shell's or the client's; return who calls from now on.
+
+    remote: the caller is not this process, so that its session lives by beats, also where
+        processes can be seen, and does not end with this one
+    """
     check_agent("the agent's name", name)
     check_text("status", status)
     beat_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
     store, liveness = scope.store, scope.store.liveness
-    bound = liveness is not None and not shell
+    bound = liveness is not None and not shell and not remote
     label = SHELL if shell else ""
     if client is not None:
         label = f"client:{check_name('client', client)}"
@@ -190,9 +275,9 @@ def join(
             query = AGENTS.labelled if client is None else AGENTS.of_client
             row = tx.row(query, agent=name, label=label)
             if row is not None and store.alive(row, tx.now):
-                return find(tx, row, shell, bound, beat_ms)
+                return find(tx, row, shell, bound, beat_ms, remote)
         end_dead_sessions(tx, scope.keys, tx.rows(AGENTS.open))
-        ttl_ms = beat_ms if liveness is None and not shell else None
+        ttl_ms = None if bound or shell else beat_ms
         session = tx.event("session.joined", name, {"status": status}, agent=name)
         if bound:
             tx.hold(session)
@@ -211,10 +296,10 @@ def join(
             ttl_ms=ttl_ms,
             deadline=None if ttl_ms is None else tx.now + ttl_ms,
         )
-    return Caller(name, session, owned=not shell)
+    return Caller(name, session, owned=not shell and not remote)
 
 
-def find(tx: Write, row: Row, shell: bool, bound: bool, beat_ms: int) -> Caller:
+def find(tx: Write, row: Row, shell: bool, bound: bool, beat_ms: int, remote: bool) -> Caller:
     """Act in a session that is there, and keep it alive if nobody does yet.
 
     Where that is done by beats, everybody who stays beats: whoever did before may be dead.
@@ -234,7 +319,8 @@ def find(tx: Write, row: Row, shell: bool, bound: bool, beat_ms: int) -> Caller:
         ttl_ms=None if bound else ttl_ms,
         deadline=None if bound else tx.now + ttl_ms,
     )
-    return Caller(row["agent"], row["id"], owned=row["ttl_ms"] is None)
+    first = bound or row["ttl_ms"] is None
+    return Caller(row["agent"], row["id"], owned=first and not remote)
 
 
 def dead_sessions(scope: Scope) -> list[Session]:
@@ -261,6 +347,42 @@ def resume(scope: Scope, token: str) -> Caller:
     if row is None or not scope.keys.same_token(token, row["id"]):
         raise NotYoursError("this is not the token of a session here", next="join again")
     return Caller(row["agent"], row["id"], owned=False)
+
+
+def who(scope: Scope, secret: str) -> Row | None:
+    """The row of the token that this is the secret of, if it opens anything now."""
+    digest = digest_of(secret)
+    with scope.store.read() as tx:
+        row = tx.row(AGENTS.token_of, digest=digest)
+        # How long the search takes tells of a hash at most, and a hash opens nothing.
+        if row is None or not same(row["digest"], digest) or row["revoked_at"] is not None:
+            return None
+        return row if row["deadline"] is None or row["deadline"] > tx.now else None
+
+
+def new_secret() -> str:
+    from binascii import b2a_base64  # `secrets` and `base64` load far more
+
+    text = b2a_base64(os.urandom(32), newline=False).rstrip(b"=").decode("ascii")
+    return SECRET_PREFIX + text.replace("+", "-").replace("/", "_")
+
+
+def digest_of(secret: str) -> str:
+    # A secret is as random as the key of a cipher, so that nothing slower is needed.
+    digest: str = sha256(secret.encode("utf-8", "replace")).hexdigest()
+    return digest
+
+
+def token_record(row: Row) -> Token:
+    return Token(
+        id=row["id"],
+        name=row["name"],
+        scope=row["scope"],
+        created_at=row["created_at"],
+        created_by=row["created_by"],
+        expires_at=row["expires_at"],
+        revoked_at=row["revoked_at"],
+    )
 
 
 def session_record(tx: Read, row: Row) -> Session:

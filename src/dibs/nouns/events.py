@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 EVENTS = Queries("events")
 SPACE = Queries("space")
 AGENTS = Queries("agents")
-TOPICS = ("session", "lease", "task", "message", "entry", "space")
+TOPICS = ("session", "lease", "task", "message", "entry", "token", "space")
 
 
 class Events(Noun):
@@ -129,6 +129,7 @@ class Events(Noun):
         end_dead_sessions(tx, self.scope.keys, tx.rows(AGENTS.open))
         upto = tx.rows(EVENTS.last_before, before=before)[0]["seq"]
         tx.run(EVENTS.prune_outcomes, before=before)
+        tx.run(EVENTS.prune_tokens, before=before, now=tx.now)
         messages = tx.rows(EVENTS.prune_messages, before=before)
         for row in messages:
             tx.run(EVENTS.prune_words, id=row["id"])

@@ -122,8 +122,12 @@ def grant(
     note: str,
     task: str | None = None,
     own: Row | None = None,
+    ticket: int | None = None,
 ) -> Lease:
-    """Write the lease. What the session holds already it keeps, epoch and all, for longer."""
+    """Write the lease. What the session holds already it keeps, epoch and all, for longer.
+
+    ticket: the one that waited for it, if it comes from the queue
+    """
     resource = want.resource
     renewed = own is not None and own["mode"] == want.mode and own["deadline"] > tx.now
     deadline = tx.now + ttl_ms
@@ -153,10 +157,13 @@ def grant(
     }
     row["signature"] = keys.lease(row)
     tx.run(LEASES.grant, row)
+    said = {"mode": want.mode, "epoch": epoch, "ttl_ms": ttl_ms, "note": note, "task": task}
+    if ticket is not None:
+        said["ticket"] = ticket
     tx.event(
         "lease.renewed" if renewed else "lease.claimed",
         resource.text,
-        {"mode": want.mode, "epoch": epoch, "ttl_ms": ttl_ms, "note": note, "task": task},
+        said,
         agent=agent,
         session=session,
     )
@@ -173,6 +180,24 @@ def free(tx: Write, rows: list[Row], how: str) -> list[Resource]:
             {"epoch": row["epoch"]},
             agent=row["agent"],
             session=row["session"],
+        )
+    return [resource_of(row) for row in rows]
+
+
+def revoke(tx: Write, rows: list[Row], reason: str) -> list[Resource]:
+    """Take leases away from those who hold them. Return what has to be handed on."""
+    for row in rows:
+        tx.run(LEASES.remove, base=row["base"], resource=row["resource"], session=row["session"])
+        # An act of the caller: the holder has done nothing.
+        tx.event(
+            "lease.revoked",
+            row["resource"],
+            {
+                "holder": row["agent"],
+                "holder_session": row["session"],
+                "epoch": row["epoch"],
+                "reason": reason,
+            },
         )
     return [resource_of(row) for row in rows]
 
@@ -239,6 +264,7 @@ def _serve(tx: Write, keys: Keyring, number: int) -> list[Resource]:
             ttl_ms=row["ttl_ms"],
             note=row["note"],
             own=own,
+            ticket=number,
         )
     tx.ring(number)
     return freed

@@ -11,7 +11,8 @@ checks it.
 
 Who decides: the row in the store, together with the store's clock and the liveness of the
 holder's session. A lease ends when it is released, when its time is over, or when its session
-ends; whoever wants it next clears it away in the same transaction that takes it.
+ends; whoever wants it next clears it away in the same transaction that takes it. A person may
+take it away before that (`revoke`): its holder is told, and refused from then on.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dibs.errors import (
     NotFoundError,
     NotYoursError,
     StaleError,
+    StateError,
     TimeoutError,
 )
 from dibs.nouns import grants
@@ -46,6 +48,7 @@ from dibs.operation import (
     writes,
 )
 from dibs.records import Availability, Grant, Outcome
+from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +63,8 @@ MODES = (grants.EXCLUSIVE, grants.SHARED)
 OUTCOMES = ("released", "modified", "created", "deleted", "moved")
 KEEP_TICKET_S = 5
 CLAIM_LIMIT = 200
+MENTIONED = 3
+"""How many names the message to somebody who has lost leases spells out."""
 
 
 class Leases(Noun):
@@ -215,7 +220,7 @@ class Leases(Noun):
             served = row is not None and row["mode"] in (want.mode, grants.EXCLUSIVE)
             if row is None or not served or row["deadline"] <= tx.now:
                 raise StaleError(
-                    f"{want.resource.text} was granted while you were away, and has lapsed since",
+                    f"{want.resource.text} was granted while you were away, and lost again since",
                     next="claim it again",
                 )
             leases.append(lease_record(row, tx.now))
@@ -393,6 +398,15 @@ class Leases(Noun):
         want = Want(resource, grants.EXCLUSIVE, None)
         _, rows = grants.look(tx, want, self.scope.caller.session, None)
         blockers = [grants.blocker_record(row, tx.now) for row in rows if not row["waiting"]]
+        taken = self._taken_away(tx, resource, epoch)
+        if taken is not None:
+            raise StaleError(
+                f"your lease on {name} was taken away by {taken['agent']}",
+                next="leave it alone; read your inbox, and ask before you claim it again",
+                blockers=blockers,
+                epoch=taken["epoch"],
+                reason=taken["reason"],
+            )
         if epoch is not None:
             raise StaleError(
                 f"you no longer hold {name}: your lease of epoch {epoch} is over",
@@ -406,6 +420,74 @@ class Leases(Noun):
                 blockers=blockers,
             )
         raise NotFoundError(f"you hold no lease on {name}", next="look at what you hold: list")
+
+    def _taken_away(self, tx: Read, resource: Resource, epoch: int | None) -> Row | None:
+        """Who took the caller's lease on this resource away, and why, if somebody did."""
+        session = self.scope.caller.session
+        for event in tx.rows(LEASES.revoked, resource=resource.text, after=session):
+            said = from_text(event["data"])
+            if said["holder_session"] == session and epoch in (None, said["epoch"]):
+                return {**said, "agent": event["agent"]}
+        return None
+
+    @writes(
+        NotFoundError,
+        StateError,
+        InvalidError,
+        cli="revoke",
+        example="src/a.py --reason 'the release needs it'",
+    )
+    def revoke(
+        self,
+        tx: Write,
+        *resources: str,
+        reason: str = "",
+        idempotency_key: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """Take leases away from others, for a person who decides; they are told.
+
+        resources: what must become free; every lease of others that overlaps with it is taken
+        reason: why, for those who lose it
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("reason", reason, lines=True)
+        if not resources:
+            raise InvalidError("nothing was named", next="name at least one path or resource")
+        found: dict[tuple[str, int], Row] = {}
+        for resource in self._resources(resources):
+            for row in self._of_others(tx, resource):
+                found[row["resource"], row["session"]] = row
+        rows = list(found.values())
+        freed = grants.revoke(tx, rows, reason)
+        self._tell(tx, rows, reason)
+        grants.hand_over(tx, self.scope.keys, freed)
+        return tuple(lease_record(row, tx.now) for row in rows)
+
+    def _of_others(self, tx: Read, resource: Resource) -> list[Row]:
+        """The leases of others that overlap with a resource, or a refusal if there is none."""
+        in_the_way = grants.look(tx, Want(resource, grants.EXCLUSIVE, None), 0, None)[1]
+        rows = [row for row in standing(tx, in_the_way) if not row["waiting"]]
+        others = [row for row in rows if row["session"] != self.scope.caller.session]
+        if rows and not others:
+            raise StateError(f"you hold {rows[0]['resource']} yourself", next="release it")
+        if not rows:
+            raise NotFoundError(f"nobody holds {resource.text}", next="look at what is held: list")
+        return others
+
+    def _tell(self, tx: Write, rows: list[Row], reason: str) -> None:
+        """Send each of those who have lost leases one message."""
+        from dibs.nouns.messages import post  # a claim does not need it
+
+        lost: dict[str, list[str]] = {}
+        for row in rows:
+            lost.setdefault(row["agent"], []).append(row["resource"])
+        for agent, names in lost.items():
+            what = ", ".join(names[:MENTIONED])
+            if len(names) > MENTIONED:
+                what += f" and {len(names) - MENTIONED} more"
+            body = f"your {'lease' if len(names) == 1 else 'leases'} on {what} "
+            body += "was taken away" if len(names) == 1 else "were taken away"
+            post(tx, self.scope, f"{body}: {reason}" if reason else body, to=agent)
 
     @operation(InvalidError, cli="status", example="src/a.py")
     def status(self, *resources: str) -> tuple[Availability, ...]:
@@ -510,7 +592,8 @@ class Leases(Noun):
             free = all(state.free for state in states)
             return (states if free else None), min(left, default=None)
 
-        states = self.scope.store.wait(look, ("lease", "session"), wait_s)
+        topics = tuple(f"lease:{want.resource.text}" for want in wants)
+        states = self.scope.store.wait(look, (*topics, "session"), wait_s)
         if states is None:
             raise self._too_late(wants, wait_s)
         return states

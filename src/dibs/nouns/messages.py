@@ -131,7 +131,8 @@ class Messages(Noun):
 
         found = take() if idempotency_key is not None and not peek else look()[0]
         if not found and wait_s:
-            found = self.scope.store.wait(look, ("message",), wait_s)
+            topic = f"message:{channel or self.scope.caller.agent}"
+            found = self.scope.store.wait(look, (topic,), wait_s)
         return found or ()
 
     def _unread(self, tx: Read, agent: str, channel: str, limit: int, beyond: int = 0) -> list[Row]:

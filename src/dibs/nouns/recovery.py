@@ -48,8 +48,13 @@ def lapse_task(tx: Write, keys: Keyring, row: Row) -> None:
 
 def free_with_task(tx: Write, row: Row) -> list[Resource]:
     """Release the leases that were claimed together with a task."""
+    return grants.free(tx, taken_with(tx, row), "released")
+
+
+def taken_with(tx: Write, row: Row) -> list[Row]:
+    """The leases that were claimed together with a task and are still held."""
     leases = tx.rows(LEASES.of_session, session=row["session"])
-    return grants.free(tx, [lease for lease in leases if lease["task"] == row["id"]], "released")
+    return [lease for lease in leases if lease["task"] == row["id"]]
 
 
 def clear(tx: Write, keys: Keyring, rows: list[Row]) -> bool:

@@ -221,7 +221,7 @@ class State(Noun):
                 due = row["deadline"]
                 return None, None if due is None or not there else due - tx.now
 
-        return self.scope.store.wait(look, ("entry",), wait_s)
+        return self.scope.store.wait(look, (f"entry:{namespace}/{key}",), wait_s)
 
 
 def put(

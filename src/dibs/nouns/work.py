@@ -5,6 +5,8 @@
                   │  └─ abandon ┘ ├─ fail ──> failed ──(pause)──> available
                   └── reopen ─────┴─ fail, attempts used up ──> dead
 
+A person may take a claimed task away (`revoke`): then it is available, as if it were abandoned.
+
 Promised: when many reach for one task, exactly one wins; `next` gives each task to one worker,
 the highest priority first and the oldest first among equals. Each claim carries an epoch, and
 renewing, completing, failing and abandoning name the session and the epoch: a claimer that was
@@ -36,7 +38,7 @@ from dibs.errors import (
 from dibs.nouns import grants
 from dibs.nouns.leases import named, take
 from dibs.nouns.messages import post
-from dibs.nouns.recovery import end_dead_sessions, free_with_task, lapse_task
+from dibs.nouns.recovery import end_dead_sessions, free_with_task, lapse_task, taken_with
 from dibs.nouns.scope import Noun
 from dibs.nouns.state import put
 from dibs.nouns.tasks import WORK, backoff_ms, open_up, task_record, unblock
@@ -580,6 +582,22 @@ class Work(Noun):
         uncounted: int = 0,
     ) -> Task:
         """End the caller's claim, and free the files that were claimed with it."""
+        settled = self._unclaim(tx, row, state, reason, result, due, uncounted)
+        verb = "abandoned" if state == "available" else state
+        tx.event(f"task.{verb}", row["id"], {"epoch": row["epoch"], "reason": reason})
+        grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
+        return settled
+
+    def _unclaim(
+        self,
+        tx: Write,
+        row: Row,
+        state: str,
+        reason: str = "",
+        result: str | None = None,
+        due: int | None = None,
+        uncounted: int = 0,
+    ) -> Task:
         settled = tx.rows(
             WORK.settle,
             id=row["id"],
@@ -592,9 +610,6 @@ class Work(Noun):
             uncounted=uncounted,
             at=tx.wall,
         )[0]
-        verb = "abandoned" if state == "available" else state
-        tx.event(f"task.{verb}", row["id"], {"epoch": row["epoch"], "reason": reason})
-        grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
         return task_record(settled, tx.now)
 
     def _own(self, tx: Write, id: str, epoch: int | None) -> Row:
@@ -638,6 +653,49 @@ class Work(Noun):
         if row["session"] is not None:
             grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
         return self._record(tx, id)
+
+    @writes(NotFoundError, StateError, example="fix-login --reason 'bob is on holiday'")
+    def revoke(
+        self, tx: Write, id: str, *, reason: str = "", idempotency_key: str | None = None
+    ) -> Task:
+        """Take a task away from its claimer, for a person who decides; it is available at once.
+
+        id: the task; no attempt is counted, and the files claimed with it are free
+        reason: why, for its claimer and for whoever takes it next
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("reason", reason, lines=True)
+        row = self._row(tx, check_name("id", id))
+        if self._revive(tx, row):
+            row = self._row(tx, id)
+        if row["state"] != "claimed":
+            raise StateError(
+                f"nobody has claimed {id}; it is {row['state']}",
+                next="cancel it if it must not be done",
+                task=task_record(row, tx.now),
+            )
+        if row["session"] == self.scope.caller.session:
+            raise StateError(
+                f"you have claimed {id} yourself",
+                next="abandon it",
+                task=task_record(row, tx.now),
+            )
+        revoked = self._unclaim(tx, row, "available", reason=reason, uncounted=1)
+        tx.event(
+            "task.revoked",
+            id,
+            {
+                "holder": row["agent"],
+                "holder_session": row["session"],
+                "epoch": row["epoch"],
+                "reason": reason,
+            },
+        )
+        freed = grants.revoke(tx, taken_with(tx, row), reason)
+        told = f"your task {id} was taken away"
+        post(tx, self.scope, f"{told}: {reason}" if reason else told, to=row["agent"])
+        grants.hand_over(tx, self.scope.keys, freed)
+        return revoked
 
     @writes(NotFoundError, StateError, example="fix-login")
     def reopen(self, tx: Write, id: str, *, idempotency_key: str | None = None) -> Task:

@@ -32,7 +32,9 @@ class Bells:
         self._ears: list[int] = []
 
     def path(self, topic: str) -> str:
-        return self._ticket(int(topic)) if topic.isdigit() else os.path.join(self._folder, topic)
+        if topic.isdigit():
+            return self._ticket(int(topic))
+        return os.path.join(self._folder, topic.partition(":")[0])
 
     def ring(self, topics: set[str]) -> None:
         for topic in topics:

@@ -27,6 +27,21 @@ if TYPE_CHECKING:
             The row's seq is the one this write has taken.
             """
 
+        def begin_group(self) -> None:
+            """Begin a transaction that several writes share, each between `save` and `keep`."""
+
+        def enter(self, space: int, session: int) -> tuple[int, int, Row]:
+            """What `begin_write` returns, for the next write of a group."""
+
+        def save(self) -> None:
+            """Mark where a write of the group begins."""
+
+        def keep(self) -> None:
+            """The write since the mark becomes part of the group."""
+
+        def undo(self) -> None:
+            """Undo what was written since the mark, and nothing else."""
+
         def begin_read(self) -> tuple[int, int]:
             """Begin a transaction that sees one state throughout: store time, wall time."""
 

@@ -175,13 +175,24 @@ class PostgresConnection:
         self._later: list[tuple[Query, dict[str, Any]]] = []
 
     def begin_write(self, space: int, session: int) -> tuple[int, int, Row]:
+        self.begin_group()
+        return self.enter(space, session)
+
+    def begin_group(self) -> None:
         try:
             self._pipe = self._pipeline.enter_context(self.db.pipeline())
             self.db.execute("BEGIN")
+        except psycopg.Error as error:
+            raise translate(error) from error
+
+    def enter(self, space: int, session: int) -> tuple[int, int, Row]:
+        try:
+            self._send_later()
             self._send(SPACE.turn, {"space": space})
             clock = self._send(SPACE.now, {})
             enter = self._send(SPACE.enter, {"space": space, "session": session})
-            self._pipe.sync()
+            if self._pipe is not None:
+                self._pipe.sync()
             now: int = clock.fetchall()[0][0]
             entered = self._named(SPACE.enter, enter)[0]
             self._seq: int = entered["seq"]
@@ -248,6 +259,24 @@ class PostgresConnection:
         if seq != self._seq:
             self.run(SPACE.leave, {"space": space, "seq": seq, "now": now, "wall": wall})
 
+    def save(self) -> None:
+        self._control("SAVEPOINT member")
+
+    def keep(self) -> None:
+        self._control("RELEASE member")
+
+    def undo(self) -> None:
+        self._later.clear()
+        self._control("ROLLBACK TO member")
+        self._control("RELEASE member")
+
+    def _control(self, text: str) -> None:
+        try:
+            self._send_later()
+            self.db.execute(text.encode())
+        except psycopg.Error as error:
+            raise translate(error) from error
+
     def commit(self, rings: set[str]) -> None:
         try:
             self._send_later()
@@ -296,7 +325,7 @@ class PostgresListener:
 
     def __init__(self, driver: PostgresDriver, topics: tuple[str, ...], cancel: int | None) -> None:
         self._space = str(driver.space)
-        self._topics = {*topics, EVERYBODY}
+        self._topics = {EVERYBODY, *(topic.partition(":")[0] for topic in topics)}
         self._cancel = cancel
         try:
             self._db = psycopg.connect(driver.url, autocommit=True, connect_timeout=CONNECT_S)

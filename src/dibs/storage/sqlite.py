@@ -322,6 +322,14 @@ class SqliteConnection:
         self._driver.check_present()
         self._driver.begin_turn(self)
         self._control("BEGIN IMMEDIATE")
+        return self.enter(space, session)
+
+    def begin_group(self) -> None:
+        self._driver.check_present()
+        self._driver.begin_turn(self)
+        self._control("BEGIN IMMEDIATE")
+
+    def enter(self, space: int, session: int) -> tuple[int, int, Row]:
         clock = self._driver.clock
         now, wall = clock.now(), clock.wall()
         entered = self.rows(SPACE.enter, {"space": space, "session": session})[0]
@@ -375,6 +383,21 @@ class SqliteConnection:
 
     def leave(self, space: int, seq: int, now: int, wall: int) -> None:
         self.run(SPACE.leave, {"space": space, "seq": seq, "now": now, "wall": wall})
+
+    def save(self) -> None:
+        self._control("SAVEPOINT member")
+
+    def keep(self) -> None:
+        self._control("RELEASE member")
+
+    def undo(self) -> None:
+        if not self.db.in_transaction:
+            # SQLite ends the whole transaction by itself after some errors, such as a full disk.
+            raise StorageError(
+                f"{self._driver.path}: another write of the same moment failed", next="try again"
+            )
+        self._control("ROLLBACK TO member")
+        self._control("RELEASE member")
 
     def commit(self, rings: set[str]) -> None:
         self._control("COMMIT")

@@ -109,14 +109,21 @@ class Store:
         look: Callable[[], tuple[T | None, int | None]],
         topics: tuple[str, ...],
         seconds: float,
+        driver: Driver | None = None,
     ) -> T | None:
         """Call `look` until it finds something or the time is over.
 
         It returns what it found, and in how many milliseconds something is due to change
         by itself, if it knows.
+
+        topics: whose bells to listen to: a noun, a noun and what it is about (`message:bob`),
+            or a ticket
+        driver: where to listen, if not where everybody does
         """
         cancel = CANCEL.get()
-        listener = self.driver.listen(topics, None if cancel is None else cancel.fileno())
+        listener = (driver or self.driver).listen(
+            topics, None if cancel is None else cancel.fileno()
+        )
         try:
             end = self.clock.now() + round(seconds * 1000)
             while True:

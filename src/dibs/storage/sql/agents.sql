@@ -82,6 +82,29 @@ WHERE space = :space AND deadline > :now GROUP BY session;
 SELECT session, COUNT(*) AS number FROM task
 WHERE space = :space AND session IS NOT NULL AND due > :now GROUP BY session;
 
+-- name: add_token
+INSERT INTO token (space, id, name, scope, digest, created_by, created_at, expires_at, deadline,
+                   revoked_at)
+VALUES (:space, :id, :name, :scope, :digest, :agent, :at, :expires_at, :deadline, NULL);
+
+-- name: tokens
+-- Every token, the oldest first.
+SELECT id, name, scope, created_by, created_at, expires_at, revoked_at
+FROM token WHERE space = :space ORDER BY id;
+
+-- name: one_token
+SELECT id, name, scope, created_by, created_at, expires_at, revoked_at
+FROM token WHERE space = :space AND id = :id;
+
+-- name: token_of
+-- A token by what its secret hashes to.
+SELECT id, name, scope, digest, created_by, created_at, expires_at, deadline, revoked_at
+FROM token WHERE space = :space AND digest = :digest;
+
+-- name: revoke_token
+-- A token is revoked once.
+UPDATE token SET revoked_at = :at WHERE space = :space AND id = :id AND revoked_at IS NULL;
+
 -- name: signed_leases
 SELECT resource, base, kind, inode, mode, task, agent, session, epoch, deadline, signature
 FROM lease WHERE space = :space;

@@ -74,5 +74,10 @@ RETURNING version;
 -- name: prune_answers
 DELETE FROM answer WHERE space = :space AND at < :before RETURNING key;
 
+-- name: prune_tokens
+-- Tokens that were revoked long ago, or that expired long ago by both clocks.
+DELETE FROM token WHERE space = :space
+  AND (revoked_at < :before OR (deadline <= :now AND expires_at < :before));
+
 -- name: prune_sessions
 DELETE FROM session WHERE space = :space AND ended_at < :before RETURNING id;

@@ -75,6 +75,12 @@ WHERE space = :space AND base = :base AND resource = :resource AND session = :se
 DELETE FROM lease
 WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
 
+-- name: revoked
+-- The leases on a resource that were taken away after a seq, the latest first.
+SELECT seq, agent, data FROM event
+WHERE space = :space AND kind = 'lease.revoked' AND subject = :resource AND seq > :after
+ORDER BY seq DESC;
+
 -- name: say
 -- One outcome per resource: the last that a holder stated.
 INSERT INTO outcome (space, base, resource, kind, outcome, moved_to, agent, epoch, seq, released_at)

@@ -46,6 +46,11 @@ WHERE id = :space;
 -- Where the journal ends, and how far it has been pruned.
 SELECT seq, pruned_seq FROM space WHERE id = :space;
 
+-- name: moved
+-- What has happened after a seq, as far as those who wait need to know it.
+SELECT seq, kind, subject, data FROM event
+WHERE space = :space AND seq > :after ORDER BY seq LIMIT :limit;
+
 -- name: journal
 -- Every write says in its own transaction what it did.
 INSERT INTO event (space, seq, kind, agent, session, subject, data, at)

@@ -66,7 +66,7 @@ UPDATE task SET due = :due, ttl_ms = :ttl_ms, signature = :signature
 WHERE space = :space AND id = :id AND session = :session AND epoch = :epoch;
 
 -- name: settle
--- A claim ends by its claimer's word: completed, failed, dead, or given back.
+-- A claim ends by its claimer's word (completed, failed, dead, or given back) or is taken away.
 UPDATE task SET state = :state, result = COALESCE(CAST(:result AS TEXT), result),
     reason = :reason, due = :due, attempts = attempts - :uncounted, session = NULL, ttl_ms = NULL,
     signature = NULL, changed_at = :at

@@ -31,6 +31,7 @@ HELP = {
     "wait_s": "how long to wait for it",
     "delay_s": "how long until it may be claimed",
     "keep_s": "how much of the past to keep",
+    "expires_s": "how long until it opens nothing any more; by default for ever",
     "retry": "no other attempt can succeed",
     ("state.set", "ttl_s"): "how long until the entry is gone",
     ("leases.renew", "ttl_s"): "how long from now; by default as long as it was claimed for",

@@ -60,10 +60,14 @@ def summary(operation: Operation) -> str:
     return SUMMARIES.get(operation.name, operation.summary)
 
 
-def group(noun: str) -> str:
-    """The commands of one noun."""
-    lines = [line(entry) for entry in operations().values() if entry.noun == noun]
-    return "\n".join([*lines, "", f"See: dibs {noun} COMMAND --help"])
+def group(word: str) -> str:
+    """The commands of one noun, or those that begin with one word."""
+    lines = [
+        line(entry)
+        for entry in operations().values()
+        if word in (entry.noun, entry.cli.partition(" ")[0])
+    ]
+    return "\n".join([*lines, "", f"See: dibs {word} COMMAND --help"])
 
 
 def describe(operation: Operation) -> str:

@@ -29,6 +29,7 @@ FIRST_WORDS = {
     "claim": "leases",
     "release": "leases",
     "renew": "leases",
+    "revoke": "leases",
     "status": "leases",
     "wait": "leases",
     "send": "messages",
@@ -36,6 +37,7 @@ FIRST_WORDS = {
     "inbox": "messages",
     "ack": "messages",
     "verify": "agents",
+    "token": "agents",
     "log": "events",
     "gc": "events",
 }
@@ -45,6 +47,7 @@ NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 BY_HAND = {
     "top": "a live view of agents, leases, work and messages",
     "mcp": "serve the tools of dibs to an agent (MCP)",
+    "serve": "serve this space over HTTP, with a live dashboard",
     "run": "run a command as a named session that holds what it claims",
     "doctor": "check that everything is sound, and mend what is not",
     "backup": "copy the store while others write",
@@ -94,10 +97,12 @@ class Globals:
             os.getcwd()
         except FileNotFoundError:
             raise InvalidError("the current directory is gone", next="cd somewhere else") from None
+        return open(self.store, space=self.space, user_dir=self.user_dir)
+
+    @property
+    def user_dir(self) -> str | None:
         data = os.environ.get("XDG_DATA_HOME")
-        return open(
-            self.store, space=self.space, user_dir=os.path.join(data, "dibs") if data else None
-        )
+        return os.path.join(data, "dibs") if data else None
 
     def join(self, space: Dibs) -> Agent:
         """The session to act in: the one named by the environment, or the agent's shell session."""
@@ -179,7 +184,7 @@ def run(globals_: Globals, words: list[str]) -> int:
             return 0
         code: int = module.main(globals_, words[1:])
         return code
-    if globals_.help and words in (["work"], ["state"], ["events"]):
+    if globals_.help and words in (["work"], ["state"], ["events"], ["token"]):
         from dibs.surfaces.cli.help import group
 
         print(group(words[0]))
@@ -221,9 +226,10 @@ def find(words: list[str]) -> tuple[Operation, list[str]]:
     # After a noun comes an option or a verb, never a name.
     if entry is not None and (noun != words[0] or not words[1:] or words[1].startswith("-")):
         return entry, words[1:]
-    verbs = [entry.verb for entry in mine]
+    spelled = [name.partition(" ") for name in named]
+    verbs = [second for first, _, second in spelled if first == words[0] and second]
     if len(words) == 1:
-        raise InvalidError(f"dibs {noun} what?", next=f"one of: {', '.join(verbs)}")
+        raise InvalidError(f"dibs {words[0]} what?", next=f"one of: {', '.join(verbs)}")
     raise unknown("command", f"{words[0]} {words[1]}", [f"{words[0]} {verb}" for verb in verbs])
 
 
@@ -263,7 +269,7 @@ def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: lis
     if operation.noun == "work":
         known = [task.id for task in space.work.list(limit=1000)]
     elif operation.noun == "leases":
-        session = space.scope.session
+        session = None if operation.verb == "revoke" else space.scope.session
         known = [lease.resource for lease in space.leases.list(session=session)]
     else:
         return

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
         Grant,
         Lease,
         Message,
+        NewToken,
         Outcome,
         Presence,
         Pruned,
         Session,
         Task,
+        Token,
     )
 
 NARROW = 8
@@ -46,6 +48,9 @@ def show(operation: Operation, result: Any) -> None:
     elif operation.name == "leases.release":
         for lease in result:
             say(f"{lease.resource}  released")
+    elif operation.name == "leases.revoke":
+        for lease in result:
+            say(f"{lease.resource}  taken from {lease.agent}")
     elif isinstance(result, tuple) and isinstance(result[0], Record):
         LISTED.get(type(result[0]).__name__, plain_records)(result)
         if operation.noun == "messages" and operation.verb != "delivery":
@@ -62,6 +67,7 @@ EMPTY = {
     "messages.inbox": "no unread messages",
     "agents.verify": "every signature is right",
     "agents.list": "nobody is here",
+    "agents.tokens": "no tokens",
     "leases.list": "nothing is held",
     "leases.outcomes": "nobody has said anything",
     "work.list": "no tasks",
@@ -214,6 +220,36 @@ def session(result: Session) -> None:
     say(f"{result.agent}, session {result.id}")
 
 
+def new_token(result: NewToken) -> None:
+    say(result.secret)  # alone, so that it can go into a file or a variable
+    lasts = f"{span(result.expires_at - result.created_at)} left" if result.expires_at else "for ever"
+    note(f"token {result.id} of {result.name}, scope {result.scope}, {lasts}; shown only this once")
+
+
+def token(result: Token) -> None:
+    tokens([result])
+
+
+def tokens(result: Sequence[Token]) -> None:
+    table(
+        [
+            [str(item.id), item.name, item.scope, item.created_by, ago(item.created_at),
+             token_state(item)]
+            for item in result
+        ],
+        ["id", "name", "scope", "added by", "added", "state"],
+    )  # fmt: skip
+
+
+def token_state(item: Token) -> str:
+    if item.revoked_at is not None:
+        return f"revoked {ago(item.revoked_at)}"
+    if item.expires_at is None:
+        return "for ever"
+    left_ms = item.expires_at - int(time.time() * 1000)
+    return f"{span(left_ms)} left" if left_ms > 0 else "expired"
+
+
 def pruned(result: Pruned) -> None:
     removed = result.to_json()
     seq = removed.pop("pruned_seq")
@@ -236,6 +272,8 @@ SHOWN: dict[str, Callable[..., None]] = {
     "Message": message,
     "Entry": entry,
     "Session": session,
+    "NewToken": new_token,
+    "Token": token,
     "Pruned": pruned,
 }
 LISTED: dict[str, Callable[..., None]] = {
@@ -246,6 +284,7 @@ LISTED: dict[str, Callable[..., None]] = {
     "Message": messages,
     "Entry": entries,
     "Presence": presences,
+    "Token": tokens,
     "Event": events,
 }
 

@@ -72,16 +72,20 @@ class Callers:
         return f"{kind}-{spoken(client or self._own)}"
 
     def lost(self, request: Request) -> list[Event]:
-        """The leases that the caller has lost to time since it was last told."""
+        """The leases that the caller has lost, to time or to a person, since it was last told."""
         agent = self.agent(request)
         with self._lock:
             since = self._told.get(agent.session, agent.session)
             self._told[agent.session] = agent.events.last()
         try:
-            found = agent.events.since(since, kind="lease.expired", agent=agent.name)
+            expired = agent.events.since(since, kind="lease.expired", agent=agent.name)
+            revoked = agent.events.since(since, kind="lease.revoked")
         except PrunedError:
             return []
-        return [event for event in found if event.session == agent.session]
+        return [
+            *(event for event in expired if event.session == agent.session),
+            *(event for event in revoked if event.data["holder_session"] == agent.session),
+        ]
 
     def forget(self, error: DibsError) -> None:
         """Let the next call begin anew if the session or the whole store is gone."""

@@ -96,6 +96,8 @@ class Connection:
         self.followed: set[str] = set()
         """The pages a client of a handshake era has subscribed to."""
         self.follower: Cancel | None = None
+        self.closed = False
+        """Set when the client is gone, and with it the store from under those who wait."""
         self._lock = allocate_lock()
         self._calls: dict[int | str, Call] = {}
 
@@ -197,6 +199,8 @@ class Connection:
             except CancelledError:
                 raise
             except Exception as error:
+                if self.closed:
+                    return
                 answer = confess(error).to_json(request.id)
             call.decide()
             reply(answer)

@@ -1,8 +1,8 @@
 """The tools beyond the ten: versioned state with answers of its own, and every other operation.
 
-An operation that no tool above covers is a tool by its noun and verb, `work.list` is
-`work_list`: its arguments and their help are those of the library, its answer is what the
-library returns.
+An operation that no tool above covers, and that is not for people alone, is a tool by its noun
+and verb, `work.list` is `work_list`: its arguments and their help are those of the library, its
+answer is what the library returns.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ COVERED = {
     "state.export", "state.watch",
 }  # fmt: skip
 DESTRUCTIVE = {"agents.leave", "work.cancel", "events.prune"}
+# What only people do: agents do not take things from each other, and no model gets to see a secret.
+NOT_OFFERED = {
+    "leases.revoke", "work.revoke", "agents.add_token", "agents.tokens", "agents.revoke_token",
+}  # fmt: skip
 ANYTHING: dict[str, Any] = {
     "anyOf": [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
 }
@@ -188,7 +192,8 @@ STATE = [
 
 def more() -> list[Tool]:
     """Every tool beyond the ten."""
-    rest = [entry for entry in operations().values() if entry.name not in COVERED]
+    elsewhere = COVERED | NOT_OFFERED
+    rest = [entry for entry in operations().values() if entry.name not in elsewhere]
     rest.sort(key=lambda entry: NOUNS.index(entry.noun))  # whichever was imported first
     return [*STATE, *(from_operation(entry) for entry in rest)]
 

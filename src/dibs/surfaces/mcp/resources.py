@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 
-from dibs.errors import PrunedError, UnavailableError
+from dibs.errors import CancelledError, PrunedError, UnavailableError
 from dibs.records import plain
+from dibs.storage.store import CANCEL
 from dibs.surfaces.mcp.board import board
 from dibs.surfaces.mcp.calling import result
 
@@ -85,7 +86,11 @@ def follow(
     callers: Callers, request: Request, since: int, wanted: set[str], tell: Callable[[str], None]
 ) -> None:
     """Tell of every change to the pages wanted, until the wait is cancelled."""
+    cancel = CANCEL.get()
     while True:
+        # In a busy store the next look always finds something, and would not notice.
+        if cancel is not None and cancel.called:
+            raise CancelledError("nobody listens any more")
         try:
             agent = callers.agent(request)
             events = agent.events.watch(since, wait_s=WATCH_S)

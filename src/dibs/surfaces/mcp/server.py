@@ -164,6 +164,9 @@ class Server:
             resources.follow(self.callers, call.request, since, connection.followed, tell)
         except CancelledError:
             cancel.close()
+        except Exception:
+            if not connection.closed:
+                raise
 
     def unsubscribe(self, call: Call) -> dict[str, Any]:
         connection = call.connection

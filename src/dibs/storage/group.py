@@ -1,0 +1,139 @@
+"""Group commit: many writes in one transaction, each in a savepoint of its own.
+
+A process that serves many callers would pay for one sync per write. Within a *group*, every
+write of its thread joins one transaction: it takes its own seq, and is undone alone if it is
+refused or fails. None of them may be acknowledged before the group has ended: that is the common
+commit, and if it fails, all of them have failed. Reads see what is committed, as always.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident
+
+from dibs.errors import DibsError, StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Self
+
+    from dibs.storage.driver import Connection, Driver, Row
+
+
+class GroupingDriver:
+    """A driver whose writes join the group of their thread, where there is one."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.listen = driver.listen
+        self.groups: dict[int, Group] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.driver, name)
+
+    def take(self) -> Any:
+        group = self.groups.get(get_ident())
+        return self.driver.take() if group is None else Member(group)
+
+    def give_back(self, connection: Any) -> None:
+        if not isinstance(connection, Member):
+            self.driver.give_back(connection)
+
+
+class Group:
+    """The writes that this thread makes within a `with` block."""
+
+    def __init__(self, grouping: GroupingDriver) -> None:
+        self._grouping = grouping
+        self.driver = grouping.driver
+        self.connection: Connection | None = None
+        self.rings: set[str] = set()
+        self.broken: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._grouping.groups[get_ident()] = self
+        return self
+
+    def begin(self) -> Connection:
+        """The connection of the group, which takes the turn with its first write."""
+        if self.broken is not None:
+            raise StorageError("another write of the same moment broke the transaction") from (
+                self.broken
+            )
+        if self.connection is None:
+            connection = self.driver.take()
+            try:
+                connection.begin_group()
+            except BaseException:
+                connection.rollback()
+                self.driver.give_back(connection)
+                raise
+            self.connection = connection
+        return self.connection
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del self._grouping.groups[get_ident()]
+        connection, self.connection = self.connection, None
+        if connection is None:
+            return
+        try:
+            if kind is None and self.broken is None:
+                connection.commit(self.rings)
+            else:
+                connection.rollback()
+        except BaseException:
+            connection.rollback()
+            raise
+        finally:
+            self.driver.give_back(connection)
+        if kind is None and self.broken is not None:
+            raise self.broken
+
+
+class Member:
+    """One transaction of the group's thread, as the store sees it."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._connection: Connection | None = None
+        self._reads = False
+
+    def begin_write(self, space: int, session: int) -> tuple[int, int, Row]:
+        connection = self._group.begin()
+        connection.save()
+        self._join(connection)
+        return connection.enter(space, session)
+
+    def begin_read(self) -> tuple[int, int]:
+        connection: Connection = self._group.driver.take()
+        self._reads = True
+        self._join(connection)
+        return connection.begin_read()
+
+    def _join(self, connection: Connection) -> None:
+        self._connection = connection
+        self.rows, self.run, self.leave = connection.rows, connection.run, connection.leave
+
+    def commit(self, rings: set[str]) -> None:
+        if self._connection is not None:
+            self._connection.keep()
+            self._connection = None
+            self._group.rings |= rings
+
+    def rollback(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return  # it had not begun, or has ended already
+        if self._reads:
+            connection.rollback()
+            self._group.driver.give_back(connection)
+            return
+        try:
+            connection.undo()
+        except DibsError as error:
+            self._group.broken = error

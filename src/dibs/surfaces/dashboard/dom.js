@@ -1,0 +1,91 @@
+// How the page is drawn: elements are made from text, never from markup, and what is there is
+// changed in place, so that focus, selection and what somebody has opened stay as they are.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export const $ = (id) => document.getElementById(id);
+
+// An element with attributes and children; a child is an element or becomes a text node.
+export function h(tag, attributes, ...children) {
+  return make(document.createElement(tag), attributes, children);
+}
+
+export function svg(tag, attributes, ...children) {
+  return make(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function make(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value !== null && value !== undefined && value !== false)
+      element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...nodes(children));
+  return element;
+}
+
+function nodes(children) {
+  return children
+    .flat(Infinity)
+    .filter((child) => child !== null && child !== undefined && child !== false)
+    .map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
+}
+
+// Set the text of an element, only if it is another one.
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+export function show(element, visible) {
+  if (element.hidden === visible) element.hidden = !visible;
+}
+
+// Make these the children of an element. What has the same data-key is the same element.
+export function fill(parent, ...children) {
+  const focused = document.activeElement;
+  patchChildren(parent, nodes(children));
+  // Moving an element takes the focus from it.
+  if (focused !== document.activeElement && focused?.isConnected && parent.contains(focused))
+    focused.focus({ preventScroll: true });
+}
+
+const keyOf = (node) => node.dataset?.key;
+
+function patchChildren(parent, wanted) {
+  const keyed = new Map();
+  for (const node of parent.childNodes) if (keyOf(node)) keyed.set(keyOf(node), node);
+  const kept = new Set(wanted.map(keyOf));
+  let here = parent.firstChild;
+  const drop = () => {
+    const gone = here;
+    here = here.nextSibling;
+    gone.remove();
+  };
+  for (const next of wanted) {
+    while (here && keyOf(here) && !kept.has(keyOf(here))) drop();
+    const key = keyOf(next);
+    const match = key ? keyed.get(key) : here && !keyOf(here) ? here : null;
+    if (match && match.nodeName === next.nodeName) {
+      if (match === here) here = here.nextSibling;
+      else parent.insertBefore(match, here);
+      patch(match, next);
+    } else {
+      parent.insertBefore(next, here);
+    }
+    keyed.delete(key);
+  }
+  while (here) drop();
+}
+
+function patch(old, next) {
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== next.data) old.data = next.data;
+    return;
+  }
+  for (const { name, value } of next.attributes)
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const { name } of [...old.attributes])
+    // Whether details are open is the reader's choice.
+    if (!next.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS"))
+      old.removeAttribute(name);
+  patchChildren(old, [...next.childNodes]);
+}

@@ -1,0 +1,246 @@
+// What the page knows of the space. It is asked for once, then again in the parts that an event
+// of the journal concerns: the tables are the truth, an event is a hint where to look.
+
+import { call } from "./api.js";
+import { now } from "./time.js";
+
+const JOURNAL = 4000; // events kept for the timeline
+const PAGE = 1000;
+const TASKS = 500; // of each state
+const ENTRIES = 300; // of each namespace
+const NAMESPACES = 40;
+const MESSAGES = 100;
+const SINGLY = 30; // more changed tasks than this are asked for as a whole
+
+const STATES = ["blocked", "available", "claimed", "failed", "dead", "completed", "cancelled"];
+
+export const model = {
+  viewer: { name: "", scope: "read", space: "" },
+  agents: [],
+  leases: [],
+  waiting: [],
+  blockers: new Map(), // of a resource that somebody waits for: who holds what overlaps with it
+  tasks: new Map(),
+  messages: [],
+  deliveries: new Map(), // of a message from or to the viewer
+  namespaces: {},
+  entries: new Map(), // namespace -> entries
+  events: [],
+  seq: 0,
+  vanished: new Map(), // agents whose process has gone and whom the journal does not miss yet
+  selected: null, // the entry that is shown: { namespace, key, history, version }
+  filter: "",
+};
+
+// ---- what is stale ------------------------------------------------------------------------
+
+const PARTS = ["agents", "leases", "tasks", "messages", "state"];
+const stale = new Set();
+const staleTasks = new Set();
+const staleNamespaces = new Set();
+
+// By the noun of an event: what has to be asked for again.
+const CONCERNS = {
+  session: ["agents", "leases"],
+  lease: ["leases", "agents"],
+  task: ["tasks", "agents"],
+  message: ["messages", "agents"],
+  entry: ["state"],
+};
+
+export function everythingIsStale() {
+  PARTS.forEach((part) => stale.add(part));
+  staleTasks.clear();
+  staleTasks.add("*");
+  staleNamespaces.add("*");
+}
+
+export function hear(events) {
+  for (const event of events) {
+    if (event.kind === "pruned") {
+      everythingIsStale();
+      continue;
+    }
+    model.seq = event.seq;
+    model.events.push(event);
+    const noun = event.kind.split(".")[0];
+    (CONCERNS[noun] ?? []).forEach((part) => stale.add(part));
+    if (noun === "task") staleTasks.add(event.subject);
+    if (noun === "session") model.vanished.delete(event.subject);
+    if (event.kind === "space.pruned") everythingIsStale();
+    if (noun === "entry") staleNamespaces.add(namespaceOf(event.subject));
+  }
+  if (model.events.length > JOURNAL * 1.25) model.events = model.events.slice(-JOURNAL);
+}
+
+// The namespace may have a slash in it: the longest that is known fits best.
+function namespaceOf(subject) {
+  const known = Object.keys(model.namespaces).filter((name) => subject.startsWith(`${name}/`));
+  return known.length ? known : ["*"];
+}
+
+export const isStale = () => stale.size > 0;
+
+// Ask for what is stale; say which parts are new.
+export async function refresh() {
+  const parts = [...stale];
+  stale.clear();
+  try {
+    await Promise.all(parts.map((part) => LOADERS[part]()));
+  } catch (error) {
+    parts.forEach((part) => stale.add(part));
+    if (parts.includes("tasks")) staleTasks.add("*");
+    if (parts.includes("state")) staleNamespaces.add("*");
+    throw error;
+  }
+  return parts;
+}
+
+// ---- asking -------------------------------------------------------------------------------
+
+const LOADERS = {
+  agents: loadAgents,
+  leases: loadLeases,
+  tasks: loadTasks,
+  messages: loadMessages,
+  state: loadState,
+};
+
+// The end of the journal, as much as is kept for the timeline.
+export async function loadJournal() {
+  const [last, [first]] = await Promise.all([
+    call("events.last"),
+    call("events.since", { limit: 1 }),
+  ]);
+  let seq = Math.max(last - JOURNAL, (first?.seq ?? 1) - 1);
+  const events = [];
+  for (;;) {
+    const page = await call("events.since", { seq, limit: PAGE });
+    events.push(...page);
+    if (page.length < PAGE) break;
+    seq = page.at(-1).seq;
+  }
+  model.events = events;
+  model.seq = Math.max(last, events.at(-1)?.seq ?? 0);
+}
+
+async function loadAgents() {
+  takeAgents(await call("agents.list", { everybody: true }));
+}
+
+// A process that dies writes nothing: only looking shows that it has gone. Say whether one has.
+export async function lookForDeaths() {
+  const before = sessions();
+  const found = await call("agents.list", { everybody: true });
+  const after = sessions(found);
+  const gone = [...before].filter(([id]) => !after.has(id));
+  takeAgents(found);
+  // Whoever took leave did so in the journal, which may be on its way to us.
+  for (const [id, agent] of gone)
+    if (!after.values().some?.((name) => name === agent)) model.vanished.set(agent, { id, at: now() });
+  if (gone.length) stale.add("leases").add("agents");
+  return gone.length > 0;
+}
+
+function takeAgents(agents) {
+  model.agents = agents;
+  for (const agent of agents) if (agent.sessions.length) model.vanished.delete(agent.agent);
+}
+
+function sessions(agents = model.agents) {
+  return new Map(agents.flatMap((who) => who.sessions.map((session) => [session.id, who.agent])));
+}
+
+async function loadLeases() {
+  const [leases, waiting] = await Promise.all([
+    call("leases.list", { limit: PAGE }),
+    call("leases.waiting", { limit: PAGE }),
+  ]);
+  const at = now();
+  const wanted = [...new Set(waiting.map((ticket) => ticket.resource))].slice(0, 200);
+  const states = wanted.length ? await call("leases.status", { resources: wanted }) : [];
+  model.leases = leases.map((lease) => ({ ...lease, until: at + lease.expires_in_ms }));
+  model.waiting = waiting;
+  model.blockers = new Map(
+    states.map((state) => [
+      state.resource,
+      state.blockers
+        .filter((blocker) => !blocker.waiting)
+        .map((blocker) => ({ ...blocker, until: at + (blocker.expires_in_ms ?? 0) })),
+    ]),
+  );
+}
+
+async function loadTasks() {
+  const wanted = [...staleTasks];
+  staleTasks.clear();
+  if (!wanted.includes("*") && wanted.length <= SINGLY) {
+    const found = await Promise.all(wanted.map((id) => call("work.show", { id })));
+    found.forEach(takeTask);
+    return;
+  }
+  const lists = await Promise.all(STATES.map((state) => call("work.list", { state, limit: TASKS })));
+  model.tasks = new Map();
+  lists.flat().forEach(takeTask);
+}
+
+function takeTask(task) {
+  model.tasks.set(task.id, {
+    ...task,
+    until: task.due_in_ms === null ? null : now() + task.due_in_ms,
+  });
+}
+
+async function loadMessages() {
+  model.messages = await call("messages.history", { limit: MESSAGES });
+  const me = model.viewer.name;
+  const asked = model.messages.filter((message) => message.sender !== me && message.to === me);
+  const sent = model.messages.filter((message) => message.sender === me && message.to);
+  const wanted = [...asked.slice(0, 20), ...sent.slice(0, 5)];
+  const found = await Promise.all(wanted.map(({ id }) => call("messages.delivery", { id })));
+  model.deliveries = new Map(wanted.map(({ id }, place) => [id, found[place]]));
+}
+
+async function loadState() {
+  const wanted = new Set([...staleNamespaces].flat());
+  staleNamespaces.clear();
+  model.namespaces = await call("state.namespaces");
+  const names = Object.keys(model.namespaces).slice(0, NAMESPACES);
+  const missing = names.filter(
+    (name) => wanted.has("*") || wanted.has(name) || !model.entries.has(name),
+  );
+  const lists = await Promise.all(
+    missing.map((namespace) => call("state.list", { namespace, limit: ENTRIES })),
+  );
+  const found = new Map(missing.map((name, place) => [name, lists[place]]));
+  model.entries = new Map(names.map((name) => [name, found.get(name) ?? model.entries.get(name)]));
+  if (model.selected) await selectEntry(model.selected.namespace, model.selected.key);
+}
+
+export async function selectEntry(namespace, key) {
+  const history = await call("state.history", { namespace, key, limit: 50 });
+  const known = model.selected?.namespace === namespace && model.selected.key === key;
+  const newest = history[0]?.version ?? null;
+  // Somebody who looks at an older version goes on looking at it.
+  const pinned = known && model.selected.version !== model.selected.history[0]?.version;
+  model.selected = { namespace, key, history, version: pinned ? model.selected.version : newest };
+}
+
+// ---- reading ------------------------------------------------------------------------------
+
+export const hit = (...texts) =>
+  !model.filter || texts.some((text) => String(text ?? "").toLowerCase().includes(model.filter));
+
+export const isFrozen = (lease) => lease.note.startsWith("frozen:");
+
+export const mayAct = () => model.viewer.scope === "admin";
+
+export const isEmpty = () =>
+  !model.leases.length &&
+  !model.waiting.length &&
+  !model.tasks.size &&
+  !model.messages.length &&
+  !Object.keys(model.namespaces).length &&
+  model.agents.every((who) => who.agent === model.viewer.name || !who.sessions.length) &&
+  // Somebody was here, and has left: there is a past to show.
+  model.events.every((event) => ["session", "token", "space"].includes(event.kind.split(".")[0]));

@@ -1,0 +1,60 @@
+// Times as people say them. What is relative ticks by itself: `tick` goes over all of it.
+
+import { h, say } from "./dom.js";
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+// What the server's clock is ahead of ours.
+let ahead = 0;
+
+export function setServerTime(now) {
+  ahead = now - Date.now();
+}
+
+// Now, by the clock that all times of the store are from.
+export const now = () => Date.now() + ahead;
+
+export function span(ms) {
+  ms = Math.max(0, ms);
+  if (ms < MINUTE) return `${Math.floor(ms / SECOND)} s`;
+  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min`;
+  if (ms < DAY) {
+    const minutes = Math.floor((ms % HOUR) / MINUTE);
+    return `${Math.floor(ms / HOUR)} h${minutes ? ` ${minutes} min` : ""}`;
+  }
+  return `${Math.floor(ms / DAY)} d`;
+}
+
+// As `span`, and exact below ten seconds, for things that are short.
+export const brief = (ms) => (ms < 10 * SECOND ? `${(ms / SECOND).toFixed(1)} s` : span(ms));
+
+const since = (at) => span(now() - at);
+const ago = (at) => (now() - at < SECOND ? "now" : `${since(at)} ago`);
+const left = (until) => (until > now() ? `${span(until - now())} left` : "over");
+
+const WORDS = { ago, since, left };
+
+function ticking(how, at) {
+  const title = new Date(at).toLocaleString();
+  return h("time", { "data-how": how, "data-at": Math.round(at), title }, WORDS[how](at));
+}
+
+export const timeAgo = (at) => ticking("ago", at);
+export const timeSince = (at) => ticking("since", at);
+export const timeLeft = (until) => ticking("left", until);
+
+export function tick() {
+  for (const element of document.querySelectorAll("time[data-how]"))
+    say(element, WORDS[element.dataset.how](Number(element.dataset.at)));
+}
+
+export function clock(at, range) {
+  const date = new Date(at);
+  if (range > 2 * DAY)
+    return date.toLocaleDateString([], { month: "short", day: "numeric", hour: "2-digit" });
+  const seconds = range < 10 * MINUTE ? { second: "2-digit" } : {};
+  return date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...seconds });
+}

@@ -1,0 +1,102 @@
+"""Whom a request speaks for: its token says it, its headers choose among what the token allows."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from dibs.errors import NotYoursError
+from dibs.nouns import agents
+from dibs.surfaces.http.guard import GuardError
+
+if TYPE_CHECKING:
+    from dibs.dibs import Agent, Dibs
+    from dibs.surfaces.http.sign_in import SignIns
+
+KNOWN_S = 1.0
+"""How long a token is taken for good before it is looked up again: so soon a revocation counts."""
+
+
+class Access:
+    """What a token allows."""
+
+    __slots__ = ("agent", "name", "scope", "session")
+
+    def __init__(self, name: str, scope: str, agent: str, session: str | None) -> None:
+        self.name = name
+        self.scope = scope
+        self.agent = agent
+        self.session = session
+
+
+class Tokens:
+    def __init__(self, space: Dibs, sign_ins: SignIns) -> None:
+        self._space = space
+        self._sign_ins = sign_ins
+        self._known: dict[str, tuple[float, str, str]] = {}
+
+    def access(self, headers: dict[str, str]) -> Access:
+        """Whom these headers speak for; refused if they carry no token that is good."""
+        if "cookie" in headers and "authorization" not in headers:
+            person = self._sign_ins.person(headers)
+            if person is not None:
+                return Access(person, "admin", person, None)
+        kind, _, secret = headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not secret:
+            raise GuardError(
+                401, "no_token", "a token is needed", "send Authorization: Bearer TOKEN"
+            )
+        name, scope = self._who(secret.strip())
+        agent = headers.get("dibs-agent") or name
+        if scope != "admin" and agent != name and not agent.startswith(f"{name}/"):
+            raise NotYoursError(
+                f"this token is {name}'s, not {agent}'s", next="leave Dibs-Agent out"
+            )
+        return Access(name, scope, agent, headers.get("dibs-session"))
+
+    def _who(self, secret: str) -> tuple[str, str]:
+        now = time.monotonic()
+        since, name, scope = self._known.get(secret, (0.0, "", ""))
+        if not since or now - since > KNOWN_S:
+            row = agents.who(self._space.scope, secret)
+            if row is None:
+                self._known.pop(secret, None)
+                raise GuardError(
+                    401, "bad_token", "this token is not known, or over", "ask for a new one"
+                )
+            name, scope = row["name"], row["scope"]
+            if len(self._known) > 10_000:
+                self._known.clear()
+            self._known[secret] = (now, name, scope)
+        return name, scope
+
+
+class Sessions:
+    """The sessions that requests act in, found once and kept."""
+
+    def __init__(self, space: Dibs) -> None:
+        self.space = space
+        self._known: dict[str, Agent] = {}
+
+    def of(self, access: Access) -> Agent:
+        """The session a request names, or its agent's shell session. May write."""
+        key = access.session or access.agent
+        agent = self._known.get(key)
+        if agent is None:
+            if access.session is None:
+                agent = self.space.join(access.agent, shell=True)
+            else:
+                agent = self.space.resume(access.session)
+            if len(self._known) > 10_000:
+                self._known.clear()
+            self._known[key] = agent
+        allowed = access.scope == "admin" or agent.name == access.agent
+        if not allowed and not agent.name.startswith(f"{access.name}/"):
+            raise NotYoursError(f"this token is {access.name}'s, not {agent.name}'s")
+        return agent
+
+    def clear(self) -> None:
+        self._known.clear()
+
+    def forget(self, access: Access) -> None:
+        self._known.pop(access.session or access.agent, None)

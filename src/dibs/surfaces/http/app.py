@@ -1,0 +1,368 @@
+"""The daemon as an ASGI application: every operation of one space, and what surrounds them.
+
+Operations come by far the most often, so they take a short path of their own; everything else
+goes through Starlette's routing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from dibs.errors import (
+    CancelledError,
+    DibsError,
+    InvalidError,
+    NotFoundError,
+    NotYoursError,
+    UnavailableError,
+)
+from dibs.nouns import agents
+from dibs.records import plain
+from dibs.storage.group import GroupingDriver
+from dibs.storage.hub import Hub
+from dibs.surfaces.http.access import Sessions, Tokens
+from dibs.surfaces.http.call import read_object, routes, to_body
+from dibs.surfaces.http.sign_in import SignIns
+from dibs.surfaces.http.guard import BODY_LIMIT, Guard, GuardError, Rate, too_large
+from dibs.surfaces.http.worker import Waits, Worker, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.requests import Request
+    from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope, Send
+
+    from dibs.dibs import Dibs
+    from dibs.storage.store import Caller
+    from dibs.surfaces.http.access import Access
+    from dibs.surfaces.http.call import Route
+
+ADMIN = {
+    "leases.revoke",
+    "work.revoke",
+    "events.prune",
+    "agents.add_token",
+    "agents.revoke_token",
+    "agents.tokens",
+}
+"""What only an admin may do."""
+HEADERS = [
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
+
+class Daemon:
+    """One space and the threads that serve it; made before the loop runs, started in it."""
+
+    def __init__(self, space: Dibs, hosts: Iterable[str]) -> None:
+        store = space.scope.store
+        self.space = space
+        self.driver = GroupingDriver(store.driver)
+        self.hub = Hub(self._moved)
+        self.driver.listen = self.hub.listen
+        store.driver = self.driver
+        self.guard = Guard(hosts)
+        self.rate = Rate()
+        self.sign_ins = SignIns()
+        self.tokens = Tokens(space, self.sign_ins)
+        self.sessions = Sessions(space)
+        self.operations = routes()
+        self.stopping = False
+        self.calls: dict[tuple[str, int], int] = {}
+        """How many calls there were, by operation and HTTP status."""
+        self._seq = 0
+        self._readers: set[asyncio.Future[None]] = set()
+
+    async def start(self) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        self.hub.start(self.space.scope.store, self.driver.driver)
+        self.writer = Writer(self.driver, loop)
+        self.reader = Worker("dibs-reader", loop)
+        self.waits = Waits(loop)
+
+    def hush(self) -> None:
+        """Begin nothing more, and answer those who wait."""
+        self.stopping = True
+        self._advance(self._seq)
+        self.waits.stop()
+
+    async def stop(self) -> None:
+        """Store what was acknowledged, and let the store go."""
+        self.hush()
+        while self.waits.number:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(self.writer.stop)
+        await asyncio.to_thread(self.reader.stop)
+        self.hub.stop()
+        self.space.close()
+
+    @property
+    def writes(self) -> int:
+        return self.writer.writes
+
+    @property
+    def commits(self) -> int:
+        return self.writer.groups
+
+    @property
+    def waiting(self) -> int:
+        return self.waits.number
+
+    def count(self, path: str, status: int) -> None:
+        operation = path[4:].replace("/", ".") if path in self.operations else "other"
+        self.calls[operation, status] = self.calls.get((operation, status), 0) + 1
+
+    def _moved(self, seq: int) -> None:
+        self._loop.call_soon_threadsafe(self._advance, seq)
+
+    def _advance(self, seq: int) -> None:
+        self._seq = seq
+        for reader in self._readers:
+            if not reader.done():
+                reader.set_result(None)
+        self._readers.clear()
+
+    async def moved(self, seq: int, seconds: float) -> bool:
+        """Wait until the journal has gone on from there; say whether it has."""
+        if self._seq > seq:
+            return True
+        reader = self._loop.create_future()
+        self._readers.add(reader)
+        done, _ = await asyncio.wait([reader], timeout=seconds)
+        self._readers.discard(reader)
+        return bool(done)
+
+    async def admit(self, headers: dict[str, str]) -> Access:
+        """Whom a request speaks for, within what its token may ask for."""
+        access = self.tokens.access(headers)
+        self.rate.take(access.name)
+        return access
+
+    async def call(self, route: Route, access: Access, given: dict[str, Any]) -> Any:
+        """Call an operation for somebody, in the thread that suits it."""
+        operation = route.operation
+        permit(operation.name, operation.mutates, access)
+
+        def job() -> Any:
+            space: Dibs = self.space
+            if operation.mutates or access.session or access.agent != access.name:
+                space = self.sessions.of(access)
+            return route.call(space, given)
+
+        try:
+            if route.waits(given):
+                return await self.waits.do(job)
+            return await (self.writer if operation.mutates else self.reader).do(job)
+        except NotYoursError:
+            self.sessions.forget(access)
+            raise
+        except CancelledError as error:
+            raise stopping() from error
+        except UnavailableError:
+            # What was joined in the same transaction may be undone with it.
+            self.sessions.clear()
+            raise
+
+    async def join(self, access: Access, given: dict[str, Any]) -> Any:
+        """Begin a session that lives by beats, since its process is elsewhere."""
+        permit("agents.join", True, access)
+        unknown = given.keys() - {"status", "shell", "client", "ttl_s"}
+        if unknown:
+            raise InvalidError(f"agents.join has no argument {min(unknown)!r}")
+
+        scope = self.space.scope
+
+        def job() -> Caller:
+            return agents.join(
+                scope,
+                access.agent,
+                given.get("status", ""),
+                given.get("shell", False),
+                given.get("client"),
+                given.get("ttl_s", agents.SESSION_TTL_S),
+                remote=True,
+            )
+
+        def read() -> Any:
+            with scope.store.read() as tx:
+                row = tx.rows(agents.AGENTS.one, session=caller.session)[0]
+                return plain(agents.session_record(tx, row))
+
+        caller: Caller = await self.writer.do(job)
+        session = await self.reader.do(read)
+        return {"session": session, "token": scope.keys.session_token(caller.session)}
+
+
+def permit(name: str, mutates: bool, access: Access) -> None:
+    """Refuse what the token's scope does not allow."""
+    if (access.scope == "read" and mutates) or (access.scope != "admin" and name in ADMIN):
+        raise NotYoursError(
+            f"a token of scope {access.scope} does not allow {name}", next="use another token"
+        )
+
+
+def stopping() -> UnavailableError:
+    error = UnavailableError("the daemon is stopping", next="try again in a moment")
+    error.retry_after_ms = 1_000
+    return error
+
+
+class App:
+    """The ASGI application."""
+
+    def __init__(self, daemon: Daemon, more: list[BaseRoute]) -> None:
+        self.daemon = daemon
+        self.rest = Starlette(
+            routes=more,
+            exception_handlers={DibsError: refused, HTTPException: missed, Exception: failed},
+        )
+        self.rest.state.daemon = daemon
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.live(receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        try:
+            path = scope["path"]
+            headers = {
+                name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+            }
+            self.daemon.guard.check(scope["method"], headers)
+            if path.startswith("/v1/") and path != "/v1/events":
+                answer = await self.operate(scope["method"], path, headers, receive)
+                self.daemon.count(path, 200)
+                await respond(send, 200, answer)
+            else:
+                await self.rest(scope, receive, send)
+        except DibsError as error:
+            self.daemon.count(scope["path"], error.http_status)
+            await respond_error(send, error)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:
+            await respond_error(send, confess(error))
+
+    async def live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self.daemon.start()
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.daemon.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def operate(
+        self, method: str, path: str, headers: dict[str, str], receive: Receive
+    ) -> Any:
+        daemon = self.daemon
+        access = await daemon.admit(headers)
+        route = daemon.operations.get(path)
+        if route is None and path != "/v1/agents/join":
+            raise NotFoundError(f"there is no {path}", next="look at /openapi.json")
+        if method != "POST":
+            raise GuardError(405, "method", "operations are called with POST", "use POST")
+        body = await read_body(receive)
+        if route is None:
+            return await daemon.join(access, read_object(body))
+        given = route.read(body)
+        if not route.waits(given):
+            return await daemon.call(route, access, given)
+        return await unless_gone(daemon.call(route, access, given), receive)
+
+
+class Bug(DibsError):
+    """Something that should not have happened."""
+
+    code = "bug"
+
+
+def confess(error: Exception) -> Bug:
+    """This should not have happened: where is in the log, and only there."""
+    traceback.print_exception(error, file=sys.stderr)
+    return Bug(f"this is a bug in dibs: {type(error).__name__}", next="look at the daemon's log")
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, DibsError)
+    status, body, headers = shape(error)
+    return Response(body, status, dict((k.decode(), v.decode()) for k, v in headers))
+
+
+async def missed(request: Request, error: Exception) -> Response:
+    """No such page, or not with that method."""
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "method"}.get(error.status_code, "invalid")
+    guard = GuardError(error.status_code, code, error.detail, "look at /openapi.json")
+    return await refused(request, guard)
+
+
+async def failed(request: Request, error: Exception) -> Response:
+    return await refused(request, confess(error))
+
+
+async def read_body(receive: Receive) -> bytes:
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ConnectionError
+        body += bytes(message.get("body", b""))
+        if len(body) > BODY_LIMIT:
+            raise too_large()
+        if not message.get("more_body"):
+            return body
+
+
+async def unless_gone(call: Any, receive: Receive) -> Any:
+    """Await a call that waits; give it up if the client hangs up."""
+    task = asyncio.ensure_future(call)
+    gone = asyncio.ensure_future(receive())
+    await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        task.cancel()
+    gone.cancel()
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise ConnectionError from None
+
+
+async def respond(send: Send, status: int, value: Any, headers: Any = ()) -> None:
+    body = to_body(value)
+    length = (b"content-length", str(len(body)).encode())
+    await send(
+        {"type": "http.response.start", "status": status, "headers": [*HEADERS, length, *headers]}
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+async def respond_error(send: Send, error: DibsError) -> None:
+    status, body, headers = shape(error)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def shape(error: DibsError) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    """The one shape in which everything is refused: status, body and headers."""
+    body = to_body(error.to_json())
+    headers = [*HEADERS, (b"content-length", str(len(body)).encode())]
+    if error.http_status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    retry = getattr(error, "retry_after_ms", None)
+    if retry is not None or error.http_status == 429:
+        headers.append((b"retry-after", str(max(1, (retry or 0) // 1000)).encode()))
+    return error.http_status, body, headers

@@ -1,0 +1,80 @@
+"""From a request's JSON to a call of an operation, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from dibs.dibs import operations
+from dibs.errors import InvalidError
+from dibs.records import plain
+
+if TYPE_CHECKING:
+    from dibs.dibs import Dibs
+    from dibs.operation import Operation
+
+
+class Route:
+    """An operation as it is reached over HTTP."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.path = f"/v1/{operation.noun}/{operation.verb}"
+        self.arguments = {argument.name: argument for argument in operation.arguments()}
+        self._many = next((a.name for a in self.arguments.values() if a.many), None)
+        self._placed = [a.name for a in self.arguments.values() if a.required]
+        self._wait = self.arguments.get("wait_s")
+
+    def read(self, body: bytes) -> dict[str, Any]:
+        """The arguments in a body, each of a name that the operation knows."""
+        given = read_object(body)
+        for name in given:
+            if name not in self.arguments:
+                known = ", ".join(self.arguments) or "none"
+                raise InvalidError(
+                    f"{self.operation.name} has no argument {name!r}", next=f"it has: {known}"
+                )
+        for name in self._placed:
+            if name not in given:
+                raise InvalidError(f"{self.operation.name} needs {name}", next=f"give {name}")
+        if self._many and not isinstance(given.get(self._many, []), list):
+            raise InvalidError(f"{self._many} must be a list")
+        return given
+
+    def waits(self, given: dict[str, Any]) -> bool:
+        """Whether a call with these arguments may take its time."""
+        if self._wait is None:
+            return False
+        seconds = given.get("wait_s", self._wait.default)
+        return isinstance(seconds, (int, float)) and seconds > 0
+
+    def call(self, space: Dibs, given: dict[str, Any]) -> Any:
+        given = dict(given)
+        many = given.pop(self._many, []) if self._many else []
+        method = getattr(getattr(space, self.operation.noun), self.operation.verb)
+        return plain(method(*many, **given))
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The object that a body is; an empty body is an empty one."""
+    try:
+        given = json.loads(body, parse_constant=_refuse) if body.strip() else {}
+    except (ValueError, RecursionError):
+        raise InvalidError("the body is not JSON", next="send an object of arguments") from None
+    if not isinstance(given, dict):
+        raise InvalidError("the body must be an object of arguments")
+    return given
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def routes() -> dict[str, Route]:
+    """Every operation by its path."""
+    found = [Route(operation) for operation in operations().values()]
+    return {route.path: route for route in found}
+
+
+def to_body(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,92 @@
+"""One connection to the daemon: HTTP/1.1 with bounds on what may come before an answer.
+
+uvicorn reads heads of any size for any time. Here a head has a limit, a request must have come
+within a time, and what cannot be understood is refused in the shape that all refusals have.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+HEAD_LIMIT = 32 * 1024
+REQUEST_S = 20.0
+"""How long a client may take to send one whole request."""
+
+
+class Connection(HttpToolsProtocol):
+    _timer: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    _in_head = False
+    _whole = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            # What a parser keeps of a head that has no end, it keeps in memory.
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_LIMIT:
+                self.refuse(431, "head_too_large", f"a head has at most {HEAD_LIMIT:,} bytes")
+                return
+        if self._whole:
+            self._disarm()
+        elif self._timer is None:
+            self._arm()
+
+    def on_message_begin(self) -> None:
+        self._whole, self._in_head, self._head_bytes = False, True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        size = sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url)
+        if size > HEAD_LIMIT:
+            raise ValueError("the head is too large")
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._whole = True
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self.refuse(400, "bad_request", "this is not a request of HTTP/1.1 within our limits")
+
+    def _arm(self) -> None:
+        self._timer = self.loop.call_later(REQUEST_S, self._late)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        if self.cycle is not None and self.cycle.response_started:
+            self.transport.close()
+        else:
+            self.refuse(408, "too_slow", f"a request must have come within {REQUEST_S:.0f} s")
+
+    def refuse(self, status: int, code: str, message: str) -> None:
+        """Answer what never became a request, and hang up."""
+        if self.transport.is_closing():
+            return
+        refusal: dict[str, Any] = {"error": code, "message": message}
+        body = json.dumps(refusal | {"next": "send a smaller, plainer one", "details": {}}).encode()
+        self.transport.write(
+            STATUS_LINE[status] + b"content-type: application/json\r\ncontent-length: "
+            b"%d\r\nconnection: close\r\n\r\n%b" % (len(body), body)
+        )
+        self.transport.close()

@@ -1,0 +1,148 @@
+"""Where daemons leave word of themselves, for the commands of the same user.
+
+A folder of the user's own holds one file for each daemon that runs, and the owner's token for
+each space that was ever served. Only that user can read it. A daemon holds a lock on its file
+for as long as it lives, so a file that nobody holds is left over from one that was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+
+from dibs.dibs import default_user_dir
+from dibs.errors import ExistsError
+from dibs.nouns import agents
+from dibs.nouns.digest import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.dibs import Dibs
+
+OWNER = "dibs"
+
+
+class Home:
+    def __init__(self, user_dir: str | None) -> None:
+        user_dir = user_dir or default_user_dir()
+        self.folder = os.path.join(user_dir, "daemons")
+        # One by one: the mode is only that of the last.
+        os.makedirs(user_dir, mode=0o700, exist_ok=True)
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        self._kept: list[int] = []
+
+    def file(self, name: str, ending: str) -> str:
+        return os.path.join(self.folder, f"{sha256(name.encode()).hexdigest()[:24]}.{ending}")
+
+    def token(self, space: Dibs) -> str:
+        """The token of this space's owner, made at the first start."""
+        file = self.file(name_of(space), "token")
+        secret = read(file)
+        # It may have been revoked, or be that of a store that was deleted since.
+        if not secret or agents.who(space.scope, secret) is None:
+            owner = space.join(OWNER, shell=True)
+            secret = owner.agents.add_token(OWNER, scope="admin").secret
+            replace(file, secret)
+        return secret
+
+    def reserve(self, space: Dibs) -> None:
+        """Be the only daemon of this user that serves a space, for as long as we live."""
+        handle = os.open(self.file(name_of(space), "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            found = self.serving(space)
+            at = f" at {found[0]['url']}" if found else ""
+            raise ExistsError(
+                f"{space.space} is served already{at}",
+                next="dibs open shows it, dibs stop ends it",
+            ) from None
+        self._kept.append(handle)
+
+    def announce(self, word: dict[str, Any]) -> None:
+        """Say where a daemon is found, and that it lives."""
+        self._kept.append(replace(self.file(word["url"], "json"), json.dumps(word), keep=True))
+
+    def forget(self, url: str) -> None:
+        """The end: nobody looks for this daemon any more."""
+        try:
+            os.unlink(self.file(url, "json"))
+        except FileNotFoundError:
+            pass
+        for handle in self._kept:
+            os.close(handle)
+        self._kept.clear()
+
+    def running(self) -> list[dict[str, Any]]:
+        """What the daemons that live say of themselves."""
+        found = []
+        for name in sorted(os.listdir(self.folder)):
+            file = os.path.join(self.folder, name)
+            if name.endswith(".json") and is_held(file) and (text := read(file)):
+                found.append(json.loads(text))
+        return found
+
+    def serving(self, space: Dibs) -> list[dict[str, Any]]:
+        """Those of them that serve this space."""
+        return [word for word in self.running() if word["serves"] == name_of(space)]
+
+    def at(self, url: str) -> dict[str, Any] | None:
+        """The one that is reached at this address."""
+        return next((word for word in self.running() if same_place(word["url"], url)), None)
+
+
+def name_of(space: Dibs) -> str:
+    """A space of a store, by a name that no other has."""
+    return f"{space.scope.store.driver.address} {space.space}"
+
+
+def same_place(one: str, other: str) -> bool:
+    return plain(one) == plain(other)
+
+
+def plain(url: str) -> str:
+    return url.rstrip("/").lower().replace("//localhost:", "//127.0.0.1:")
+
+
+def is_held(file: str) -> bool:
+    """Whether the process that wrote a file still lives."""
+    try:
+        handle = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def read(file: str) -> str:
+    try:
+        with open(file, encoding="utf-8") as source:
+            return source.read()
+    except FileNotFoundError:
+        return ""
+
+
+def replace(file: str, text: str, keep: bool = False) -> int:
+    """Write a private file in one step; its handle, locked, if it is to be kept."""
+    draft = f"{file}.{os.getpid()}"
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        os.write(handle, text.encode())
+        os.replace(draft, file)
+    except BaseException:
+        os.close(handle)
+        raise
+    if not keep:
+        os.close(handle)
+        return -1
+    return handle

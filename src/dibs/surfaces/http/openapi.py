@@ -1,0 +1,249 @@
+"""The API in the words of OpenAPI 3.1, made from the operations and the records."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import HTMLResponse, JSONResponse
+
+from dibs.operation import LIST_LIMIT
+from dibs.records import Record
+from dibs.version import VERSION
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from dibs.operation import Argument
+    from dibs.surfaces.http.app import Daemon
+    from dibs.surfaces.http.call import Route
+
+    Schema = dict[str, Any]
+
+PLAIN: dict[str, Schema] = {
+    "str": {"type": "string"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "Any": {},
+}
+ERROR: Schema = {
+    "type": "object",
+    "properties": {
+        "error": {"type": "string", "description": "the code, which never changes"},
+        "message": {"type": "string", "description": "what happened and why"},
+        "next": {"type": ["string", "null"], "description": "what to do next"},
+        "details": {"type": "object", "description": "the records behind the sentence"},
+    },
+    "required": ["error", "message", "next", "details"],
+}
+GATE = {
+    "401": "no token, or one that is not good",
+    "403": "not allowed for this token, or from this origin",
+    "413": "the body is too large",
+    "415": "the body is not declared as JSON",
+    "429": "too many calls",
+    "500": "a bug in dibs",
+    "503": "the store cannot answer now",
+}
+JOIN: Schema = {
+    "type": "object",
+    "properties": {
+        "status": {"type": "string", "description": "a line about the work, shown to the others"},
+        "shell": {"type": "boolean", "description": "use the agent's one shell session"},
+        "client": {
+            "type": ["string", "null"],
+            "description": "use the session of this name in the agent's own program",
+        },
+        "ttl_s": {"type": "number", "description": "how long the session lives without a beat"},
+    },
+    "additionalProperties": False,
+}
+JOINED: Schema = {
+    "type": "object",
+    "properties": {
+        "session": {"$ref": "#/components/schemas/Session"},
+        "token": {"type": "string", "description": "what Dibs-Session takes"},
+    },
+    "required": ["session", "token"],
+}
+
+
+def schema(kind: str) -> Schema:
+    """The JSON schema of a type of the library, as its source spells it."""
+    if kind.endswith(" | None"):
+        inner = schema(kind.removesuffix(" | None"))
+        return {"anyOf": [inner, {"type": "null"}]} if inner else {}
+    if kind in PLAIN:
+        return PLAIN[kind]
+    head, _, rest = kind.partition("[")
+    inside = rest.removesuffix("]")
+    if head in ("tuple", "Sequence"):
+        return {"type": "array", "items": schema(inside.removesuffix(", ..."))}
+    if head == "dict":
+        return {"type": "object", "additionalProperties": schema(inside.split(", ", 1)[1])}
+    return {"$ref": f"#/components/schemas/{kind}"}
+
+
+def of_argument(argument: Argument) -> Schema:
+    found = schema(argument.type)
+    if argument.many:
+        found = {"type": "array", "items": found, "maxItems": LIST_LIMIT}
+    return {**found, "description": argument.help} if argument.help else found
+
+
+def of_record(record: type[Record]) -> Schema:
+    fields = record.__annotations__
+    return {
+        "type": "object",
+        "description": (record.__doc__ or "").strip(),
+        "properties": {name: schema(kind) for name, kind in fields.items()},
+        "required": list(fields),
+    }
+
+
+def answer(description: str, found: Schema) -> Schema:
+    return {"description": description, "content": {"application/json": {"schema": found}}}
+
+
+def post(summary: str, tag: str, body: Schema, result: Schema, refusals: dict[str, str]) -> Schema:
+    error = {"$ref": "#/components/schemas/Error"}
+    required = bool(body.get("required"))
+    return {
+        "post": {
+            "summary": summary,
+            "tags": [tag],
+            "parameters": [
+                {"$ref": "#/components/parameters/agent"},
+                {"$ref": "#/components/parameters/session"},
+            ],
+            "requestBody": {
+                "required": required,
+                "content": {"application/json": {"schema": body}},
+            },
+            "responses": {
+                "200": answer("done", result),
+                **{code: answer(says, error) for code, says in sorted(refusals.items())},
+            },
+        }
+    }
+
+
+def refusals(route: Route) -> dict[str, str]:
+    """The statuses that an operation can be refused with, beside those of every call."""
+    found = {"400": "the call is wrong", "409": "refused: somebody else won, or it has moved on"}
+    for error in route.operation.raises:
+        first = (error.__doc__ or "").strip().splitlines()[0]
+        found.setdefault(str(error.http_status), first)
+    return {**GATE, **found}
+
+
+def body_of(route: Route) -> Schema:
+    arguments = route.arguments.values()
+    found: Schema = {
+        "type": "object",
+        "properties": {argument.name: of_argument(argument) for argument in arguments},
+        "additionalProperties": False,
+    }
+    required = [argument.name for argument in arguments if argument.required]
+    return {**found, "required": required} if required else found
+
+
+def document(operations: dict[str, Route]) -> Schema:
+    """The whole description."""
+    paths = {
+        path: post(
+            route.operation.summary,
+            route.operation.noun,
+            body_of(route),
+            schema(route.operation.result),
+            refusals(route),
+        )
+        for path, route in operations.items()
+    }
+    paths["/v1/agents/join"] = post(
+        "Begin a session that lives by beats", "agents", JOIN, JOINED, {**GATE, "400": "misuse"}
+    )
+    records = {record.__name__: of_record(record) for record in Record.__subclasses__()}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "dibs",
+            "version": VERSION,
+            "description": "Agents that share a codebase call dibs before they touch something.",
+        },
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "parameters": {
+                "agent": header("Dibs-Agent", "as whom to act, if the token allows more than one"),
+                "session": header("Dibs-Session", "the session to act in, from /v1/agents/join"),
+            },
+            "schemas": {**records, "Error": ERROR},
+        },
+    }
+
+
+def header(name: str, says: str) -> Schema:
+    return {"name": name, "in": "header", "description": says, "schema": {"type": "string"}}
+
+
+STYLE = """\
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+code { font-family: ui-monospace, monospace; }
+section { border-top: 1px solid #8888; padding: .5rem 0; }
+dt { font-family: ui-monospace, monospace; } dd { margin: 0 0 .3rem 1.5rem; }
+@media (prefers-color-scheme: dark) { body { background: #111; color: #ddd; } }
+"""
+
+
+def page(found: Schema) -> str:
+    """The description for people: every call with what it takes and gives."""
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8><title>dibs: the API</title>",
+        f"<style>{STYLE}</style><h1>dibs: the API</h1>",
+        "<p>Every operation is a <code>POST</code> with a JSON object of arguments and "
+        "<code>Authorization: Bearer TOKEN</code>. The same for programs: "
+        "<a href=/openapi.json>openapi.json</a>.</p>",
+    ]
+    for path, item in found["paths"].items():
+        call = item["post"]
+        body = call["requestBody"]["content"]["application/json"]["schema"]
+        parts.append(f"<section><h2><code>{escape(path)}</code></h2>")
+        parts.append(f"<p>{escape(call['summary'])}</p><dl>")
+        for name, kind in body["properties"].items():
+            needed = " (required)" if name in body.get("required", []) else ""
+            says = escape(kind.get("description", ""))
+            parts.append(f"<dt>{escape(name)}{needed}</dt><dd>{says}</dd>")
+        result = call["responses"]["200"]["content"]["application/json"]["schema"]
+        parts.append(f"</dl><p>Gives <code>{escape(spelled(result))}</code>.</p></section>")
+    return "".join(parts)
+
+
+def spelled(found: Schema) -> str:
+    """A schema in a few words."""
+    if "$ref" in found:
+        return str(found["$ref"].rpartition("/")[2])
+    if "anyOf" in found:
+        return " or ".join(spelled(part) for part in found["anyOf"])
+    if found.get("type") == "array":
+        return f"list of {spelled(found['items'])}"
+    return str(found.get("type", "any JSON"))
+
+
+async def serve_page(request: Request) -> HTMLResponse:
+    daemon: Daemon = request.app.state.daemon
+    await daemon.admit(dict(request.headers))
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+    )
+    return HTMLResponse(
+        page(document(daemon.operations)), headers={"content-security-policy": policy}
+    )
+
+
+async def serve(request: Request) -> JSONResponse:
+    daemon: Daemon = request.app.state.daemon
+    await daemon.admit(dict(request.headers))
+    return JSONResponse(document(daemon.operations))

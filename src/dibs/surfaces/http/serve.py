@@ -1,0 +1,286 @@
+"""The process of the daemon: where it listens, the token it is found by, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import os
+import resource
+import signal
+import socket
+import ssl
+import stat
+import sys
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from dibs.errors import DibsError, InvalidError
+from dibs.nouns.digest import sha256
+from dibs.surfaces.http import metrics, openapi, sign_in, stream
+from dibs.surfaces.http.app import App, Daemon
+from dibs.surfaces.http.connection import Connection
+from dibs.surfaces.http.home import Home, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from starlette.requests import Request
+    from starlette.routing import BaseRoute
+
+    from dibs.dibs import Dibs
+
+GRACE_S = 5
+"""From the signal to the end of the process, whatever clients do meanwhile."""
+IDLE_S = 75
+"""How long a connection may stay open without a request."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+WILDCARDS = ("0.0.0.0", "::", "")
+
+
+async def healthz(request: Request) -> JSONResponse:
+    """Alive: the process answers."""
+    return JSONResponse({"status": "ok"})
+
+
+async def readyz(request: Request) -> JSONResponse:
+    """Ready: the store answers."""
+    daemon: Daemon = request.app.state.daemon
+    try:
+        await daemon.reader.do(daemon.space.events.last)
+    except DibsError:
+        return JSONResponse({"status": "not ready"}, status_code=503)
+    return JSONResponse({"status": "ok"})
+
+
+def routes() -> list[BaseRoute]:
+    """Everything that is not an operation."""
+    return [
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/v1/events", stream.events),
+        Route("/openapi.json", openapi.serve),
+        Route("/docs", openapi.serve_page),
+        Route("/metrics", metrics.serve),
+        Route("/sign-in", sign_in.take),
+        Route("/sign-in", sign_in.offer, methods=["POST"]),
+    ]
+
+
+class Listening:
+    """Where a daemon listens, and under which names it is reached."""
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 4242,
+        *,
+        unix: str | None = None,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
+        behind_proxy: bool = False,
+        public_hosts: tuple[str, ...] = (),
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.unix = None if unix is None else os.path.abspath(unix)
+        self.tls_cert = tls_cert
+        self.tls_key = tls_key
+        self.behind_proxy = behind_proxy
+        self.public_hosts = public_hosts
+        self._check()
+
+    def _check(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise InvalidError("a certificate and its key go together", next="give both")
+        if self.tls_cert is not None and self.tls_key is not None:
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+                    self.tls_cert, self.tls_key, password=""
+                )
+            except (OSError, ssl.SSLError) as error:
+                raise InvalidError(
+                    f"{self.tls_cert} and {self.tls_key} are not a certificate and its key "
+                    f"without a passphrase: {error}"
+                ) from error
+        elif self.unix is None and not self.behind_proxy and not is_loopback(self.host):
+            raise InvalidError(
+                f"{self.host or 'every address'} can be reached from other machines, "
+                "which would see all tokens",
+                next="give --tls-cert and --tls-key, or --behind-proxy if a proxy has them",
+            )
+        if self.unix is None and self.host in WILDCARDS and not self.public_hosts:
+            raise InvalidError(
+                "under which names will it be reached there?", next="give --public-host NAME"
+            )
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers reach it by TLS only."""
+        return self.tls_cert is not None or (self.behind_proxy and bool(self.public_hosts))
+
+    @property
+    def url(self) -> str:
+        """The address to open, once it is bound."""
+        if self.unix is not None:
+            return f"unix:{self.unix}"
+        host = self.host if self.host not in WILDCARDS else self.public_hosts[0]
+        host = f"[{host}]" if ":" in host else host
+        return f"{'http' if self.tls_cert is None else 'https'}://{host}:{self.port}"
+
+    def hosts(self) -> list[str]:
+        """What may stand in the Host of a request."""
+        if self.unix is not None:
+            return ["localhost", *self.public_hosts]
+        names = [*self.public_hosts]
+        if self.host not in WILDCARDS:
+            names.append(f"[{self.host}]" if ":" in self.host else self.host)
+        if is_loopback(self.host):
+            names += ["localhost", "127.0.0.1", "[::1]"]
+        with_port = [f"{name}:{self.port}" for name in names]
+        # The port of the scheme is left out; and a proxy is reached at a port of its own.
+        usual = self.port == (80 if self.tls_cert is None else 443)
+        return [*with_port, *(names if usual else self.public_hosts)]
+
+    def bind(self) -> socket.socket:
+        if self.unix is not None:
+            return bind_unix(self.unix)
+        try:
+            family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+            bound = socket.create_server((self.host, self.port), family=family, backlog=4096)
+        except OSError as error:
+            raise InvalidError(
+                f"port {self.port} is taken"
+                if error.errno == errno.EADDRINUSE
+                else f"cannot listen at {self.host}, port {self.port}: {error.strerror or error}",
+                next="give another with --port, or --port 0 for any that is free",
+            ) from error
+        self.port = bound.getsockname()[1]
+        return bound
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bind_unix(path: str) -> socket.socket:
+    """A socket at a path, for this user only; one that nobody listens at is cleared away."""
+    bound = socket.socket(socket.AF_UNIX)
+    try:
+        if os.path.exists(path):
+            if not stat.S_ISSOCK(os.stat(path).st_mode):
+                raise InvalidError(f"{path} is there and is no socket", next="give another path")
+            with socket.socket(socket.AF_UNIX) as other, contextlib.suppress(ConnectionError):
+                other.connect(path)
+                raise InvalidError(f"somebody listens at {path}", next="give another path")
+            os.unlink(path)
+        before = os.umask(0o177)
+        try:
+            bound.bind(path)
+        finally:
+            os.umask(before)
+        bound.listen(4096)
+    except OSError as error:
+        bound.close()
+        raise InvalidError(f"cannot listen at {path}: {error.strerror or error}") from error
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+class Server(uvicorn.Server):
+    """uvicorn, told when to say that it is ready, and to end in peace."""
+
+    def __init__(
+        self, config: uvicorn.Config, daemon: Daemon, ready: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._daemon = daemon
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # First, or those who wait would be waited for.
+        self._daemon.hush()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn raises the signal again at the end; to be asked to end is no failure.
+        before = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def serve(
+    space: Dibs,
+    listening: Listening,
+    user_dir: str | None,
+    ready: Callable[[dict[str, Any]], None],
+) -> None:
+    """Serve a space until the process is asked to end; call `ready` once it answers."""
+    os.umask(0o077)
+    sys.setswitchinterval(0.0005)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    store, place = space.scope.store, space.scope.place
+    # Callers are elsewhere, so their paths are read from the top, not from where we were started.
+    place.start = place.top
+    home = Home(user_dir)
+    if store.liveness is not None:
+        home.reserve(space)
+    bound = listening.bind()
+    word = {
+        "url": listening.url,
+        "token": home.token(space),
+        "pid": os.getpid(),
+        "space": space.space,
+        "serves": name_of(space),
+        "cert": listening.tls_cert and os.path.abspath(listening.tls_cert),
+    }
+    daemon = Daemon(space, listening.hosts())
+    # A browser sends the cookies of one host to all its ports, so daemons must not share a name.
+    daemon.sign_ins.cookie += f"_{sha256(name_of(space).encode()).hexdigest()[:8]}"
+    daemon.sign_ins.secure = listening.secure
+
+    def say_so() -> None:
+        home.announce(word)
+        ready(word)
+
+    config = uvicorn.Config(
+        App(daemon, routes()),
+        http=Connection,
+        ws="none",
+        lifespan="on",
+        proxy_headers=False,
+        access_log=False,
+        # Whoever sends rubbish could fill the disk with our complaints about it.
+        log_level="error",
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=GRACE_S - 2,
+        ssl_certfile=listening.tls_cert,
+        ssl_keyfile=listening.tls_key,
+    )
+    try:
+        Server(config, daemon, say_so).run(sockets=[bound])
+    finally:
+        home.forget(listening.url)
+        if listening.unix is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(listening.unix)

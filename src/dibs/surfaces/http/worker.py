@@ -1,0 +1,164 @@
+"""The threads that run operations for the event loop.
+
+All writes go through one thread. It takes as many as have come while it was busy, runs them in
+one transaction, each in a savepoint of its own, and answers all of them after the common commit.
+Reads have a thread of their own. A call that waits has one for as long as it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from dibs.errors import DibsError
+from dibs.storage.group import Group
+from dibs.storage.store import CANCEL, Cancel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dibs.storage.group import GroupingDriver
+
+    Job = Callable[[], Any]
+
+GROUP_LIMIT = 128
+WAITS_LIMIT = 4_000
+
+
+class Pending:
+    """A job, and the future that the event loop waits on."""
+
+    __slots__ = ("error", "future", "job", "result")
+
+    def __init__(self, job: Job, future: asyncio.Future[Any]) -> None:
+        self.job = job
+        self.future = future
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self.job()
+        except Exception as error:
+            self.error = error
+
+    def settle(self) -> None:
+        if self.future.cancelled():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Worker:
+    """One thread that runs jobs in the order they came."""
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue: SimpleQueue[Pending | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def do(self, job: Job) -> asyncio.Future[Any]:
+        future = self._loop.create_future()
+        self._queue.put(Pending(job, future))
+        return future
+
+    def stop(self) -> None:
+        """Finish what has come, and end."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            jobs, last = self._next()
+            if jobs:
+                self._serve(jobs)
+                self._loop.call_soon_threadsafe(settle, jobs)
+            if last:
+                return
+
+    def _next(self) -> tuple[list[Pending], bool]:
+        job = self._queue.get()
+        jobs: list[Pending] = []
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == GROUP_LIMIT or self._queue.empty():
+                return jobs, False
+            job = self._queue.get()
+        return jobs, True
+
+    def _serve(self, jobs: list[Pending]) -> None:
+        for pending in jobs:
+            pending.run()
+
+
+class Writer(Worker):
+    """The thread that makes all writes, and commits many of them at once."""
+
+    def __init__(self, driver: GroupingDriver, loop: asyncio.AbstractEventLoop) -> None:
+        self._driver = driver
+        self.groups = 0
+        self.writes = 0
+        super().__init__("dibs-writer", loop)
+
+    def _serve(self, jobs: list[Pending]) -> None:
+        self.groups += 1
+        self.writes += len(jobs)
+        try:
+            with Group(self._driver):
+                for pending in jobs:
+                    pending.run()
+        except DibsError as error:
+            # Whatever they did is undone, so none of them may hear that it was done.
+            for pending in jobs:
+                if pending.error is None:
+                    pending.error = error
+
+
+def settle(jobs: list[Pending]) -> None:
+    for pending in jobs:
+        pending.settle()
+
+
+class Waits:
+    """Calls that wait, each in a thread, all of them cancelled at the end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._running: set[Cancel] = set()
+
+    @property
+    def number(self) -> int:
+        return len(self._running)
+
+    async def do(self, job: Job) -> Any:
+        """Run a job that may wait; if the caller is cancelled, so is the wait."""
+        cancel = Cancel()
+        context = contextvars.copy_context()
+        context.run(CANCEL.set, cancel)
+        pending = Pending(lambda: context.run(job), self._loop.create_future())
+
+        def work() -> None:
+            pending.run()
+            self._loop.call_soon_threadsafe(settle, [pending])
+
+        self._running.add(cancel)
+        threading.Thread(target=work, name="dibs-wait", daemon=True).start()
+        try:
+            return await asyncio.shield(pending.future)
+        except asyncio.CancelledError:
+            cancel()
+            await asyncio.wait([pending.future])
+            raise
+        finally:
+            self._running.discard(cancel)
+            cancel.close()
+
+    def stop(self) -> None:
+        for cancel in list(self._running):
+            cancel()

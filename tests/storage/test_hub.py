@@ -1,0 +1,137 @@
+"""One ear for all who wait in a process: who is woken by what, and that nobody is forgotten."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+import dibs
+from dibs.storage.group import GroupingDriver
+from dibs.storage.hub import Hub, keys, touched
+
+
+def wakes(topic: str, kind: str, subject: str, data: str = "") -> bool:
+    return not set(keys(topic)).isdisjoint(touched(kind, subject, data))
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind", "subject"),
+    [
+        ("message:bob", "message.sent", "bob"),
+        ("message:bob", "message.sent", ""),
+        ("message:ops", "message.sent", "ops"),
+        ("entry:budget/q3", "entry.set", "budget/q3"),
+        ("task", "task.added", "fix-login"),
+        ("session", "session.left", "alice"),
+        ("lease:src/a.py", "lease.released", "src/a.py"),
+        ("lease:src/a.py", "lease.released", "src"),
+        ("lease:src", "lease.released", "src/a.py"),
+        ("lease:src/**/*.sql", "lease.released", "src/db/x.sql"),
+        ("lease:src/db/x.sql", "lease.expired", "src/**/*.sql"),
+        ("lease:a.py", "lease.freed", "*.py"),
+        ("lease:.", "lease.released", "src/a.py"),
+        ("lease:src/a.py", "lease.released", "."),
+        ("lease:port:3000", "lease.released", "port:3000"),
+    ],
+)
+def test_an_event_wakes_whom_it_concerns(topic: str, kind: str, subject: str) -> None:
+    assert wakes(topic, kind, subject)
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind", "subject"),
+    [
+        ("message:bob", "message.sent", "alice"),
+        ("message:bob", "lease.released", "bob"),
+        ("entry:budget/q3", "entry.set", "budget/q4"),
+        ("lease:src/a.py", "lease.released", "src/b.py"),
+        ("lease:src/a.py", "lease.released", "src/a.pyc"),
+        ("lease:src/a.py", "lease.released", "docs"),
+        ("lease:port:3000", "lease.released", "port:3001"),
+        ("task", "message.sent", "task"),
+    ],
+)
+def test_an_event_leaves_others_asleep(topic: str, kind: str, subject: str) -> None:
+    assert not wakes(topic, kind, subject)
+
+
+def test_a_ticket_is_woken_by_the_event_that_names_it() -> None:
+    assert wakes("17", "lease.claimed", "a.py", '{"epoch":20,"ticket":17}')
+    assert not wakes("17", "lease.claimed", "a.py", '{"epoch":20,"ticket":18}')
+    assert not wakes("17", "lease.claimed", "a.py", '{"epoch":17}')
+
+
+@pytest.fixture
+def hubbed(url: str, tmp_path: Path, space_name: str):
+    """A space whose waits share one ear, and another view of the same store."""
+    seen: list[int] = []
+    options = {"space": space_name, "start": tmp_path, "user_dir": tmp_path / "user"}
+    space, other = (dibs.open(url, **options) for _ in range(2))  # type: ignore[arg-type]
+    store = space.scope.store
+    driver = GroupingDriver(store.driver)
+    hub = Hub(seen.append)
+    driver.listen = hub.listen
+    hub.start(store, store.driver)
+    store.driver = driver
+    yield space, other, seen
+    hub.stop()
+    other.close()
+    space.close()
+
+
+def test_many_wait_at_once_and_each_gets_its_own(hubbed) -> None:
+    space, other, _ = hubbed
+    names = [f"agent{number}" for number in range(40)]
+    agents = {name: space.join(name, shell=True) for name in names}
+    got: dict[str, str] = {}
+
+    def wait(name: str) -> None:
+        got[name] = agents[name].messages.inbox(wait_s=30)[0].body
+
+    threads = [Thread(target=wait, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    sender = other.join("sender")
+    for name in names:
+        sender.messages.send(f"for {name}", to=name)
+    for thread in threads:
+        thread.join()
+    assert got == {name: f"for {name}" for name in names}
+
+
+def test_a_queue_is_served_through_the_hub(hubbed) -> None:
+    space, other, _ = hubbed
+    holder = other.join("holder")
+    holder.leases.claim("port:1")
+    order: list[str] = []
+
+    def queue(name: str) -> None:
+        agent = space.join(name, shell=True)
+        agent.leases.claim("port:1", wait_s=30)
+        order.append(name)
+        agent.leases.release("port:1")
+
+    threads = []
+    for number in range(5):
+        threads.append(Thread(target=queue, args=(f"agent{number}",)))
+        threads[-1].start()
+        while len(other.leases.waiting()) <= number:
+            time.sleep(0.005)
+    holder.leases.release("port:1")
+    for thread in threads:
+        thread.join()
+    assert order == [f"agent{number}" for number in range(5)]
+
+
+def test_it_says_where_the_journal_has_come_to(hubbed) -> None:
+    _, other, seen = hubbed
+    other.join("alice").messages.announce("hello")
+    last = other.events.last()
+    end = time.monotonic() + 10
+    while (not seen or seen[-1] < last) and time.monotonic() < end:
+        time.sleep(0.005)
+    assert seen[-1] == last
+    assert seen == sorted(seen)

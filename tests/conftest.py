@@ -9,6 +9,7 @@ from uuid import uuid4
 import hypothesis
 import pytest
 
+from tests.daemons import Daemons, daemons, end
 from tests.postgres_server import new_database, running
 
 # How long one example takes depends on the database and the machine.
@@ -43,6 +44,33 @@ def sqlite_url(tmp_path: Path) -> str:
     folder = tmp_path / "store"
     folder.mkdir(mode=0o700)
     return str(folder / "dibs.db")
+
+
+@pytest.fixture(scope="session")
+def new_daemon() -> Iterator[Daemons]:
+    """Starts daemons for the tests of this worker."""
+    with daemons() as start:
+        yield start
+
+
+@pytest.fixture
+def http_url(
+    new_daemon: Daemons, sqlite_url: str, space_name: str, tmp_path: Path
+) -> Iterator[str]:
+    """The address of a daemon of this test's own, on a SQLite file."""
+    word = new_daemon(sqlite_url, space_name, str(tmp_path / "user"))
+    yield word["url"]
+    end(word)
+
+
+@pytest.fixture
+def http_postgres_url(
+    new_daemon: Daemons, postgres_url: str, space_name: str, tmp_path: Path
+) -> Iterator[str]:
+    """The address of a daemon of this test's own, on PostgreSQL."""
+    word = new_daemon(postgres_url, space_name, str(tmp_path / "user"))
+    yield word["url"]
+    end(word)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -26,7 +26,7 @@ LAYERS = [
     {"dibs.operation"},
     {"dibs.storage"},
     {"dibs.nouns"},
-    {"dibs.dibs", "dibs.aio", "dibs.keeping"},
+    {"dibs.dibs", "dibs.aio", "dibs.keeping", "dibs.remote", "dibs.wire"},
     {"dibs"},  # the package itself: public names of all to the left
     {"dibs.surfaces", "dibs.__main__"},
 ]

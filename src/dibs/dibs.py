@@ -16,7 +16,6 @@ import os
 import sys
 
 from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
-from dibs.nouns import agents
 from dibs.nouns.agents import SESSION_TTL_S
 from dibs.nouns.digest import sha256
 from dibs.nouns.paths import find_place, space_name
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
 DURABILITIES = ("full", "fast")
 POSTGRES = ("postgresql://", "postgres://")
+DAEMON = ("http://", "https://", "unix:/", "http+unix://")
 DATABASE = "dibs.db"
 PATH_LIMIT = 4_096
 NOUNS = ("leases", "work", "messages", "state", "agents", "events")
@@ -64,16 +64,15 @@ class Dibs:
         self.scope = scope
 
     def __getattr__(self, name: str) -> Any:
-        """Import a noun when it is first used: a command needs one or two of the six."""
         if name not in NOUNS:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-        noun = getattr(_module(name), name.capitalize())(self.scope)
+        noun = self.scope.noun(name)
         setattr(self, name, noun)
         return noun
 
     @property
     def space(self) -> str:
-        return self.scope.store.name
+        return self.scope.space
 
     def join(
         self,
@@ -92,12 +91,12 @@ class Dibs:
             name there; its server and its hooks act as one session
         ttl_s: how long the session lives without a beat, on a store that machines share
         """
-        caller = agents.join(self.scope, name, status, shell, client, ttl_s)
-        return Agent(self.scope.of(caller), beat_s=0 if shell else ttl_s / 3)
+        scope = self.scope.join(name, status, shell, client, ttl_s)
+        return Agent(scope, beat_s=0 if shell else ttl_s / 3)
 
     def resume(self, token: str) -> Agent:
         """Act in a session that another process keeps alive, by its token."""
-        return Agent(self.scope.of(agents.resume(self.scope, token)))
+        return Agent(self.scope.resume(token))
 
     def backup(self, path: str) -> None:
         """Copy the store and its key to a path where nothing is yet, while others use it.
@@ -110,7 +109,7 @@ class Dibs:
 
     def close(self) -> None:
         """Close the store."""
-        self.scope.store.close()
+        self.scope.close()
 
     def __enter__(self) -> Self:
         return self
@@ -131,11 +130,11 @@ class Agent(Dibs):
         super().__init__(scope)
         self._caller = scope.caller
         self._beating: Beating | None = None
-        if beat_s and scope.store.liveness is None:
+        if beat_s and scope.beats:
             from dibs.keeping import Beating
 
             self._beating = Beating(self.agents.beat, beat_s)
-            scope.store.at_close.append(self._beating.stop)
+            scope.at_close(self._beating.stop)
 
     @property
     def name(self) -> str:
@@ -148,7 +147,7 @@ class Agent(Dibs):
     @property
     def token(self) -> str:
         """What another process needs to act in this session."""
-        return self.scope.keys.session_token(self.session)
+        return self.scope.token
 
     def subagent(self, name: str, *, status: str = "") -> Agent:
         """Join as a subagent, with a session and an inbox of its own."""
@@ -185,19 +184,14 @@ class Agent(Dibs):
             except (NotYoursError, ForkedError, ClosedError):
                 pass  # it has ended already, or is the parent's to end, or nobody's any more
             finally:
-                if self.scope.store.liveness is not None:
-                    self.scope.store.liveness.let_go(self.session)
+                self.scope.let_go()
 
 
 def operations() -> dict[str, Operation]:
     """Every operation by its name, for the surfaces to offer."""
     for name in NOUNS:
-        _module(name)
+        __import__(f"dibs.nouns.{name}")
     return OPERATIONS
-
-
-def _module(noun: str) -> Any:
-    return __import__(f"dibs.nouns.{noun}", fromlist=[noun])
 
 
 def open(
@@ -209,17 +203,20 @@ def open(
     user_dir: str | os.PathLike[str] | None = None,
     key: bytes | None = None,
     clock: Clock | None = None,
+    token: str | None = None,
 ) -> Dibs:
     """Open a space.
 
-    url: nothing for the repository's own store, a path or `sqlite:///path` for a file, or
-        `postgresql://...` for a server that many machines share
+    url: nothing for the repository's own store, a path or `sqlite:///path` for a file,
+        `postgresql://...` for a server that many machines share, or `http://...` for a daemon
+        (`dibs serve`)
     space: which space in that store; by default the repository's own
     durability: `full` survives a power cut; `fast` survives a crash of the process only
     start: the directory to look from, and to read relative paths from, instead of the current
     user_dir: where the store of somebody outside any repository is kept
     key: the space key, where it is not in its usual file
     clock: a clock to use instead of the machine's, for tests
+    token: what lets you in at a daemon; by default what a daemon of this user left for it
     """
     check_choice("durability", durability, DURABILITIES)
     url, start = check_path("url", url), check_path("start", start)
@@ -227,6 +224,14 @@ def open(
     if key is not None and not isinstance(key, bytes):
         raise InvalidError(f"key must be 32 bytes, not {type(key).__name__}")
     place = find_place(start, user_dir)
+    if url is not None and url.startswith(DAEMON):
+        if key is not None or clock is not None:
+            raise InvalidError("key and clock are the daemon's own", next="leave them out")
+        from dibs.remote import reach
+
+        return Dibs(reach(url, space, token, place, user_dir))
+    if token is not None:
+        raise InvalidError("a token is for a daemon", next="leave token out")
     if url is None:
         url = own_store(place)
     name = check_name("space", default_space(url, place) if space is None else space)
@@ -286,7 +291,7 @@ def connect(
     if "://" in path or not path or "\0" in path:
         raise InvalidError(
             f"{url!r} is not an address dibs knows",
-            next="give a path, sqlite:///path or postgresql://user@host/database",
+            next="give a path, sqlite:///path, postgresql://user@host/database or http://host:port",
         )
     if key is not None:
         raise InvalidError("a SQLite store has its key in a file beside it", next="leave key out")

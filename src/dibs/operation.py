@@ -103,6 +103,28 @@ class Operation:
             if name not in ("self", "tx")
         ]
 
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name, as Python would bind them."""
+        code: Any = self.method.__code__
+        arguments = {argument.name: argument for argument in self.arguments()}
+        places = [name for name in code.co_varnames[: code.co_argcount] if name in arguments]
+        given = dict(zip(places, args, strict=False))
+        rest = args[len(places) :]
+        many = next((name for name, argument in arguments.items() if argument.many), None)
+        if rest and many is None:
+            raise TypeError(f"{self.name}() takes {len(places)} arguments by place")
+        for name in kwargs:
+            if name not in arguments or name == many or name in given:
+                why = "was given twice" if name in given else "is not one of its arguments"
+                raise TypeError(f"{self.name}(): {name!r} {why}")
+        given |= kwargs
+        for name, argument in arguments.items():
+            if argument.required and name not in given:
+                raise TypeError(f"{self.name}() needs {name!r}")
+        if many is not None:
+            given[many] = list(rest)
+        return given
+
     def load(self, data: Any) -> Any:
         """The result as the caller knows it, from its JSON."""
         words = self.result.replace("[", " ").replace(",", " ").split()

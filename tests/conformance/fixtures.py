@@ -14,12 +14,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from dibs.surfaces.http.streamable import MISSING_CAPABILITY
 from dibs.surfaces.mcp.callers import Callers
 from dibs.surfaces.mcp.connection import Call
 from dibs.surfaces.mcp.protocol import INVALID_PARAMS, PREFIX, ProtocolError
 from dibs.surfaces.mcp.server import Server
 from dibs.surfaces.mcp.tool import Tool
-from tests.conformance.streamable import MISSING_CAPABILITY
 
 Result = dict[str, Any]
 

@@ -19,7 +19,9 @@ import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
+from tests.surfaces.daemon import Daemon
 from tests.surfaces.shell import DIBS, Shell
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -129,12 +131,14 @@ async def connected(shell: Shell, mode: str, *options: str) -> AsyncIterator[Pee
 
 
 @asynccontextmanager
-async def connected_to(url: str, mode: str) -> AsyncIterator[Peer]:
-    """A client of a server that is reached by HTTP."""
+async def connected_to(daemon: Daemon, name: str, mode: str) -> AsyncIterator[Peer]:
+    """A client of a daemon, with a token of that name."""
+    token = await anyio.to_thread.run_sync(daemon.token_of, name)
     heard: list[Message] = []
-    transport = overheard(streamable_http_client(url), heard)
-    async with Client(transport, mode=mode, cache=None) as client:
-        yield Peer(client, heard)
+    async with create_mcp_http_client({"Authorization": f"Bearer {token}"}) as http:
+        transport = streamable_http_client(f"{daemon.url}/mcp", http_client=http)
+        async with Client(overheard(transport, heard), mode=mode, cache=None) as client:
+            yield Peer(client, heard)
 
 
 @asynccontextmanager

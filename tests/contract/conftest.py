@@ -6,6 +6,7 @@ would. Both share one clock, which only the test or somebody who waits moves.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,21 @@ import pytest
 import dibs
 from tests.contract.waiting import Background, ContractClock
 from tests.contract.world import LONG_S, Opener
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let a test run on both databases, and through a daemon unless it moves the clock."""
+    if "url" in metafunc.fixturenames:
+        moves = "clock" in inspect.signature(metafunc.function).parameters
+        daemon = [] if moves or hasattr(metafunc.function, "direct") else ["http"]
+        metafunc.parametrize("url", ["sqlite", "postgres", *daemon], indirect=True)
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    """Each way to a store in turn: what a contract test gives to `dibs.open`."""
+    chosen: str = request.getfixturevalue(f"{request.param}_url")
+    return chosen
 
 
 @pytest.fixture

@@ -497,7 +497,6 @@ def test_a_remote_session_does_not_end_with_the_process_that_serves_it(opener: O
         alice = join_remotely(served, "alice", ttl_s=LONG_S)
         alice.leases.claim("a", ttl_s=LONG_S)
         token = alice.token
-        alice.close()
     with pytest.raises(dibs.HeldError):
         bob.leases.claim("a")
     again = opener.open().resume(token)
@@ -520,9 +519,11 @@ def test_a_remote_caller_keeps_a_session_alive_that_hooks_have_begun(space, bob,
     assert (remote.name, remote.session) == ("alice", hook.session)
     kept = session_of(space, hook.session)
     assert (kept.process_bound, kept.expires_in_ms) == (False, 30_000)
-    remote.close()
+    clock.advance(29)
+    assert remote.agents.beat().alive
+    clock.advance(29)
     assert is_alive(space, hook.session)
-    clock.advance(30)
+    clock.advance(1)
     assert not is_alive(space, hook.session)
 
 

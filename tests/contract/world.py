@@ -6,7 +6,8 @@ import json
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
@@ -15,8 +16,19 @@ import dibs
 if TYPE_CHECKING:
     from dibs.storage.clock import Clock
 
+F = TypeVar("F", bound=Callable[..., object])
 LONG_S = 7 * 86_400.0
 """The longest a session may live; on PostgreSQL, moving the clock past it ends the session."""
+
+
+def direct(why: str) -> Callable[[F], F]:
+    """Mark a test that cannot run through a daemon, and say why."""
+
+    def mark(test: F) -> F:
+        test.direct = why  # type: ignore[attr-defined]
+        return test
+
+    return mark
 
 
 class Other:
@@ -95,10 +107,14 @@ class Opener:
     def on_postgres(self) -> bool:
         return self.url.startswith("postgresql")
 
+    @property
+    def through_daemon(self) -> bool:
+        """Whether a daemon keeps the time, which nobody can move."""
+        return self.url.startswith("http")
+
     def open(self, clock: Clock | None = None) -> dibs.Dibs:
-        space = dibs.open(
-            self.url, space=self.name, clock=clock or self.clock, user_dir=self.user_dir
-        )
+        told = None if self.through_daemon else clock or self.clock
+        space = dibs.open(self.url, space=self.name, clock=told, user_dir=self.user_dir)
         self._spaces.append(space)
         return space
 
@@ -177,7 +193,8 @@ def say(answer):
     print(json.dumps(answer), flush=True)
 
 url, name, user_dir, options = sys.argv[1:]
-space = dibs.open(url, space=name, user_dir=user_dir, clock=ManualClock())
+clock = None if url.startswith("http") else ManualClock()
+space = dibs.open(url, space=name, user_dir=user_dir, clock=clock)
 say("open")
 sys.stdin.readline()
 agent = space.join(**json.loads(options))
@@ -196,7 +213,8 @@ HOLD_AND_DIE = """
 import os, signal, sys, dibs
 from dibs.storage.clock import ManualClock
 url, name, user_dir, task, *resources = sys.argv[1:]
-space = dibs.open(url, space=name, user_dir=user_dir, clock=ManualClock())
+clock = None if url.startswith("http") else ManualClock()
+space = dibs.open(url, space=name, user_dir=user_dir, clock=clock)
 victim = space.join("victim", ttl_s=30)
 if task:
     victim.work.claim(task, ttl_s=7 * 86400)

@@ -26,6 +26,7 @@ from dibs.errors import (
     NotFoundError,
     NotYoursError,
     StaleError,
+    StateError,
 )
 from dibs.nouns.grants import LEASES
 from dibs.records import Grant
@@ -403,6 +404,35 @@ class LeaseMachine(SpaceMachine):
         agent.leases.release(everything=True)
         self.leases = {key: lease for key, lease in self.leases.items() if key[0] != session}
         self.settle()
+
+    @rule(name=AGENTS, resources=SOME)
+    def revoke(self, name, resources):
+        session, agent = self.session(name), self.agent(name)
+        taken: dict[tuple[int, str], Lease] = {}
+        refusal: type[DibsError] | None = None
+        for resource in resources:
+            around = {
+                key: lease
+                for key, lease in self.leases.items()
+                if lease.deadline > self.now and overlap(resource, key[1])
+            }
+            others = {key: lease for key, lease in around.items() if key[0] != session}
+            if not others:
+                refusal = refusal or (StateError if around else NotFoundError)
+            taken |= others
+        if refusal is not None:
+            with self.refused(refusal):
+                agent.leases.revoke(*resources)
+            return
+        told = {(lease.session, lease.resource) for lease in agent.leases.revoke(*resources)}
+        assert told == taken.keys()
+        for key in taken:
+            del self.leases[key]
+        self.settle()
+        # Whoever had it is refused, also if the queue has given the same session the same again.
+        for (holder, resource), lease in taken.items():
+            with self.refused(StaleError):
+                self.agents[self.names[holder]].leases.renew(resource, epoch=lease.epoch)
 
     @precondition(lambda self: self.granted)
     @rule(data=st.data(), verb=st.sampled_from(["renew", "release"]))

@@ -269,6 +269,18 @@ class WorkMachine(SpaceMachine):
         task.unclaim("available")
 
     @rule(name=AGENTS, id=IDS)
+    def revoke(self, name, id):
+        agent = self.agent(name)
+        task = self.tasks.get(id)
+        if task is None or task.state != "claimed" or self.owned(name, id):
+            with self.refused(StateError, NotFoundError):
+                agent.work.revoke(id)
+            return
+        agent.work.revoke(id)
+        task.attempts -= 1
+        task.unclaim("available")
+
+    @rule(name=AGENTS, id=IDS)
     def cancel(self, name, id):
         agent = self.agent(name)
         task = self.tasks.get(id)

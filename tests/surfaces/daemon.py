@@ -67,10 +67,16 @@ class Client:
     """Somebody with a token: one connection, kept open, opened again when it has gone."""
 
     def __init__(
-        self, address: tuple[str, int], token: str, agent: str | None = None, session: str = ""
+        self,
+        address: tuple[str, int],
+        token: str | None,
+        agent: str | None = None,
+        session: str = "",
     ) -> None:
         self.address = address
-        self.headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self.headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self.headers["Authorization"] = f"Bearer {token}"
         if agent is not None:
             self.headers["Dibs-Agent"] = agent
         if session:
@@ -126,6 +132,7 @@ class Daemon:
     def __init__(self, shell: Shell, *options: str) -> None:
         self.shell = shell
         self._options = options
+        self._clients: list[Client] = []
         self.port = 0
         self.start()
 
@@ -172,13 +179,18 @@ class Daemon:
         self, agent: str | None = None, *, token: str | None = None, session: str = ""
     ) -> Client:
         """A client that acts as an agent, by the owner's token if it has no other."""
-        return Client(self.address, token or self.token, agent, session)
+        self._clients.append(Client(self.address, token or self.token, agent, session))
+        return self._clients[-1]
+
+    def stranger(self, **headers: str) -> Client:
+        """A client without any token."""
+        self._clients.append(Client(self.address, None))
+        self._clients[-1].headers |= headers
+        return self._clients[-1]
 
     def token_of(self, name: str, scope: str = "agent", **options: Any) -> str:
         """A new token for somebody."""
-        owner = self.client()
-        made = owner("agents.add_token", name=name, scope=scope, **options)
-        owner.close()
+        made = self.client()("agents.add_token", name=name, scope=scope, **options)
         return str(made["secret"])
 
     def connect(self) -> socket.socket:
@@ -196,8 +208,13 @@ class Daemon:
         finish(self.process)
 
     def close(self) -> None:
+        for client in self._clients:
+            client.close()
         if self.process.poll() is None:
             self.kill()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
 
 
 @contextmanager

@@ -106,6 +106,19 @@ alice protocol
 - clam
 - claim x --as 'not a name'
 - completion tcsh
+alice claim src/a.py --note 'fix the parser'
+bob revoke src --reason 'the release needs it'
+bob revoke src
+alice renew src/a.py
+alice claim docs
+alice revoke docs
+alice work claim other --lease src/b.py
+bob work revoke other --reason 'alice is on holiday'
+bob work revoke other
+alice token add ci --scope read --expires 30d
+- token list
+alice token revoke 46
+alice token revoke 999
 """
 # Where a value depends on the machine or the moment.
 SHAPES = [
@@ -129,6 +142,8 @@ def steady(value: Any, name: str = "") -> Any:
         return name.upper()
     if name == "version" and isinstance(value, str):
         return "VERSION"
+    if name == "secret":
+        return "SECRET"
     if name.endswith("_in_ms"):
         return "LEFT"
     if isinstance(value, str):

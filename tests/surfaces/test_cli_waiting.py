@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs.storage.store import SLOW_LOOK_S
+from dibs.storage.bell import PATIENCE_S
 from tests.surfaces.shell import Shell, finish, until
 
 ROUNDS = 5
@@ -43,7 +43,7 @@ def test_a_waiting_claim_wakes_by_the_bell_and_not_by_the_slow_look(on_each: She
         assert [finish(releasing).code, finish(waiting).code] == [0, 0]
         bob.ok("release", "src/a.py")
     # By looking every half second it would take a quarter of a second, at the median.
-    assert statistics.median(taken) < SLOW_LOOK_S / 2, taken
+    assert statistics.median(taken) < PATIENCE_S / 2, taken
 
 
 def until_asleep() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -122,6 +123,33 @@ def test_when_a_client_is_done_everything_is_free(
 def test_when_a_server_is_killed_everything_is_free(start: Start, shell: Shell, way: str) -> None:
     """On one machine the kernel knows; across machines it takes the life of a session."""
     hold_and_end(start, shell, ROUGH[way])
+
+
+def signal_at_random(start: Start, rounds: int, seed: int) -> None:
+    """Signals come while the server imports, joins, claims, begins to wait, and goes to sleep."""
+    pick = random.Random(seed)
+    for _ in range(rounds):
+        client = start()
+        client.begin_call("claim", {"resource": "src/a.py"})
+        client.begin_call("work_next")
+        client.begin_call("wait", {"resource": "src/a.py", "timeout_s": 600})
+        client.begin_call("inbox", {"wait_s": 600})
+        uris = {"resourceSubscriptions": ["dibs://work"]}
+        client.begin("subscriptions/listen", {"notifications": uris})
+        client.hear(lambda m: True, "anything")
+        time.sleep(pick.random() * 0.03)
+        client.signal(pick.choice((signal.SIGTERM, signal.SIGINT, signal.SIGHUP)))
+        assert client.ended() == 0
+        client.check_all()
+
+
+def test_a_signal_is_heard_at_any_moment(start: Start) -> None:
+    signal_at_random(start, rounds=12, seed=31)
+
+
+@pytest.mark.stress
+def test_five_hundred_signals_are_heard_at_any_moment(start: Start) -> None:
+    signal_at_random(start, rounds=500, seed=32)
 
 
 def test_a_server_that_did_nothing_leaves_nothing(start: Start, shell: Shell) -> None:

@@ -128,7 +128,10 @@ def test_annotations_say_who_only_reads_and_who_destroys() -> None:
             assert (name in reads) == (not entry.mutates), name
 
 
-def test_every_operation_is_within_reach_of_some_tool() -> None:
+def test_every_operation_is_within_reach_of_some_tool_unless_it_is_for_people() -> None:
+    for_people = {
+        "leases_revoke", "work_revoke", "agents_add_token", "agents_tokens", "agents_revoke_token",
+    }  # fmt: skip
     covered = {
         "leases_claim": "claim", "leases_release": "release", "leases_status": "status",
         "leases_wait": "wait", "work_add": "work_add", "work_claim": "work_claim",
@@ -139,7 +142,7 @@ def test_every_operation_is_within_reach_of_some_tool() -> None:
     }  # fmt: skip
     for entry in operations().values():
         name = f"{entry.noun}_{entry.verb}"
-        assert covered.get(name, name) in TOOLS, name
+        assert (covered.get(name, name) in TOOLS) == (name not in for_people), name
 
 
 def test_tools_and_instructions_fit_into_their_budget(start: Start) -> None:
@@ -206,6 +209,20 @@ def test_status_tells_once_of_a_lease_that_was_lost(alice: Client, bob: Client) 
     (lost,) = alice.call("status")["attention"]
     assert (lost["what"], lost["resource"]) == ("lease_lost", "src/a.py")
     assert alice.call("status")["attention"] == []
+
+
+def test_an_agent_is_told_that_a_person_took_its_lease_away(alice: Client, shell: Shell) -> None:
+    alice.call("claim", resources=["src/a.py", "src/b.py"])
+    shell.as_("person").ok("revoke", "src/a.py", "--reason", HOSTILE)
+    board = alice.call("status")
+    lost, unread = board["attention"]
+    assert (lost["what"], lost["resource"]) == ("lease_lost", "src/a.py")
+    assert unread == {"what": "unread_messages", "number": 1}
+    assert [lease["resource"] for lease in board["leases"]] == ["src/b.py"]
+    refused = alice.call("release", resource="src/a.py")
+    assert (refused["status"], refused["reason"]) == ("stale", HOSTILE)
+    assert "reason" in refused["untrusted"]
+    assert alice.call("status")["attention"] == [unread]
 
 
 def test_status_is_bounded_and_says_how_much_more_there_is(alice: Client, bob: Client) -> None:

@@ -282,8 +282,6 @@ def race(alice: Client, bob: Client, store: dibs.Dibs, rounds: int, seed: int) -
                 game.works(number)
             else:
                 assert game.reads(number) == [f"message {number}"]
-        # Both ends of the race were reached, so the middle was too.
-        assert game.seen.keys() == {"answered", "not answered"}, game.seen
         told.append(f"{kind} {game.seen['answered']}/{game.seen['not answered']}")
     dead = store.work.list(state="dead")
     assert dead == ()

@@ -275,7 +275,7 @@ def join(
             query = AGENTS.labelled if client is None else AGENTS.of_client
             row = tx.row(query, agent=name, label=label)
             if row is not None and store.alive(row, tx.now):
-                return find(tx, row, shell, bound, beat_ms, remote)
+                return find(tx, row, shell, bound, beat_ms)
         end_dead_sessions(tx, scope.keys, tx.rows(AGENTS.open))
         ttl_ms = None if bound or shell else beat_ms
         session = tx.event("session.joined", name, {"status": status}, agent=name)
@@ -296,10 +296,10 @@ def join(
             ttl_ms=ttl_ms,
             deadline=None if ttl_ms is None else tx.now + ttl_ms,
         )
-    return Caller(name, session, owned=not shell and not remote)
+    return Caller(name, session, owned=not shell)
 
 
-def find(tx: Write, row: Row, shell: bool, bound: bool, beat_ms: int, remote: bool) -> Caller:
+def find(tx: Write, row: Row, shell: bool, bound: bool, beat_ms: int) -> Caller:
     """Act in a session that is there, and keep it alive if nobody does yet.
 
     Where that is done by beats, everybody who stays beats: whoever did before may be dead.
@@ -319,8 +319,7 @@ def find(tx: Write, row: Row, shell: bool, bound: bool, beat_ms: int, remote: bo
         ttl_ms=None if bound else ttl_ms,
         deadline=None if bound else tx.now + ttl_ms,
     )
-    first = bound or row["ttl_ms"] is None
-    return Caller(row["agent"], row["id"], owned=first and not remote)
+    return Caller(row["agent"], row["id"], owned=bound or row["ttl_ms"] is None)
 
 
 def dead_sessions(scope: Scope) -> list[Session]:

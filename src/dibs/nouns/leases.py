@@ -29,7 +29,7 @@ from dibs.errors import (
 )
 from dibs.nouns import grants
 from dibs.nouns.grants import LEASES, Want, lease_record
-from dibs.nouns.paths import Resource, ancestors, below, content_hash, resources_overlap
+from dibs.nouns.paths import Resource, ancestors, below, resources_overlap
 from dibs.nouns.recovery import clear
 from dibs.nouns.scope import Noun
 from dibs.operation import (
@@ -185,10 +185,9 @@ class Leases(Noun):
         """Note the content of the files as it is now: it may have changed during the wait."""
         changed = {}
         for want in wants:
-            if want.resource.file:
-                found = content_hash(want.resource.file)
-                if found != want.content_hash:
-                    changed[want.resource.text] = (want.resource, found)
+            found = self.scope.place.content_hash(want.resource)
+            if found != want.content_hash:
+                changed[want.resource.text] = (want.resource, found)
         if not changed:
             return grant
         with self.scope.write() as tx:
@@ -610,10 +609,7 @@ def named(scope: Scope, resources: Sequence[str], mode: str) -> list[Want]:
         )
     check_choice("mode", mode, MODES)
     found = {resource.text: resource for resource in map(scope.place.resource, resources)}
-    return [
-        Want(resource, mode, content_hash(resource.file) if resource.file else None)
-        for resource in found.values()
-    ]
+    return [Want(resource, mode, scope.place.content_hash(resource)) for resource in found.values()]
 
 
 def take(

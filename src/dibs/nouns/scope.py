@@ -15,7 +15,7 @@ from dibs.storage.store import from_text, to_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from dibs.nouns.paths import Place
     from dibs.nouns.signing import Keyring
@@ -37,6 +37,53 @@ class Scope:
     def of(self, caller: Caller) -> Scope:
         """The same space for another caller."""
         return Scope(self.store, self.keys, self.place, caller)
+
+    def at(self, place: Place) -> Scope:
+        """The same space for the same caller, whose names are read from another place."""
+        return Scope(self.store, self.keys, place, self._caller)
+
+    def noun(self, name: str) -> Any:
+        """One of the six, imported when it is first used: a command needs one or two."""
+        module = __import__(f"dibs.nouns.{name}", fromlist=[name])
+        return getattr(module, name.capitalize())(self)
+
+    def join(self, name: str, status: str, shell: bool, client: str | None, ttl_s: float) -> Scope:
+        """The same space for an agent that joins it."""
+        from dibs.nouns import agents
+
+        return self.of(agents.join(self, name, status, shell, client, ttl_s))
+
+    def resume(self, token: str) -> Scope:
+        """The same space for a session that another process keeps alive."""
+        from dibs.nouns import agents
+
+        return self.of(agents.resume(self, token))
+
+    @property
+    def space(self) -> str:
+        return self.store.name
+
+    @property
+    def token(self) -> str:
+        """What another process needs to act in the caller's session."""
+        return self.keys.session_token(self.caller.session)
+
+    @property
+    def beats(self) -> bool:
+        """Whether a session lives by beats, since nobody sees its process."""
+        return self.store.liveness is None
+
+    def let_go(self) -> None:
+        """This process no longer keeps the caller's session alive."""
+        if self.store.liveness is not None:
+            self.store.liveness.let_go(self.caller.session)
+
+    def at_close(self, call: Callable[[], None]) -> None:
+        """Have something done before the space is closed."""
+        self.store.at_close.append(call)
+
+    def close(self) -> None:
+        self.store.close()
 
     @property
     def caller(self) -> Caller:

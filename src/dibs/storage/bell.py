@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 IN_MODIFY = 0x2
 POLL_S = 0.02
+PATIENCE_S = 0.5
+"""How long a lost hint can cost; also how soon the death of a process is noticed."""
 
 
 class Bells:
@@ -79,6 +81,8 @@ class Bells:
 class InotifyListener:
     """The kernel takes 10 ms and more to close an inotify handle, so it is kept for the next."""
 
+    patience_s = PATIENCE_S
+
     def __init__(self, paths: list[str], cancel: int | None, idle: list[int]) -> None:
         # Imported here because only those who wait need it, and it is not cheap.
         import ctypes
@@ -121,6 +125,8 @@ class InotifyListener:
 
 
 class PollListener:
+    patience_s = PATIENCE_S
+
     def __init__(self, paths: list[str], cancel: int | None) -> None:
         self._paths = paths
         self._cancel = cancel

@@ -72,6 +72,9 @@ if TYPE_CHECKING:
     class Listener(Protocol):
         """Somebody who waits for bells."""
 
+        patience_s: float
+        """How long to sleep at most before a look without a bell."""
+
         def wait(self, seconds: float) -> bool:
             """Sleep until a bell rings, the wait is cancelled, or the time is over."""
 

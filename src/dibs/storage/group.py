@@ -8,9 +8,10 @@ commit, and if it fails, all of them have failed. Reads see what is committed, a
 
 from __future__ import annotations
 
+import threading
 from _thread import get_ident
 
-from dibs.errors import DibsError, StorageError
+from dibs.errors import BusyError, DibsError, StorageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Connection, Driver, Row
 
 
+SEATS = 8
+"""How many threads may use the database at a time, besides the one that writes in groups."""
+SEAT_S = 5.0
+
+
 class GroupingDriver:
     """A driver whose writes join the group of their thread, where there is one."""
 
@@ -27,17 +33,28 @@ class GroupingDriver:
         self.driver = driver
         self.listen = driver.listen
         self.groups: dict[int, Group] = {}
+        self._seats = threading.Semaphore(SEATS)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.driver, name)
 
     def take(self) -> Any:
         group = self.groups.get(get_ident())
-        return self.driver.take() if group is None else Member(group)
+        if group is not None:
+            return Member(group)
+        # A thousand that wake at once would each open a connection of its own.
+        if not self._seats.acquire(timeout=SEAT_S):
+            raise BusyError("too many use the store at once", next="try again")
+        try:
+            return self.driver.take()
+        except BaseException:
+            self._seats.release()
+            raise
 
     def give_back(self, connection: Any) -> None:
         if not isinstance(connection, Member):
             self.driver.give_back(connection)
+            self._seats.release()
 
 
 class Group:

@@ -133,6 +133,10 @@ def ancestors(subject: str) -> Iterator[str]:
 
 
 class HubListener:
+    # The hub itself looks every half second, and the daemon looks after the dead: what is left
+    # for these looks is to mend a bug.
+    patience_s = 20.0
+
     def __init__(self, hub: Hub, topics: list[str], cancel: int | None) -> None:
         self.keys = topics
         self._hub = hub

@@ -38,6 +38,7 @@ from dibs.errors import (
     StorageError,
     UnfitError,
 )
+from dibs.storage.bell import PATIENCE_S
 from dibs.storage.clock import SystemClock
 from dibs.storage.queries import Queries
 
@@ -322,6 +323,8 @@ class PostgresConnection:
 
 class PostgresListener:
     """A connection of its own that listens first, so that the look after it misses nothing."""
+
+    patience_s = PATIENCE_S
 
     def __init__(self, driver: PostgresDriver, topics: tuple[str, ...], cancel: int | None) -> None:
         self._space = str(driver.space)

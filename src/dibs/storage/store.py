@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SPACE = Queries("space")
-SLOW_LOOK_S = 0.5
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
@@ -137,7 +136,7 @@ class Store:
                     return None
                 if due_in_ms is not None:
                     left = min(left, max(due_in_ms, 1) / 1000)
-                self.clock.sleep(listener, min(left, SLOW_LOOK_S))
+                self.clock.sleep(listener, min(left, listener.patience_s))
         finally:
             listener.close()
 

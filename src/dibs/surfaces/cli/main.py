@@ -48,6 +48,8 @@ BY_HAND = {
     "top": "a live view of agents, leases, work and messages",
     "mcp": "serve the tools of dibs to an agent (MCP)",
     "serve": "serve this space over HTTP, with a live dashboard",
+    "open": "open the dashboard in a browser, signed in",
+    "stop": "end the daemon of this space",
     "run": "run a command as a named session that holds what it claims",
     "doctor": "check that everything is sound, and mend what is not",
     "backup": "copy the store while others write",
@@ -91,13 +93,14 @@ class Globals:
         return rest
 
     def open(self) -> Dibs:
-        from dibs.dibs import open
+        from dibs.dibs import DAEMON, open
 
         try:
             os.getcwd()
         except FileNotFoundError:
             raise InvalidError("the current directory is gone", next="cd somewhere else") from None
-        return open(self.store, space=self.space, user_dir=self.user_dir)
+        token = os.environ.get("DIBS_TOKEN") if (self.store or "").startswith(DAEMON) else None
+        return open(self.store, space=self.space, user_dir=self.user_dir, token=token)
 
     @property
     def user_dir(self) -> str | None:

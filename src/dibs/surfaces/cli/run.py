@@ -147,7 +147,8 @@ def execute(
     """Start the command, pass signals on, and watch the lease until it ends."""
     environment = os.environ | {"DIBS_AGENT": agent.name, "DIBS_SESSION": agent.token}
     if globals_.store:
-        path = "://" not in globals_.store  # the command may go to another folder
+        # The command may go to another folder.
+        path = "://" not in globals_.store and not globals_.store.startswith("unix:/")
         environment["DIBS_URL"] = os.path.abspath(globals_.store) if path else globals_.store
     if globals_.space:
         environment["DIBS_SPACE"] = globals_.space

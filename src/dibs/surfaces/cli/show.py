@@ -222,7 +222,9 @@ def session(result: Session) -> None:
 
 def new_token(result: NewToken) -> None:
     say(result.secret)  # alone, so that it can go into a file or a variable
-    lasts = f"{span(result.expires_at - result.created_at)} left" if result.expires_at else "for ever"
+    lasts = (
+        f"{span(result.expires_at - result.created_at)} left" if result.expires_at else "for ever"
+    )
     note(f"token {result.id} of {result.name}, scope {result.scope}, {lasts}; shown only this once")
 
 

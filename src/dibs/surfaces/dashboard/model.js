@@ -68,15 +68,13 @@ export function hear(events) {
     if (noun === "task") staleTasks.add(event.subject);
     if (noun === "session") model.vanished.delete(event.subject);
     if (event.kind === "space.pruned") everythingIsStale();
-    if (noun === "entry") staleNamespaces.add(namespaceOf(event.subject));
+    if (noun === "entry")
+      // A namespace may have a slash in it; one that is not known yet is asked for anyway.
+      Object.keys(model.namespaces)
+        .filter((name) => event.subject.startsWith(`${name}/`))
+        .forEach((name) => staleNamespaces.add(name));
   }
   if (model.events.length > JOURNAL * 1.25) model.events = model.events.slice(-JOURNAL);
-}
-
-// The namespace may have a slash in it: the longest that is known fits best.
-function namespaceOf(subject) {
-  const known = Object.keys(model.namespaces).filter((name) => subject.startsWith(`${name}/`));
-  return known.length ? known : ["*"];
 }
 
 export const isStale = () => stale.size > 0;
@@ -136,8 +134,8 @@ export async function lookForDeaths() {
   const gone = [...before].filter(([id]) => !after.has(id));
   takeAgents(found);
   // Whoever took leave did so in the journal, which may be on its way to us.
-  for (const [id, agent] of gone)
-    if (!after.values().some?.((name) => name === agent)) model.vanished.set(agent, { id, at: now() });
+  const here = new Set(after.values());
+  for (const [id, agent] of gone) if (!here.has(agent)) model.vanished.set(agent, { id, at: now() });
   if (gone.length) stale.add("leases").add("agents");
   return gone.length > 0;
 }
@@ -202,7 +200,7 @@ async function loadMessages() {
 }
 
 async function loadState() {
-  const wanted = new Set([...staleNamespaces].flat());
+  const wanted = new Set(staleNamespaces);
   staleNamespaces.clear();
   model.namespaces = await call("state.namespaces");
   const names = Object.keys(model.namespaces).slice(0, NAMESPACES);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from dibs.errors import NotYoursError
+from dibs.errors import InvalidError, NotYoursError
 from dibs.nouns import agents
 from dibs.surfaces.http.guard import GuardError
 
@@ -29,6 +29,14 @@ class Access:
         self.session = session
 
 
+def decoded(header: str) -> str:
+    """A header whose bytes are UTF-8: a name may have any letters."""
+    try:
+        return header.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidError("a header is not valid UTF-8") from None
+
+
 class Tokens:
     def __init__(self, space: Dibs, sign_ins: SignIns) -> None:
         self._space = space
@@ -47,7 +55,7 @@ class Tokens:
                 401, "no_token", "a token is needed", "send Authorization: Bearer TOKEN"
             )
         name, scope = self._who(secret.strip())
-        agent = headers.get("dibs-agent") or name
+        agent = decoded(headers.get("dibs-agent", "")) or name
         if scope != "admin" and agent != name and not agent.startswith(f"{name}/"):
             raise NotYoursError(
                 f"this token is {name}'s, not {agent}'s", next="leave Dibs-Agent out"

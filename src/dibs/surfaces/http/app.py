@@ -29,12 +29,19 @@ from dibs.storage.group import GroupingDriver
 from dibs.storage.hub import Hub
 from dibs.surfaces.http.access import Sessions, Tokens
 from dibs.surfaces.http.call import read_object, routes, to_body
+from dibs.surfaces.http.guard import (
+    BODY_LIMIT,
+    Guard,
+    GuardError,
+    Rate,
+    refuse_doubles,
+    too_large,
+)
 from dibs.surfaces.http.sign_in import SignIns
-from dibs.surfaces.http.guard import BODY_LIMIT, Guard, GuardError, Rate, too_large
 from dibs.surfaces.http.worker import Waits, Worker, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
@@ -54,6 +61,7 @@ ADMIN = {
     "agents.tokens",
 }
 """What only an admin may do."""
+SWEEP_S = 0.5
 HEADERS = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
@@ -78,6 +86,8 @@ class Daemon:
         self.sessions = Sessions(space)
         self.operations = routes()
         self.stopping = False
+        self.at_hush: list[Callable[[], None]] = []
+        """Whom else to tell that we are stopping."""
         self.calls: dict[tuple[str, int], int] = {}
         """How many calls there were, by operation and HTTP status."""
         self._seq = 0
@@ -89,12 +99,27 @@ class Daemon:
         self.writer = Writer(self.driver, loop)
         self.reader = Worker("dibs-reader", loop)
         self.waits = Waits(loop)
+        self._sweeping = asyncio.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        """Free what the dead hold, so that a thousand who wait need not look for them."""
+        scope = self.space.scope
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            try:
+                if await self.reader.do(lambda: agents.dead_sessions(scope)):
+                    await self.writer.do(lambda: agents.end_dead(scope))
+            except UnavailableError:
+                continue  # whoever calls is told
 
     def hush(self) -> None:
         """Begin nothing more, and answer those who wait."""
         self.stopping = True
+        self._sweeping.cancel()
         self._advance(self._seq)
         self.waits.stop()
+        for tell in self.at_hush:
+            tell()
 
     async def stop(self) -> None:
         """Store what was acknowledged, and let the store go."""
@@ -144,6 +169,8 @@ class Daemon:
 
     async def admit(self, headers: dict[str, str]) -> Access:
         """Whom a request speaks for, within what its token may ask for."""
+        if self.stopping:
+            raise stopping()
         access = self.tokens.access(headers)
         self.rate.take(access.name)
         return access
@@ -152,6 +179,8 @@ class Daemon:
         """Call an operation for somebody, in the thread that suits it."""
         operation = route.operation
         permit(operation.name, operation.mutates, access)
+        if self.stopping:  # it may have come while the body was read
+            raise stopping()
 
         def job() -> Any:
             space: Dibs = self.space
@@ -200,7 +229,20 @@ class Daemon:
 
         caller: Caller = await self.writer.do(job)
         session = await self.reader.do(read)
-        return {"session": session, "token": scope.keys.session_token(caller.session)}
+        token = scope.keys.session_token(caller.session)
+        return {"session": session, "token": token, "owned": caller.owned}
+
+    async def me(self, access: Access) -> Any:
+        """Who the caller is here, and which space this is."""
+
+        def job() -> dict[str, Any]:
+            name, session = access.agent, None
+            if access.session:
+                agent = self.sessions.of(access)
+                name, session = agent.name, agent.session
+            return {"space": self.space.space, "agent": name, "session": session}
+
+        return await self.reader.do(job)
 
 
 def permit(name: str, mutates: bool, access: Access) -> None:
@@ -239,6 +281,8 @@ class App:
             headers = {
                 name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
             }
+            if len(headers) < len(scope["headers"]):
+                refuse_doubles(name.decode("latin-1") for name, _ in scope["headers"])
             self.daemon.guard.check(scope["method"], headers)
             if path.startswith("/v1/") and path != "/v1/events":
                 answer = await self.operate(scope["method"], path, headers, receive)
@@ -249,8 +293,8 @@ class App:
         except DibsError as error:
             self.daemon.count(scope["path"], error.http_status)
             await respond_error(send, error)
-        except (asyncio.CancelledError, ConnectionError):
-            raise
+        except ConnectionError:
+            return  # nobody is there to be answered
         except Exception as error:
             await respond_error(send, confess(error))
 
@@ -271,11 +315,13 @@ class App:
         daemon = self.daemon
         access = await daemon.admit(headers)
         route = daemon.operations.get(path)
-        if route is None and path != "/v1/agents/join":
+        if route is None and path not in ("/v1/agents/join", "/v1/me"):
             raise NotFoundError(f"there is no {path}", next="look at /openapi.json")
         if method != "POST":
             raise GuardError(405, "method", "operations are called with POST", "use POST")
         body = await read_body(receive)
+        if path == "/v1/me":
+            return await daemon.me(access)
         if route is None:
             return await daemon.join(access, read_object(body))
         given = route.read(body)

@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.dibs import operations
 from dibs.errors import InvalidError
+from dibs.nouns.paths import Seen
 from dibs.records import plain
 
 if TYPE_CHECKING:
     from dibs.dibs import Dibs
     from dibs.operation import Operation
+
+SEEN = "seen"
+"""What a caller with a disk of its own saw there, by the names that it read from it.
+
+Where this is given, the names are taken as they are. Without it they are read from the top of
+the daemon's own checkout.
+"""
+NAMES = {"resources", "leases", "moved_to"}
+"""The arguments that name resources."""
 
 
 class Route:
@@ -24,12 +34,13 @@ class Route:
         self._many = next((a.name for a in self.arguments.values() if a.many), None)
         self._placed = [a.name for a in self.arguments.values() if a.required]
         self._wait = self.arguments.get("wait_s")
+        self._names = not NAMES.isdisjoint(self.arguments)
 
     def read(self, body: bytes) -> dict[str, Any]:
         """The arguments in a body, each of a name that the operation knows."""
         given = read_object(body)
         for name in given:
-            if name not in self.arguments:
+            if name not in self.arguments and not (name == SEEN and self._names):
                 known = ", ".join(self.arguments) or "none"
                 raise InvalidError(
                     f"{self.operation.name} has no argument {name!r}", next=f"it has: {known}"
@@ -39,6 +50,8 @@ class Route:
                 raise InvalidError(f"{self.operation.name} needs {name}", next=f"give {name}")
         if self._many and not isinstance(given.get(self._many, []), list):
             raise InvalidError(f"{self._many} must be a list")
+        if not isinstance(given.get(SEEN, {}), dict):
+            raise InvalidError(f"{SEEN} must be an object")
         return given
 
     def waits(self, given: dict[str, Any]) -> bool:
@@ -51,8 +64,10 @@ class Route:
     def call(self, space: Dibs, given: dict[str, Any]) -> Any:
         given = dict(given)
         many = given.pop(self._many, []) if self._many else []
-        method = getattr(getattr(space, self.operation.noun), self.operation.verb)
-        return plain(method(*many, **given))
+        noun = getattr(space, self.operation.noun)
+        if SEEN in given:
+            noun = type(noun)(noun.scope.at(Seen(given.pop(SEEN))))
+        return plain(getattr(noun, self.operation.verb)(*many, **given))
 
 
 def read_object(body: bytes) -> dict[str, Any]:

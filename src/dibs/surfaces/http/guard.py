@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 
 BODY_LIMIT = 4 * 1024 * 1024
 """Above the largest value the store takes, however it is escaped."""
+ONCE = {
+    "authorization",
+    "content-length",
+    "content-type",
+    "cookie",
+    "dibs-agent",
+    "dibs-session",
+    "host",
+    "last-event-id",
+    "origin",
+    "sec-fetch-site",
+    "transfer-encoding",
+}
 CALLS_PER_S = 10_000
 BURST = 20_000
 
@@ -64,6 +77,15 @@ class Guard:
     def is_own(self, origin: str) -> bool:
         scheme, _, host = origin.lower().partition("://")
         return scheme in ("http", "https") and host in self.hosts
+
+
+def refuse_doubles(names: Iterable[str]) -> None:
+    """Refuse a request that says twice what it may say once: others might believe the other."""
+    seen = set()
+    for name in names:
+        if name in seen and name in ONCE:
+            raise GuardError(400, "doubled", f"{name} is there twice", "send it once")
+        seen.add(name)
 
 
 def too_large() -> GuardError:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from dibs.errors import DibsError, InvalidError
 from dibs.nouns.digest import sha256
-from dibs.surfaces.http import metrics, openapi, sign_in, stream
+from dibs.surfaces.http import dashboard, mcp, metrics, openapi, sign_in, stream
 from dibs.surfaces.http.app import App, Daemon
 from dibs.surfaces.http.connection import Connection
 from dibs.surfaces.http.home import Home, name_of
@@ -59,12 +59,14 @@ async def readyz(request: Request) -> JSONResponse:
 def routes() -> list[BaseRoute]:
     """Everything that is not an operation."""
     return [
+        *dashboard.routes(),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
         Route("/v1/events", stream.events),
         Route("/openapi.json", openapi.serve),
         Route("/docs", openapi.serve_page),
         Route("/metrics", metrics.serve),
+        Route("/mcp", mcp.Endpoint()),
         Route("/sign-in", sign_in.take),
         Route("/sign-in", sign_in.offer, methods=["POST"]),
     ]
@@ -198,9 +200,7 @@ def bind_unix(path: str) -> socket.socket:
 class Server(uvicorn.Server):
     """uvicorn, told when to say that it is ready, and to end in peace."""
 
-    def __init__(
-        self, config: uvicorn.Config, daemon: Daemon, ready: Callable[[], None]
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, daemon: Daemon, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._daemon = daemon
         self._ready = ready

@@ -98,23 +98,26 @@ class Connection:
         self.follower: Cancel | None = None
         self.closed = False
         """Set when the client is gone, and with it the store from under those who wait."""
-        self._lock = allocate_lock()
+        self.lock = allocate_lock()
         self._calls: dict[int | str, Call] = {}
 
-    def receive(self, line: bytes, send: Send | None = None) -> None:
+    def receive(self, line: bytes, send: Send | None = None, inline: bool = False) -> None:
         """Take one message, or in one old version several, and see that they are answered.
 
         send: where all that concerns these messages goes, if each has a way back of its own
+        inline: stay until they are answered, also those that wait
         """
         send = send or self.send
         try:
             message = parse(line)
             if not isinstance(message, list):
-                self._take(message, send, send)
-            elif self.peer.version == BATCHES and message:
-                start_new_thread(self._take_all, (message, send))
-            else:
+                self._take(message, send, send, inline)
+            elif self.peer.version != BATCHES or not message:
                 raise ProtocolError(INVALID_REQUEST, "several messages at once are not served")
+            elif inline:
+                self._take_all(message, send)
+            else:
+                start_new_thread(self._take_all, (message, send))
         except ProtocolError as error:
             send(error.to_json(None))
 
@@ -151,7 +154,9 @@ class Connection:
 
     def _begin(self, request: Request, send: Send) -> Call:
         waits_s = self.server.waits_s(request)
-        with self._lock:
+        with self.lock:
+            if self.closed:
+                raise ProtocolError(INTERNAL_ERROR, "the connection is closed")
             if request.id in self._calls:
                 raise ProtocolError(INVALID_REQUEST, f"the id {request.id!r} is in use")
             if waits_s is not None and len(self._calls) >= CALLS_LIMIT:
@@ -190,7 +195,7 @@ class Connection:
                 return
 
     def _serve(self, call: Call, reply: Send) -> None:
-        request = call.request
+        request, answered = call.request, False
         try:
             try:
                 answer = request.answer(self.server.serve(call))
@@ -203,24 +208,46 @@ class Connection:
                     return
                 answer = confess(error).to_json(request.id)
             call.decide()
+            answered = True
             reply(answer)
         except CancelledError:
             pass  # a cancelled call is not answered
         finally:
             call.close()
-            with self._lock:
+            with self.lock:
                 if self._calls.get(request.id) is call:
                     del self._calls[request.id]
+            if not answered:
+                self.unanswered(reply)
+
+    def unanswered(self, reply: Send) -> None:
+        """A call has ended without an answer; where it had a way back of its own, close that."""
 
     def _notified(self, message: dict[str, Any]) -> None:
         if message["method"] != "notifications/cancelled":
             return
         params = message.get("params")
         id: Any = params.get("requestId") if isinstance(params, dict) else None
-        with self._lock:
-            call = self._calls.get(id) if is_id(id) else None
+        if is_id(id):
+            self.cancel(id)
+
+    def cancel(self, id: int | str) -> None:
+        """Give up a call, unless it is decided already."""
+        with self.lock:
+            call = self._calls.get(id)
         if call is not None:
             call.cancel()
+
+    def close(self) -> None:
+        """The client is gone: give up its calls, and follow nothing for it any more."""
+        self.closed = True
+        with self.lock:
+            calls = list(self._calls.values())
+            follower, self.follower = self.follower, None
+        for call in calls:
+            call.cancel()
+        if follower is not None:
+            follower()
 
 
 def confess(error: Exception) -> ProtocolError:

@@ -147,9 +147,10 @@ class Server:
         uri, connection = self._known(call), call.connection
         since = self._agent(call).events.last()
         connection.followed.add(uri)  # first: a change that comes at once must not be missed
-        if connection.follower is None:
-            connection.follower = Cancel()
-            start_new_thread(self._follow, (call, connection.follower, since))
+        with connection.lock:
+            if connection.follower is None:
+                connection.follower = Cancel()
+                start_new_thread(self._follow, (call, connection.follower, since))
         return {}
 
     def _follow(self, call: Call, cancel: Cancel, since: int) -> None:

@@ -1,17 +1,15 @@
-"""What HTTP adds to the protocol: which requests to turn away, and the status of an answer.
+"""What HTTP adds to the Model Context Protocol: whom to turn away, and the status of an answer.
 
-Rules only, no socket: headers and a parsed message go in, a verdict comes out, so that any
-server can hold to them. What the message itself must say is checked where every transport
-checks it, in `dibs.surfaces.mcp.protocol`.
+Rules only: headers and a parsed message go in, a verdict comes out. What the message itself must
+say is checked where every transport checks it, in `dibs.surfaces.mcp.protocol`; hosts, origins
+and tokens are the guard's.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 from dibs.surfaces.mcp.protocol import (
     HANDSHAKE,
@@ -24,16 +22,19 @@ from dibs.surfaces.mcp.protocol import (
     ProtocolError,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Headers = dict[str, str]
+
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 
-LOCAL = ("localhost", "127.0.0.1", "::1")
 JSON, EVENTS = "application/json", "text/event-stream"
 SESSION = "mcp-session-id"
 VERSION = "mcp-protocol-version"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The methods whose requests repeat in a header what they are about, and where that stands."""
-REPEATED = (VERSION, "mcp-method", "mcp-name")
 WRAPPED = ("=?base64?", "?=")
 STATUS = {
     PARSE_ERROR: 400,
@@ -45,36 +46,15 @@ STATUS = {
     METHOD_NOT_FOUND: 404,
 }
 
-Headers = dict[str, str]
 
-
-def fold(pairs: Iterable[tuple[str, str]]) -> Headers:
+def fold(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The headers by their small names. One that stands twice counts only if both agree."""
     folded: Headers = {}
     for name, value in pairs:
-        key, value = name.lower(), value.strip(" \t")
-        if folded.setdefault(key, value) != value:
-            folded[key] = f"{folded[key]}, {value}"
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
+        if folded.setdefault(key, text) != text:
+            folded[key] = f"{folded[key]}, {text}"
     return folded
-
-
-def is_local(headers: Headers) -> bool:
-    """Whether the request was meant for this machine.
-
-    A web page can have its own name point here and so make a browser send us requests. The
-    browser then says that name as the host, and where the page is from as the origin.
-    """
-    origin = headers.get("origin")
-    return name_of(f"//{headers.get('host', '')}") in LOCAL and (
-        origin is None or name_of(origin) in LOCAL
-    )
-
-
-def name_of(address: str) -> str | None:
-    try:
-        return urlsplit(address).hostname
-    except ValueError:
-        return None
 
 
 def takes(headers: Headers, kind: str) -> bool:
@@ -135,6 +115,11 @@ def unwrapped(value: str) -> str | None:
         return None
 
 
-def status_of(answer: dict[str, Any], modern: bool) -> int:
+def status_of(answer: Any, modern: bool) -> int:
     """The HTTP status of an answer. Before sessions were dropped, an error was a good answer."""
     return STATUS.get(answer["error"]["code"], 200) if modern and "error" in answer else 200
+
+
+def as_event(line: bytes) -> bytes:
+    """A message, as the line that it is, as one server-sent event."""
+    return b"event: message\ndata: " + line + b"\n"

@@ -1,0 +1,427 @@
+"""A space behind a daemon: the same six nouns, each operation a request to it.
+
+Promised: the same answers and the same errors as from the store itself. A request whose
+connection breaks is asked again while a daemon restarts, and is done once all the same: whatever
+changes something carries an idempotency key. A wait that breaks is asked again for the time that
+is left. After ten seconds without a daemon it is a `DisconnectedError`.
+
+Names are read here, from the caller's checkout, and sent as they are in the space, together with
+what was seen on disk: the daemon may have another checkout, or none. A session lives by beats,
+since the daemon does not see this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from time import monotonic, sleep
+
+from dibs.errors import (
+    BusyError,
+    CancelledError,
+    ClosedError,
+    DibsError,
+    DisconnectedError,
+    ForkedError,
+    InvalidError,
+    NotYoursError,
+    RefusedError,
+    UnavailableError,
+    UnfitError,
+)
+from dibs.nouns.leases import CLAIM_LIMIT
+from dibs.nouns.scope import Scope
+from dibs.operation import OPERATIONS, check_agent, check_name, check_text, refuse_depth
+from dibs.records import Blocker, Entry, Record, Session, Task, plain
+from dibs.storage.store import CANCEL, Caller
+from dibs.wire import BrokenError, Connection, Route, look
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from dibs.nouns.paths import Place
+    from dibs.nouns.resources import Resource
+    from dibs.operation import Operation
+
+PATIENCE_S = 10.0
+"""How long a daemon may be away before it is said to be gone."""
+BEGINNING_S = 2.0
+"""How long a daemon may listen before it leaves word of itself."""
+PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
+STAYED_S = 1.0
+"""A connection that lasted so long had reached a daemon: what breaks it is a new outage."""
+ANSWER_S = 60.0
+"""How long a daemon may think, besides the time that it was asked to wait."""
+IDLE = 8
+NAMES = ("resources", "leases", "moved_to")
+"""The arguments that name resources, in every operation that has them."""
+RECORDS: dict[str, type[Record]] = {"blockers": Blocker, "current": Entry, "task": Task}
+"""What the details of an error hold as records."""
+
+
+def reach(
+    url: str, space: str | None, token: str | None, place: Place, user_dir: str
+) -> RemoteScope:
+    """The space that the daemon at an address serves."""
+    scope = RemoteScope(Link(Route(url), token, user_dir), place, None, "")
+    if space is not None and check_name("space", space) != scope.space:
+        raise InvalidError(
+            f"the daemon at {url} serves {scope.space}, not {space}",
+            next="leave the space out, or ask a daemon that serves it",
+        )
+    return scope
+
+
+class RemoteScope(Scope):
+    """What every noun of a space behind a daemon works with."""
+
+    beats = True
+
+    def __init__(self, link: Link, place: Place, caller: Caller | None, token: str) -> None:
+        self.link = link
+        self.place = place
+        self._caller = caller
+        self._token = token
+        self._headers = {"Dibs-Session": token} if token else {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("store", "keys"):
+            raise AttributeError(name)
+        raise UnfitError(
+            f"the store is with the daemon at {self.link.route.url}",
+            next="do this where the store is, without DIBS_URL",
+        )
+
+    def noun(self, name: str) -> Any:
+        __import__(f"dibs.nouns.{name}")  # so that its operations are known
+        return RemoteNoun(self, name)
+
+    def join(self, name: str, status: str, shell: bool, client: str | None, ttl_s: float) -> Scope:
+        headers = {"Dibs-Agent": check_agent("the agent's name", name)}
+        given = {"status": status, "shell": shell, "client": client, "ttl_s": ttl_s}
+        answer = self.link.ask("/v1/agents/join", headers, given)
+        session = Session.from_json(answer["session"])
+        caller = Caller(session.agent, session.id, owned=answer["owned"])
+        return RemoteScope(self.link, self.place, caller, answer["token"])
+
+    def resume(self, token: str) -> Scope:
+        check_text("token", token)
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise NotYoursError("this is not the token of a session here", next="join again")
+        me = self.link.ask("/v1/me", {"Dibs-Session": token}, {})
+        caller = Caller(me["agent"], me["session"], owned=False)
+        return RemoteScope(self.link, self.place, caller, token)
+
+    @property
+    def space(self) -> str:
+        return self.link.space
+
+    @property
+    def token(self) -> str:
+        return self._token
+
+    def let_go(self) -> None:
+        """Nothing keeps the session alive but its beats."""
+
+    def at_close(self, call: Callable[[], None]) -> None:
+        self.link.at_close.append(call)
+
+    def close(self) -> None:
+        self.link.close()
+
+    def call(self, operation: Operation, given: dict[str, Any]) -> Any:
+        """Have the daemon do it, for the caller."""
+        names = {argument.name: argument for argument in operation.arguments()}
+        if operation.mutates and self._caller is None:
+            self.caller  # noqa: B018 - it says what is missing
+        if "idempotency_key" in names and given.get("idempotency_key") is None:
+            given["idempotency_key"] = os.urandom(16).hex()
+        if "wait_s" in names:
+            given.setdefault("wait_s", names["wait_s"].default)
+        if not names.keys().isdisjoint(NAMES):
+            given["seen"] = self._name(given, hashed=operation.verb == "claim")
+        path = f"/v1/{operation.noun}/{operation.verb}"
+        answer = self.link.ask(path, self._headers, given, mutates=operation.mutates)
+        result = operation.load(answer)
+        if isinstance(result, Session) and self._caller and result.id == self._caller.session:
+            self._caller.agent = result.agent  # it may have taken another name
+        return result
+
+    def _name(self, given: dict[str, Any], hashed: bool) -> dict[str, Any]:
+        """Read the names in the arguments from the disk, and say what is seen there."""
+        seen: dict[str, Any] = {}
+        for name in NAMES:
+            value = given.get(name)
+            if isinstance(value, str):
+                given[name] = self._see(value, seen, False)
+            elif isinstance(value, (list, tuple)):
+                hashing = hashed and len(value) <= CLAIM_LIMIT
+                given[name] = [self._see(text, seen, hashing) for text in value]
+        return seen
+
+    def _see(self, text: str, seen: dict[str, Any], hashed: bool) -> str:
+        resource: Resource = self.place.resource(text)
+        if resource.kind in ("file", "dir"):
+            content = self.place.content_hash(resource) if hashed else None
+            said = {"kind": resource.kind, "inode": resource.inode, "content_hash": content}
+            seen[resource.text] = {what: value for what, value in said.items() if value}
+        return resource.text
+
+
+class RemoteNoun:
+    """One of the six, as a face on the daemon's."""
+
+    def __init__(self, scope: RemoteScope, name: str) -> None:
+        self.scope = scope
+        self._name = name
+
+    def __getattr__(self, verb: str) -> Any:
+        operation = OPERATIONS.get(f"{self._name}.{verb}")
+        if operation is None:
+            raise AttributeError(f"{self._name} has no operation {verb!r}")
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self.scope.call(operation, operation.bind(args, kwargs))
+
+        call.__name__, call.__doc__ = verb, operation.method.__doc__
+        setattr(self, verb, call)
+        return call
+
+
+class Link:
+    """The way to one daemon: a few connections, kept open and opened anew."""
+
+    def __init__(self, route: Route, token: str | None, user_dir: str) -> None:
+        self.route = route
+        self.at_close: list[Callable[[], None]] = []
+        self._given = token
+        self._user_dir = user_dir
+        self._idle: list[Connection] = []
+        self._space = ""
+        self._pid = os.getpid()
+        self._closed = False
+        if token is not None:
+            check_text("token", token, empty=False)
+            if not token.isascii() or not token.isprintable() or " " in token:
+                raise InvalidError("this is not a token", next="give what dibs token add printed")
+
+    @property
+    def space(self) -> str:
+        if not self._space:
+            self._space = self.ask("/v1/me", {}, {})["space"]
+        return self._space
+
+    def close(self) -> None:
+        if self._pid == os.getpid():
+            for stop in self.at_close:
+                stop()
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def ask(
+        self, path: str, headers: dict[str, str], given: dict[str, Any], *, mutates: bool = False
+    ) -> Any:
+        """The answer to a request, asked again while the daemon is away for a moment."""
+        began = monotonic()
+        wait_s = waiting(given)
+        cancel = CANCEL.get() if wait_s else None
+        away_since, pause = began, 0.0
+        while True:
+            started = monotonic()
+            left = max(0.0, wait_s - (started - began))
+            if wait_s:
+                given["wait_s"] = left
+            try:
+                return self._once(path, headers, to_body(given), left, cancel)
+            except CancelledError:
+                if mutates:
+                    return self._at_last(path, headers, given)
+                raise
+            except (OSError, BrokenError, AwayError) as error:
+                now = monotonic()
+                if now - started > STAYED_S:
+                    away_since, pause = now, 0.0
+                if now - away_since > patience(error):
+                    raise self._gone(error) from error
+            if cancel is None:
+                sleep(pause)
+            elif look(cancel.fileno(), pause):
+                raise CancelledError("the wait was cancelled")
+            pause = min(LONGEST_PAUSE_S, pause * 2 or PAUSE_S)
+
+    def _at_last(self, path: str, headers: dict[str, str], given: dict[str, Any]) -> Any:
+        """What a wait that is given up has brought after all, in the very last moment."""
+        try:
+            body = to_body({**given, "wait_s": 0})
+            answer = self._once(path, headers, body, 0, None)
+        except (OSError, BrokenError, AwayError, RefusedError):
+            answer = None
+        if not answer:
+            raise CancelledError("the wait was cancelled")
+        return answer
+
+    def _once(
+        self, path: str, headers: dict[str, str], body: bytes, wait_s: float, cancel: Any
+    ) -> Any:
+        connection = self._connection()
+        try:
+            status, data = connection.post(path, headers, body, wait_s + ANSWER_S, cancel)
+        except BaseException:
+            # Whatever of the answer is still to come must not be read as that to another request.
+            connection.close()
+            raise
+        if connection.open and len(self._idle) < IDLE and not self._closed:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        try:
+            answer = json.loads(data)
+        except ValueError:
+            answer = None
+        if status == 200:
+            return answer
+        raise refusal(status, answer, self.route.url)
+
+    def _connection(self) -> Connection:
+        if self._pid != os.getpid():
+            raise ForkedError("this space was opened before a fork", next="open it in the child")
+        if self._closed:
+            raise ClosedError("this space has been closed", next="open it again")
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                break  # another thread was faster
+            if connection.fresh():
+                return connection
+            connection.close()
+        if self._given is not None:
+            return Connection(self.route, self._given)
+        word = self._word()
+        connection = Connection(self.route, word.get("token", ""), word.get("cert"))
+        if not word:
+            connection.close()
+            raise AwayError(
+                NotYoursError(
+                    f"no daemon of yours is at {self.route.url}, and you gave no token",
+                    next="set DIBS_TOKEN, or give token=",
+                )
+            )
+        return connection
+
+    def _word(self) -> dict[str, str]:
+        """What a daemon of this user that lives says of itself, with a token for its user.
+
+        It is read for each connection: a token must not go to whoever took over the port.
+        """
+        folder = os.path.join(self._user_dir, "daemons")
+        try:
+            files = os.listdir(folder)
+        except OSError:
+            return {}
+        for name in files:
+            if name.endswith(".json"):
+                try:
+                    word: dict[str, str] | None = read_held(os.path.join(folder, name))
+                    if word and Route(word["url"]).address == self.route.address:
+                        return word
+                except (OSError, ValueError, KeyError, TypeError, InvalidError):
+                    continue  # half gone, or of another release
+        return {}
+
+    def _gone(self, error: Exception) -> DibsError:
+        if isinstance(error, AwayError):
+            return error.refusal
+        return DisconnectedError(
+            f"the daemon at {self.route.url} does not answer: {error}",
+            next="start it (dibs serve), or look at its address",
+        )
+
+
+class AwayError(Exception):
+    """A daemon is there, and is stopping, or has not said yet that it has begun."""
+
+    def __init__(self, refusal: DibsError) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def patience(error: Exception) -> float:
+    """How long to go on asking after this."""
+    kinds = [kind.__name__ for kind in type(error).__mro__]
+    if "gaierror" in kinds or "SSLError" in kinds or isinstance(error, PermissionError):
+        return 0
+    strange = isinstance(error, AwayError) and isinstance(error.refusal, NotYoursError)
+    return BEGINNING_S if strange else PATIENCE_S
+
+
+def read_held(file: str) -> Any:
+    """The JSON in a file that the process that wrote it still holds a lock on."""
+    import fcntl
+
+    with open(file, encoding="utf-8") as source:
+        try:
+            fcntl.flock(source, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return json.load(source)
+    return None
+
+
+def waiting(given: dict[str, Any]) -> float:
+    """How long the daemon is asked to wait; what is wrong with it, it says itself."""
+    wait_s = given.get("wait_s", 0)
+    if isinstance(wait_s, bool) or not isinstance(wait_s, (int, float)):
+        return 0.0
+    return wait_s if 0 < wait_s < float("inf") else 0.0
+
+
+def to_body(given: dict[str, Any]) -> bytes:
+    for name, value in given.items():
+        refuse_depth(name, value)
+    try:
+        return json.dumps(plain(given), allow_nan=False, separators=(",", ":")).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
+
+
+def refusal(status: int, answer: Any, url: str) -> Exception:
+    """What the daemon refused, as the error that the store itself would have raised."""
+    if not isinstance(answer, dict) or not isinstance(answer.get("message"), str):
+        return UnfitError(
+            f"what answers at {url} is no daemon of dibs (status {status})",
+            next="look at the address, and at the proxy before it if there is one",
+        )
+    code = answer.get("error")
+    kind = known(DibsError).get(code) if isinstance(code, str) else None
+    details = dict(answer.get("details") or {})
+    for name, record in RECORDS.items():
+        value = details.get(name)
+        if isinstance(value, list):
+            details[name] = [record.from_json(item) for item in value]
+        elif value is not None:
+            details[name] = record.from_json(value)
+    error = (kind or by_status(status))(answer["message"], next=answer.get("next"))
+    error.details = details
+    if kind is None:
+        error.code = str(code)
+    return AwayError(error) if code == UnavailableError.code else error
+
+
+def known(kind: type[DibsError]) -> dict[str, type[DibsError]]:
+    """Every error by its code."""
+    found = {kind.code: kind}
+    for inner in kind.__subclasses__():
+        found |= known(inner)
+    return found
+
+
+def by_status(status: int) -> type[DibsError]:
+    """What a refusal at the door is for a caller of the library."""
+    if status in (401, 403):
+        return NotYoursError
+    if status == 429:
+        return BusyError
+    return InvalidError if status < 500 else DibsError

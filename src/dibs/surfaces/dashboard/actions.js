@@ -1,0 +1,175 @@
+// What a person can do here. Each act is an operation under the person's name, so the journal
+// says who did it.
+
+import { call } from "./api.js";
+import { $, fill, h, say, show } from "./dom.js";
+import { model, selectEntry } from "./model.js";
+
+let redraw = () => {};
+let answering = null;
+
+export function listen(draw) {
+  redraw = draw;
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("[data-act]");
+    const act = button && ACTS[button.dataset.act];
+    if (act) run(() => act(JSON.parse(button.dataset.given ?? "{}")), button);
+  });
+  $("freeze").addEventListener("submit", (event) => {
+    event.preventDefault();
+    run(freeze, event.submitter);
+  });
+  $("compose").addEventListener("submit", (event) => {
+    event.preventDefault();
+    run(send, event.submitter);
+  });
+  $("compose").elements.body.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("compose").requestSubmit();
+  });
+}
+
+export function add(acts) {
+  Object.assign(ACTS, acts);
+}
+
+async function run(act, button) {
+  if (button?.getAttribute("aria-busy") === "true") return;
+  button?.setAttribute("aria-busy", "true");
+  try {
+    await act();
+  } catch (error) {
+    toast(`${error.message}.${error.next ? ` Next: ${error.next}.` : ""}`, true);
+  } finally {
+    button?.removeAttribute("aria-busy");
+  }
+}
+
+let fading;
+
+export function toast(text, bad = false) {
+  const toaster = $("toast");
+  fill(toaster, h("p", { class: bad ? "bad" : null }, bad && h("b", null, "Refused: "), text));
+  clearTimeout(fading);
+  fading = setTimeout(() => fill(toaster), bad ? 12_000 : 5_000);
+}
+
+// Ask before something is taken from somebody; give the reason, or null.
+function ask(title, text, yes) {
+  const dialog = $("ask");
+  say($("ask-title"), title);
+  say($("ask-text"), text);
+  say($("ask-yes"), yes);
+  const { reason } = $("ask-form").elements;
+  reason.value = "";
+  dialog.returnValue = "";
+  dialog.showModal();
+  reason.focus();
+  // Enter in the field means yes, although the first button means no.
+  const enter = (event) => {
+    if (event.key !== "Enter" || event.isComposing) return;
+    event.preventDefault();
+    dialog.close("yes");
+  };
+  reason.addEventListener("keydown", enter);
+  return new Promise((settle) => {
+    dialog.addEventListener("close", () => {
+      reason.removeEventListener("keydown", enter);
+      settle(dialog.returnValue === "yes" ? reason.value.trim() : null);
+    }, { once: true });
+  });
+}
+
+const ACTS = {
+  async release({ resource, agent }) {
+    const reason = await ask("Release a lease", `${agent} loses ${resource} and is told so. Whoever waits gets it.`, "Release");
+    if (reason === null) return;
+    await call("leases.revoke", { resources: [resource], reason });
+    toast(`${resource} was taken from ${agent}`);
+  },
+
+  async "let-go"({ resource }) {
+    await call("leases.release", { resources: [resource] });
+    toast(`${resource} is free`);
+  },
+
+  async requeue({ id, state, agent }) {
+    if (state === "claimed") {
+      const reason = await ask("Requeue a task", `${agent} loses ${id} and is told so. It is available again at once.`, "Requeue");
+      if (reason === null) return;
+      await call("work.revoke", { id, reason });
+    } else {
+      await call("work.reopen", { id });
+    }
+    toast(`${id} is in the queue again`);
+  },
+
+  write({ to }) {
+    forgetAnswer();
+    $("recipients").value = to;
+    toCompose();
+  },
+
+  answer({ id, to, body }) {
+    answering = { id, to };
+    show($("answering"), true);
+    say($("answering").firstElementChild, `Answer to ${to}: “${body.slice(0, 120)}”`);
+    $("recipients").value = to;
+    toCompose();
+  },
+
+  "answer-not": forgetAnswer,
+
+  async acknowledge({ id }) {
+    await call("messages.ack", { ids: [id] });
+  },
+
+  async entry({ namespace, key }) {
+    const { selected } = model;
+    if (selected?.namespace === namespace && selected.key === key) model.selected = null;
+    else await selectEntry(namespace, key);
+    redraw("state");
+    // Only after a press of the keyboard or the mouse on it, so nothing is taken from anybody.
+    if (model.selected) $("entry-title").focus();
+  },
+
+  "entry-close"() {
+    model.selected = null;
+    redraw("state");
+  },
+
+  version({ version }) {
+    model.selected.version = version;
+    redraw("state");
+  },
+};
+
+function toCompose() {
+  const { body } = $("compose").elements;
+  $("messages").scrollIntoView({ block: "start" });
+  body.focus({ preventScroll: true });
+}
+
+function forgetAnswer() {
+  answering = null;
+  show($("answering"), false);
+}
+
+async function freeze() {
+  const form = $("freeze").elements;
+  const resource = form.resource.value.trim();
+  const note = `frozen: ${form.reason.value.trim() || `by ${model.viewer.name}`}`;
+  await call("leases.claim", { resources: [resource], note, ttl_s: Number(form.ttl_s.value) });
+  $("freeze").reset();
+  toast(`${resource} is frozen`);
+}
+
+async function send() {
+  const form = $("compose").elements;
+  const given = { body: form.body.value };
+  if (form.to.value) given.to = form.to.value;
+  if (answering && answering.to === form.to.value) given.reply_to = answering.id;
+  await call("messages.send", given);
+  form.body.value = "";
+  forgetAnswer();
+  toast(`sent to ${given.to ?? "everybody"}`);
+}

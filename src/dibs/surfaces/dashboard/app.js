@@ -1,0 +1,219 @@
+// The page: it asks for everything once, follows the journal, and asks again for what changed.
+
+import { add, listen } from "./actions.js";
+import { follow, Lost, Refused, viewer } from "./api.js";
+import { drawAttention } from "./attention.js";
+import { $, say, show } from "./dom.js";
+import { drawLeases } from "./leases.js";
+import { everythingIsStale, hear, isEmpty, isStale, loadJournal, lookForDeaths, mayAct, model, refresh } from "./model.js";
+import { drawAgents, drawMessages, drawRecipients } from "./people.js";
+import { drawState } from "./state.js";
+import { now, setServerTime, tick } from "./time.js";
+import { drawChart, drawContention, drawTimeline, listenToChart, pan, setRange, toNow, zoom } from "./timeline.js";
+import { drawWork } from "./work.js";
+
+const GATHER_MS = 40; // events that come together are drawn together
+const HIDDEN_MS = 5 * 60_000; // a page that nobody looks at hangs up after this
+const RETRY_MS = [250, 500, 1000, 2000, 4000];
+
+// ---- drawing ------------------------------------------------------------------------------
+
+const DRAWN = {
+  agents: [drawAgents, drawRecipients],
+  leases: [drawLeases, drawAgents],
+  tasks: [drawWork],
+  messages: [drawMessages],
+  state: [drawState],
+};
+
+function draw(...parts) {
+  const drawers = new Set(parts.flatMap((part) => DRAWN[part] ?? []));
+  drawers.forEach((drawer) => drawer());
+  drawAttention();
+  drawTimeline();
+  drawContention();
+  show($("welcome"), isEmpty());
+  show($("board"), !isEmpty() || Boolean(model.filter));
+}
+
+const drawAll = () => draw(...Object.keys(DRAWN));
+
+// ---- following ----------------------------------------------------------------------------
+
+let gathering = null;
+let busy = false;
+
+function gather(wait = GATHER_MS) {
+  if (gathering || busy) return;
+  gathering = setTimeout(async () => {
+    gathering = null;
+    busy = true;
+    const began = performance.now();
+    try {
+      draw(...(await refresh()));
+    } catch (error) {
+      stumbled(error);
+    }
+    busy = false;
+    // When much happens, drawing leaves the browser half of the time.
+    if (isStale()) gather(Math.max(GATHER_MS, performance.now() - began));
+  }, wait);
+}
+
+function connection(state, text) {
+  const shown = $("connection");
+  if (shown.dataset.state === state && shown.textContent === text) return;
+  shown.dataset.state = state;
+  say(shown, text);
+}
+
+let hangUp = new AbortController();
+let wake = () => {};
+
+async function stay() {
+  let failures = 0;
+  for (;;) {
+    try {
+      await begin();
+      await follow(
+        model.seq,
+        (events) => {
+          hear(events);
+          gather();
+        },
+        () => {
+          failures = 0;
+          connection("live", "live");
+          // What was missed on the way is in the tables.
+          everythingIsStale();
+          gather(0);
+        },
+        hangUp.signal,
+      );
+    } catch (error) {
+      if (!stumbled(error)) return;
+    }
+    if (document.hidden && hangUp.signal.aborted) await new Promise((resume) => (wake = resume));
+    else {
+      const pause = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
+      await new Promise((resume) => {
+        wake = resume;
+        setTimeout(resume, pause);
+      });
+      failures += 1;
+    }
+    hangUp = new AbortController();
+  }
+}
+
+let begun = false;
+
+async function begin() {
+  model.viewer = await viewer();
+  setServerTime(model.viewer.now);
+  drawViewer();
+  show($("signin"), false);
+  // After a break the journal is followed from where it broke off.
+  if (!begun) {
+    await loadJournal();
+    everythingIsStale();
+    await refresh();
+    begun = true;
+    drawAll();
+  }
+}
+
+// Say what went wrong; whether to try again.
+function stumbled(error) {
+  if (error instanceof Refused && [401, 403].includes(error.status)) {
+    connection("out", "not signed in");
+    show($("signin"), true);
+    show($("board"), false);
+    show($("welcome"), false);
+    return false;
+  }
+  if (error instanceof Lost || error instanceof Refused) {
+    connection("lost", "connection lost, trying again");
+    return true;
+  }
+  connection("lost", "something went wrong, trying again");
+  console.error(error);
+  return true;
+}
+
+function drawViewer() {
+  const { name, space, version } = model.viewer;
+  say($("space"), space.split("/").at(-1));
+  $("space").title = space;
+  say($("viewer"), mayAct() ? `as ${name}` : `as ${name}, who may only look`);
+  say($("version"), `dibs ${version}`);
+  show($("freeze").closest("details"), mayAct());
+}
+
+// Once a second: times tick, and what no event tells of is looked for.
+async function pulse() {
+  tick();
+  if (document.hidden || !begun || $("connection").dataset.state !== "live") return;
+  drawChart();
+  if (model.leases.some((lease) => lease.until < now())) {
+    everythingIsStale();
+    gather();
+  }
+  try {
+    if (await lookForDeaths()) gather();
+  } catch (error) {
+    stumbled(error);
+  }
+  drawAttention();
+}
+
+function beat() {
+  setTimeout(async () => {
+    await pulse();
+    beat();
+  }, 1000);
+}
+
+// ---- the page itself ----------------------------------------------------------------------
+
+function theme() {
+  const chosen = localStorage.getItem("dibs-theme") ?? "";
+  $("theme").value = chosen;
+  document.documentElement.dataset.theme = chosen;
+}
+
+add({
+  "zoom-in": () => zoom(0.5),
+  "zoom-out": () => zoom(2),
+  earlier: () => pan(-0.5),
+  later: () => pan(0.5),
+  now: toNow,
+});
+listen(draw);
+listenToChart();
+theme();
+$("theme").addEventListener("change", (event) => {
+  localStorage.setItem("dibs-theme", event.target.value);
+  theme();
+});
+$("range").addEventListener("change", (event) => setRange(event.target.value));
+$("filter").addEventListener("input", (event) => {
+  model.filter = event.target.value.trim().toLowerCase();
+  if (begun) drawAll();
+});
+document.addEventListener("keydown", (event) => {
+  const writing = event.target.closest?.("input, textarea, select, dialog");
+  if (event.key !== "/" || writing || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  $("filter").focus();
+});
+let hiding;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hiding);
+  // A browser keeps few connections to one server: those of forgotten tabs are given up.
+  if (document.hidden) hiding = setTimeout(() => hangUp.abort(), HIDDEN_MS);
+  else wake();
+});
+window.addEventListener("online", () => wake());
+beat();
+stay();

@@ -1,0 +1,131 @@
+// The journal read: every event as a sentence, and from beginnings and ends who held what, when.
+
+import { now } from "./time.js";
+
+const WORDS = {
+  "session.joined": "joined",
+  "session.left": "left",
+  "session.died": "died",
+  "session.renamed": "took this name",
+  "session.status": "says",
+  "lease.claimed": "claimed",
+  "lease.renewed": "renewed",
+  "lease.released": "released",
+  "lease.expired": "let lapse",
+  "lease.freed": "lost, having gone,",
+  "lease.revoked": "took away",
+  "lease.queued": "waits for",
+  "lease.unqueued": "waits no more for",
+  "lease.seen": "looked at",
+  "task.added": "added task",
+  "task.claimed": "claimed task",
+  "task.renewed": "renewed task",
+  "task.completed": "completed task",
+  "task.failed": "failed at task",
+  "task.abandoned": "gave back task",
+  "task.cancelled": "cancelled task",
+  "task.reopened": "requeued task",
+  "task.revoked": "took away task",
+  "task.freed": "lost task",
+  "task.dead": "was the last to try task",
+  "message.sent": "wrote to",
+  "message.announced": "announced to",
+  "message.delivered": "read messages",
+  "message.acknowledged": "acknowledged message",
+  "entry.set": "set",
+  "entry.deleted": "deleted",
+};
+
+// An event in words: who, did what, to what, and the rest.
+export function sentence({ kind, agent, subject, data }) {
+  const verb = WORDS[kind] ?? kind;
+  const what = kind.startsWith("session.") || kind === "message.delivered" ? "" : subject;
+  const rest = [
+    kind.endsWith(".revoked") && `from ${data?.holder}`,
+    kind === "session.status" && `“${data?.status}”`,
+    kind.startsWith("entry.") && `to v${data?.version}`,
+    data?.note && `for “${data.note}”`,
+    data?.reason && `because “${data.reason}”`,
+  ];
+  const everybody = kind.startsWith("message.") && !what ? "everybody" : what;
+  return { who: agent ?? "", verb, what: everybody, rest: rest.filter(Boolean).join(" ") };
+}
+
+const ENDS = new Set(["lease.released", "lease.expired", "lease.freed"]);
+const GOES_ON = new Set(["task.added", "task.claimed", "task.renewed", "task.available"]);
+
+// Spans of time: an agent holds a lease, works on a task, or waits. `to` is null while it lasts.
+export function spans({ events, leases, tasks }) {
+  const open = new Map();
+  const found = [];
+  const start = events[0]?.at ?? now();
+  const begin = (key, span) => {
+    end(key, span.from);
+    open.set(key, span);
+    found.push(span);
+  };
+  const end = (key, to, otherwise) => {
+    const span = open.get(key);
+    if (span) span.to = to;
+    // Its beginning is further back than what is loaded.
+    else if (otherwise) found.push({ ...otherwise, from: start, to });
+    open.delete(key);
+  };
+  const span = (event, kind, to = null) => ({
+    key: `${kind} ${event.seq}`, kind, agent: event.agent, label: event.subject, from: event.at, to,
+    note: event.data?.note ?? "", ttl: event.data?.ttl_ms,
+  });
+  for (const event of events) {
+    const { kind, data, subject, session } = event;
+    if (kind === "lease.claimed") {
+      if (data?.ticket) end(`wait ${data.ticket} ${subject}`, event.at);
+      begin(`lease ${session} ${subject}`, span(event, "lease"));
+    } else if (ENDS.has(kind)) {
+      end(`lease ${session} ${subject}`, event.at, span(event, "lease"));
+    } else if (kind === "lease.revoked") {
+      end(`lease ${data?.holder_session} ${subject}`, event.at, { ...span(event, "lease"), agent: data?.holder });
+    } else if (kind === "lease.queued") {
+      begin(`wait ${data?.ticket} ${subject}`, span(event, "wait"));
+    } else if (kind === "lease.unqueued") {
+      end(`wait ${data?.ticket} ${subject}`, event.at);
+    } else if (kind === "task.claimed") {
+      begin(`task ${subject}`, span(event, "task"));
+    } else if (kind.startsWith("task.") && !GOES_ON.has(kind)) {
+      end(`task ${subject}`, event.at);
+    }
+  }
+  // What still lasts by the journal may be over by the clock, or by a death nobody has noticed.
+  const held = new Map(leases.map((lease) => [`lease ${lease.session} ${lease.resource}`, lease]));
+  for (const [key, one] of open) {
+    if (one.kind === "lease" && !held.has(key)) one.to = Math.min(now(), one.from + (one.ttl ?? 0));
+    if (one.kind === "task" && tasks.get(one.label)?.state !== "claimed") one.to = now();
+    held.delete(key);
+  }
+  for (const [key, lease] of held)
+    found.push({
+      key, kind: "lease", agent: lease.agent, label: lease.resource, from: lease.granted_at,
+      to: null, note: lease.note,
+    });
+  return found;
+}
+
+// By resource: how often and how long somebody had to wait for it.
+export function contention(model) {
+  const rows = new Map();
+  for (const one of spans(model)) {
+    if (one.kind === "task") continue;
+    const row = rows.get(one.label) ?? { resource: one.label, waits: 0, total: 0, longest: 0, claims: 0, open: [], who: new Set() };
+    rows.set(one.label, row);
+    if (one.kind === "lease") {
+      row.claims += 1;
+      continue;
+    }
+    const waited = (one.to ?? now()) - one.from;
+    row.waits += 1;
+    row.total += waited;
+    row.longest = Math.max(row.longest, waited);
+    row.who.add(one.agent);
+    if (one.to === null) row.open.push(one.agent);
+  }
+  return [...rows.values()].filter((row) => row.waits).sort((a, b) => b.total - a.total);
+}

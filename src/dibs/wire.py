@@ -1,0 +1,250 @@
+"""HTTP/1.1 as far as a client of the daemon needs it: a POST with JSON, and its answer.
+
+The client of the standard library would take longer to import than a command takes to run, and
+could not give up an answer that it waits for.
+"""
+
+from __future__ import annotations
+
+import _socket
+import select
+
+from dibs.errors import CancelledError, InvalidError
+from dibs.version import VERSION
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.storage.store import Cancel
+
+CONNECT_S = 5.0
+CHUNK = 1 << 16
+HEAD_LIMIT = 1 << 16
+ANSWER_LIMIT = 1 << 30
+SCHEMES = {"http": 80, "https": 443, "http+unix": 0}
+ADVICE = "write http://host:port, or unix:/path/to/the/socket"
+
+
+class BrokenError(Exception):
+    """What came is not the whole of an answer."""
+
+
+class Route:
+    """An address: how to get there, and what to call it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        if url.startswith("unix:/"):
+            url = f"http+unix://{url[5:].replace('%', '%25').replace('/', '%2F')}"
+        scheme, _, rest = url.rstrip("/").partition("://")
+        place, slash, path = rest.partition("/")
+        if scheme not in SCHEMES or not place or not url.isascii() or not url.isprintable():
+            raise InvalidError(f"{url!r} is not the address of a daemon", next=ADVICE)
+        if "@" in place or "?" in rest or "#" in rest or " " in rest:
+            raise InvalidError(
+                "the address of a daemon is a host and a port, nothing else",
+                next="give the token by itself: DIBS_TOKEN, or token=",
+            )
+        self.tls = scheme == "https"
+        self.socket = ""
+        self.prefix = slash + path
+        self.header = place
+        if scheme == "http+unix":
+            from urllib.parse import unquote
+
+            self.socket, self.header = unquote(place), "localhost"
+        self.host, self.port = self._host_and_port(url, place, SCHEMES[scheme])
+
+    def _host_and_port(self, url: str, place: str, port: int) -> tuple[str, int]:
+        host, colon, number = place.rpartition(":")
+        if not colon or place.endswith("]") or self.socket:
+            host, number = place, str(port)
+        if not number.isdigit() or int(number) > 65_535 or not host:
+            raise InvalidError(f"{url!r} has no port of a daemon", next=ADVICE)
+        return host.strip("[]"), int(number)
+
+    @property
+    def address(self) -> tuple[object, ...]:
+        """The same for the same place, however it is spelled."""
+        host = "127.0.0.1" if self.host == "localhost" else self.host
+        return (self.tls, host, self.port, self.socket, self.prefix)
+
+    def connect(self, cert: str | None) -> Any:
+        """A connected socket; over TLS, also to one that has this very certificate."""
+        if self.socket:
+            found: list[tuple[int, Any]] = [(_socket.AF_UNIX, self.socket)]
+        else:
+            answers = _socket.getaddrinfo(self.host, self.port, 0, _socket.SOCK_STREAM)
+            found = [(family, address) for family, _, _, _, address in answers]
+        error: OSError | None = None
+        for family, address in found:
+            end = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+            try:
+                end.settimeout(CONNECT_S)
+                end.connect(address)
+                if not self.socket:
+                    end.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+                    # So that a machine that is gone is noticed, however long the wait.
+                    end.setsockopt(_socket.SOL_SOCKET, _socket.SO_KEEPALIVE, 1)
+                return self._encrypted(end, cert) if self.tls else end
+            except OSError as failure:
+                end.close()
+                error = failure
+        raise error or OSError(f"{self.host} has no address")
+
+    def _encrypted(self, end: _socket.socket, cert: str | None) -> Any:
+        import socket
+        import ssl
+
+        plain = socket.socket(fileno=end.detach())
+        plain.settimeout(CONNECT_S)
+        try:
+            context = ssl.create_default_context()
+            if cert is not None:
+                context.load_verify_locations(cert)
+                context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            return context.wrap_socket(plain, server_hostname=self.host)
+        except BaseException:
+            plain.close()
+            raise
+
+
+class Connection:
+    """One connection, for one request after the other."""
+
+    def __init__(self, route: Route, token: str, cert: str | None = None) -> None:
+        self._route = route
+        self._token = token
+        self._socket = route.connect(cert)
+        self.open = True
+
+    def fresh(self) -> bool:
+        """Whether nothing has come since the last answer: not its end, and nothing unasked."""
+        return not look(self._socket.fileno(), 0)
+
+    def close(self) -> None:
+        self.open = False
+        self._socket.close()
+
+    def post(
+        self, path: str, headers: dict[str, str], body: bytes, seconds: float, cancel: Cancel | None
+    ) -> tuple[int, bytes]:
+        """Send a request, and give the status and the body of its answer."""
+        head = [
+            f"POST {self._route.prefix}{path} HTTP/1.1",
+            f"Host: {self._route.header}",
+            f"User-Agent: dibs/{VERSION}",
+            f"Authorization: Bearer {self._token}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
+        self._socket.settimeout(seconds)
+        self._socket.sendall("\r\n".join([*head, "", ""]).encode("utf-8") + body)
+        reader = Reader(self._socket, seconds, cancel)
+        status, answered = reader.head()
+        while 100 <= status < 200:
+            status, answered = reader.head()
+        if answered.get("transfer-encoding", "").lower() == "chunked":
+            data = reader.chunks()
+        elif "content-length" in answered:
+            data = reader.body(number(answered["content-length"], 10))
+        else:
+            raise BrokenError("the answer has no length")
+        if answered.get("connection", "").lower() == "close" or reader.left:
+            self.open = False
+        return status, data
+
+
+class Reader:
+    """Reads one answer from a socket, unless it takes too long or is given up."""
+
+    def __init__(self, end: Any, seconds: float, cancel: Cancel | None) -> None:
+        self._end = end
+        self._cancel = cancel
+        self._seconds = seconds
+        self.left = b""
+        if cancel is not None:
+            end.settimeout(0)
+
+    def _more(self) -> None:
+        while True:
+            if self._cancel is not None:
+                self._ready(self._cancel)
+            try:
+                data: bytes = self._end.recv(CHUNK)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                # Over TLS something may come that is not for us yet.
+                if type(error).__name__ == "SSLWantReadError":
+                    continue
+                raise
+            if not data:
+                raise BrokenError("the connection was closed")
+            self.left += data
+            return
+
+    def _ready(self, cancel: Cancel) -> None:
+        handle = self._end.fileno()
+        if getattr(self._end, "pending", int)():
+            return
+        ready = look(handle, self._seconds, cancel.fileno())
+        if cancel.fileno() in ready and handle not in ready:
+            raise CancelledError("the wait was cancelled")
+        if not ready:
+            raise BrokenError("no answer came")
+
+    def _until(self, mark: bytes) -> bytes:
+        while mark not in self.left:
+            if len(self.left) > HEAD_LIMIT:
+                raise BrokenError("the answer has too long a head")
+            self._more()
+        found, _, self.left = self.left.partition(mark)
+        return found
+
+    def head(self) -> tuple[int, dict[str, str]]:
+        first, *lines = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        version, _, rest = first.partition(" ")
+        if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
+            raise BrokenError("what answers there does not speak HTTP")
+        headers = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        return int(rest[:3]), headers
+
+    def body(self, length: int) -> bytes:
+        while len(self.left) < length:
+            self._more()
+        found, self.left = self.left[:length], self.left[length:]
+        return found
+
+    def chunks(self) -> bytes:
+        data = b""
+        while length := number(self._until(b"\r\n").decode("latin-1").partition(";")[0], 16):
+            data += self.body(length)
+            self._until(b"\r\n")
+        while self._until(b"\r\n"):
+            continue  # what comes after the last chunk tells us nothing
+        return data
+
+
+def number(text: str, base: int) -> int:
+    try:
+        found = int(text.strip(), base)
+    except ValueError:
+        found = -1
+    if not 0 <= found <= ANSWER_LIMIT:
+        raise BrokenError(f"the answer has a length of {text!r}")
+    return found
+
+
+def look(handle: int, seconds: float, other: int | None = None) -> list[int]:
+    """Wait until one of these can be read, and say which."""
+    poll = select.poll()
+    for each in (handle, other):
+        if each is not None:
+            poll.register(each, select.POLLIN)
+    return [ready for ready, _ in poll.poll(seconds * 1000)]

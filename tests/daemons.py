@@ -1,0 +1,107 @@
+"""Real daemons, each a process of its own, started in a few milliseconds.
+
+One process per worker imports what a daemon needs and forks one whenever a test asks for it, so
+that a test has its own daemon on its own store and need not wait for Python to start.
+
+    with daemons() as start:
+        url = start(store, space, user_dir)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+class Daemons:
+    """The process that forks daemons, and those it has forked."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.daemons"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+        )
+
+    def __call__(self, store: str, space: str, user_dir: str, port: int = 0) -> dict[str, Any]:
+        """Start one, and give what it says of itself: its address, token and process."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps([store, space, user_dir, port]) + "\n")
+        self._process.stdin.flush()
+        word: dict[str, Any] = json.loads(self._process.stdout.readline())
+        assert "url" in word, word
+        return word
+
+    def close(self) -> None:
+        self._process.communicate()
+        assert self._process.returncode == 0
+
+
+@contextmanager
+def daemons() -> Iterator[Daemons]:
+    found = Daemons()
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def end(word: dict[str, Any]) -> None:
+    """SIGKILL; whoever forked it takes it away."""
+    os.kill(word["pid"], signal.SIGKILL)
+
+
+def main() -> None:
+    import dibs.surfaces.http.serve
+    import dibs.surfaces.mcp.server  # noqa: F401 - whatever a daemon loads later
+
+    # Nobody waits for them one by one.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    running = []
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            become(*json.loads(line))
+        running.append(child)
+    for child in running:
+        try:
+            os.kill(child, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def become(store: str, space: str, user_dir: str, port: int) -> None:
+    """Be a daemon, as `dibs serve` would."""
+    import dibs
+    from dibs.surfaces.http.serve import Listening, serve
+
+    def say(word: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(word) + "\n")
+        sys.stdout.flush()
+
+    os.close(0)
+    os.open(os.devnull, os.O_RDONLY)
+    os.chdir("/")  # a daemon is somewhere else than those who call it
+    try:
+        opened = dibs.open(store, space=space, user_dir=user_dir)
+        serve(opened, Listening(port=port), user_dir, say)
+        os._exit(0)
+    except BaseException as error:
+        say({"error": repr(error)})
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -54,21 +54,27 @@ def new_daemon() -> Iterator[Daemons]:
 
 
 @pytest.fixture
+def daemon_clock() -> str:
+    """The file of a clock that a test and its daemon share; nothing for the machine's clock."""
+    return ""
+
+
+@pytest.fixture
 def http_url(
-    new_daemon: Daemons, sqlite_url: str, space_name: str, tmp_path: Path
+    new_daemon: Daemons, sqlite_url: str, space_name: str, tmp_path: Path, daemon_clock: str
 ) -> Iterator[str]:
     """The address of a daemon of this test's own, on a SQLite file."""
-    word = new_daemon(sqlite_url, space_name, str(tmp_path / "user"))
+    word = new_daemon(sqlite_url, space_name, str(tmp_path / "user"), daemon_clock)
     yield word["url"]
     end(word)
 
 
 @pytest.fixture
 def http_postgres_url(
-    new_daemon: Daemons, postgres_url: str, space_name: str, tmp_path: Path
+    new_daemon: Daemons, postgres_url: str, space_name: str, tmp_path: Path, daemon_clock: str
 ) -> Iterator[str]:
     """The address of a daemon of this test's own, on PostgreSQL."""
-    word = new_daemon(postgres_url, space_name, str(tmp_path / "user"))
+    word = new_daemon(postgres_url, space_name, str(tmp_path / "user"), daemon_clock)
     yield word["url"]
     end(word)
 

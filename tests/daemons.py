@@ -9,6 +9,8 @@ that a test has its own daemon on its own store and need not wait for Python to 
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
 import signal
@@ -17,7 +19,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dibs import Dibs
+    from dibs.surfaces.http.home import Home
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,10 +40,13 @@ class Daemons:
             text=True,
         )
 
-    def __call__(self, store: str, space: str, user_dir: str, port: int = 0) -> dict[str, Any]:
-        """Start one, and give what it says of itself: its address, token and process."""
+    def __call__(self, store: str, space: str, user_dir: str, clock: str = "") -> dict[str, Any]:
+        """Start one, and give what it says of itself: its address, token and process.
+
+        clock: the file of a clock that it shares with the test
+        """
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps([store, space, user_dir, port]) + "\n")
+        self._process.stdin.write(json.dumps([store, space, user_dir, clock]) + "\n")
         self._process.stdin.flush()
         word: dict[str, Any] = json.loads(self._process.stdout.readline())
         assert "url" in word, word
@@ -63,8 +72,9 @@ def end(word: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    import dibs.surfaces.http.serve
-    import dibs.surfaces.mcp.server  # noqa: F401 - whatever a daemon loads later
+    for needed in ("dibs.surfaces.http.serve", "tests.contract.waiting"):
+        importlib.import_module(needed)  # once for all of them
+    gc.freeze()
 
     # Nobody waits for them one by one.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -82,10 +92,12 @@ def main() -> None:
             continue
 
 
-def become(store: str, space: str, user_dir: str, port: int) -> None:
+def become(store: str, space: str, user_dir: str, clock: str) -> None:
     """Be a daemon, as `dibs serve` would."""
     import dibs
+    from dibs.surfaces.http.home import Home
     from dibs.surfaces.http.serve import Listening, serve
+    from tests.contract.waiting import SharedClock
 
     def say(word: dict[str, Any]) -> None:
         sys.stdout.write(json.dumps(word) + "\n")
@@ -95,12 +107,35 @@ def become(store: str, space: str, user_dir: str, port: int) -> None:
     os.open(os.devnull, os.O_RDONLY)
     os.chdir("/")  # a daemon is somewhere else than those who call it
     try:
-        opened = dibs.open(store, space=space, user_dir=user_dir)
-        serve(opened, Listening(port=port), user_dir, say)
+        told = SharedClock(clock) if clock else None
+        opened = dibs.open(store, space=space, user_dir=user_dir, clock=told)
+        leave_token(opened, Home(user_dir))
+        serve(opened, Listening(port=0), user_dir, say)
         os._exit(0)
     except BaseException as error:
         say({"error": repr(error)})
         os._exit(1)
+
+
+def leave_token(space: Dibs, home: Home) -> None:
+    """A token for the test, without a trace in the journal or among the agents."""
+    from dibs.nouns import agents
+    from dibs.surfaces.http.home import OWNER, name_of, replace
+
+    secret = agents.new_secret()
+    with space.scope.store.write(None) as tx:
+        tx.run(
+            agents.AGENTS.add_token,
+            id=0,
+            name=OWNER,
+            scope="admin",
+            digest=agents.digest_of(secret),
+            agent=OWNER,
+            at=tx.wall,
+            deadline=None,
+            expires_at=None,
+        )
+    replace(home.file(name_of(space), "token"), secret)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,14 @@ from dibs.errors import (
 )
 from dibs.nouns.leases import CLAIM_LIMIT
 from dibs.nouns.scope import Scope
-from dibs.operation import OPERATIONS, check_agent, check_name, check_text, refuse_depth
+from dibs.operation import (
+    OPERATIONS,
+    WAIT_MAX_S,
+    check_agent,
+    check_name,
+    check_text,
+    refuse_depth,
+)
 from dibs.records import Blocker, Entry, Record, Session, Task, plain
 from dibs.storage.store import CANCEL, Caller
 from dibs.wire import BrokenError, Connection, Route, look
@@ -55,6 +62,8 @@ STAYED_S = 1.0
 ANSWER_S = 60.0
 """How long a daemon may think, besides the time that it was asked to wait."""
 IDLE = 8
+BODY_LIMIT = 4 * 1024 * 1024
+"""What a daemon takes at once; it hangs up on whoever sends more, before all of it has come."""
 NAMES = ("resources", "leases", "moved_to")
 """The arguments that name resources, in every operation that has them."""
 RECORDS: dict[str, type[Record]] = {"blockers": Blocker, "current": Entry, "task": Task}
@@ -101,6 +110,7 @@ class RemoteScope(Scope):
     def join(self, name: str, status: str, shell: bool, client: str | None, ttl_s: float) -> Scope:
         headers = {"Dibs-Agent": check_agent("the agent's name", name)}
         given = {"status": status, "shell": shell, "client": client, "ttl_s": ttl_s}
+        given |= {"host": os.uname().nodename, "pid": os.getpid()}
         answer = self.link.ask("/v1/agents/join", headers, given)
         session = Session.from_json(answer["session"])
         caller = Caller(session.agent, session.id, owned=answer["owned"])
@@ -108,7 +118,7 @@ class RemoteScope(Scope):
 
     def resume(self, token: str) -> Scope:
         check_text("token", token)
-        if not token.isascii() or not token.isprintable() or " " in token:
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise NotYoursError("this is not the token of a session here", next="join again")
         me = self.link.ask("/v1/me", {"Dibs-Session": token}, {})
         caller = Caller(me["agent"], me["session"], owned=False)
@@ -228,14 +238,11 @@ class Link:
         began = monotonic()
         wait_s = waiting(given)
         cancel = CANCEL.get() if wait_s else None
-        away_since, pause = began, 0.0
+        started = away_since = began
+        pause, left, body = 0.0, wait_s, to_body(given)
         while True:
-            started = monotonic()
-            left = max(0.0, wait_s - (started - began))
-            if wait_s:
-                given["wait_s"] = left
             try:
-                return self._once(path, headers, to_body(given), left, cancel)
+                return self._once(path, headers, body, left, cancel)
             except CancelledError:
                 if mutates:
                     return self._at_last(path, headers, given)
@@ -251,6 +258,10 @@ class Link:
             elif look(cancel.fileno(), pause):
                 raise CancelledError("the wait was cancelled")
             pause = min(LONGEST_PAUSE_S, pause * 2 or PAUSE_S)
+            started = monotonic()
+            if wait_s:
+                left = max(0.0, wait_s - (started - began))
+                body = to_body({**given, "wait_s": left})
 
     def _at_last(self, path: str, headers: dict[str, str], given: dict[str, Any]) -> Any:
         """What a wait that is given up has brought after all, in the very last moment."""
@@ -375,16 +386,24 @@ def waiting(given: dict[str, Any]) -> float:
     wait_s = given.get("wait_s", 0)
     if isinstance(wait_s, bool) or not isinstance(wait_s, (int, float)):
         return 0.0
-    return wait_s if 0 < wait_s < float("inf") else 0.0
+    return wait_s if 0 < wait_s <= WAIT_MAX_S else 0.0
 
 
 def to_body(given: dict[str, Any]) -> bytes:
     for name, value in given.items():
         refuse_depth(name, value)
     try:
-        return json.dumps(plain(given), allow_nan=False, separators=(",", ":")).encode("ascii")
+        # Sorted as the store does it, so that keys which cannot be are refused here as there.
+        text = json.dumps(plain(given), allow_nan=False, separators=(",", ":"), sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
+    if len(text) > BODY_LIMIT:
+        raise InvalidError(
+            f"the arguments have {len(text):,} bytes as JSON; a daemon takes {BODY_LIMIT:,}",
+            next="store the large part in a file and put its path here",
+            limit=BODY_LIMIT,
+        )
+    return text.encode("ascii")
 
 
 def refusal(status: int, answer: Any, url: str) -> Exception:

@@ -44,7 +44,9 @@ def main(words: list[str]) -> None:
     listening = Listening(port=0)
     bound = listening.bind()
     daemon = Daemon(space, listening.hosts())
-    pages = [Route("/mcp", Endpoint(FixtureServer))] if words == ["fixtures"] else routes()
+    pages = routes()
+    if words == ["fixtures"]:
+        pages = [Route("/mcp", Endpoint(FixtureServer))]
     config = uvicorn.Config(
         LetIn(App(daemon, pages), token), lifespan="on", log_level="error", access_log=False
     )

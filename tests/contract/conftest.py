@@ -6,23 +6,43 @@ would. Both share one clock, which only the test or somebody who waits moves.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import dibs
-from tests.contract.waiting import Background, ContractClock
+from tests.contract.waiting import Background, ContractClock, SharedClock
 from tests.contract.world import LONG_S, Opener
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Let a test run on both databases, and through a daemon unless it moves the clock."""
+    """Let a test run on both databases, and through a daemon unless it says why not."""
     if "url" in metafunc.fixturenames:
-        moves = "clock" in inspect.signature(metafunc.function).parameters
-        daemon = [] if moves or hasattr(metafunc.function, "direct") else ["http"]
+        daemon = [] if hasattr(metafunc.function, "direct") else ["http"]
         metafunc.parametrize("url", ["sqlite", "postgres", *daemon], indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Through a daemon, run a test with the first of its cases: the others take the same way.
+
+    Wrong arguments are the exception, since it is the daemon's client that writes them down.
+    """
+    known: set[str] = set()
+    left_out = []
+    for item in items:
+        case = (
+            item.callspec.params
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else {}
+        )
+        if case.get("url") == "http" and item.path.name != "test_bad_input.py":
+            name = item.nodeid.partition("[")[0]
+            if name in known:
+                left_out.append(item)
+            known.add(name)
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture
@@ -33,8 +53,13 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def clock() -> ContractClock:
-    return ContractClock()
+def daemon_clock(tmp_path: Path) -> str:
+    return str(tmp_path / "clock")
+
+
+@pytest.fixture
+def clock(url: str, daemon_clock: str) -> ContractClock:
+    return SharedClock(daemon_clock) if url.startswith("http") else ContractClock()
 
 
 @pytest.fixture
@@ -49,10 +74,16 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def opener(
-    url: str, space_name: str, tmp_path: Path, checkout: Path, clock: ContractClock
+    url: str,
+    sqlite_url: str,
+    space_name: str,
+    tmp_path: Path,
+    checkout: Path,
+    clock: ContractClock,
 ) -> Iterator[Opener]:
     """Opens the space, as often as a test wants; all is closed at the end."""
-    opener = Opener(url, space_name, str(tmp_path / "user"), clock)
+    store = sqlite_url if url.startswith("http") else url
+    opener = Opener(url, space_name, str(tmp_path / "user"), clock, store)
     yield opener
     opener.close()
 

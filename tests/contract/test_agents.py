@@ -10,7 +10,7 @@ import pytest
 import dibs
 from dibs.nouns import agents
 from tests.contract.waiting import FrozenClock, eventually, result
-from tests.contract.world import LONG_S, Opener
+from tests.contract.world import LONG_S, Opener, direct
 
 CLIENT = "claude:5e55"
 
@@ -26,8 +26,8 @@ def test_an_agent_joins_with_a_session_of_its_own(opener: Opener, space, clock):
     assert (session.status, session.pid) == ("reading", os.getpid())
     assert session.host == os.uname().nodename
     assert session.joined_at == session.seen_at == clock.wall()
-    assert session.process_bound is not opener.on_postgres
-    assert session.expires_in_ms == (60_000 if opener.on_postgres else None)
+    assert session.process_bound is not opener.by_beats
+    assert session.expires_in_ms == (60_000 if opener.by_beats else None)
     [event] = space.events.since(kind="session.joined")
     assert (event.seq, event.agent, event.subject) == (alice.session, "alice", "alice")
 
@@ -184,7 +184,7 @@ def test_a_session_without_a_beat_dies_only_where_processes_cannot_be_seen(
     clock.advance(20)
     assert alice.agents.beat().alive
     clock.advance(30)
-    if opener.on_postgres:
+    if opener.by_beats:
         assert "alice" not in [presence.agent for presence in bob.agents.list()]
         assert bob.leases.claim("a").leases[0].agent == "bob"
         with pytest.raises(dibs.NotYoursError):
@@ -196,7 +196,7 @@ def test_a_session_without_a_beat_dies_only_where_processes_cannot_be_seen(
 
 def test_everything_a_dead_session_held_is_freed(opener: Opener, alice, clock):
     opener.killed_holder("a", "b", task="t")
-    if opener.on_postgres:
+    if opener.by_beats:
         clock.advance(30)
     assert [presence.agent for presence in alice.agents.list()] == ["alice"]
     assert alice.leases.list() == ()
@@ -332,8 +332,8 @@ def test_hooks_begin_the_session_and_the_server_keeps_it_alive(opener: Opener, s
     server = opener.other(name="other", client=CLIENT, ttl_s=60)
     assert (server.name, server.session) == ("alice", hook.session)
     kept = session_of(space, hook.session)
-    assert kept.process_bound is not opener.on_postgres
-    assert kept.expires_in_ms == (60_000 if opener.on_postgres else None)
+    assert kept.process_bound is not opener.by_beats
+    assert kept.expires_in_ms == (60_000 if opener.by_beats else None)
     assert kept.pid != begun.pid
     server.close()
     # It has left, and with it the whole session.
@@ -348,7 +348,7 @@ def test_a_client_session_dies_with_the_server_that_took_it_over(opener: Opener,
     hook.leases.claim("a", ttl_s=LONG_S)
     server = opener.other(name="other", client=CLIENT)
     server.kill()
-    clock.advance(30 if opener.on_postgres else 0)
+    clock.advance(30 if opener.by_beats else 0)
     assert not is_alive(space, hook.session)
     with pytest.raises(dibs.NotYoursError):
         hook.leases.renew("a")
@@ -409,7 +409,7 @@ def test_processes_that_join_one_client_at_once_share_one_session(opener: Opener
     assert len(others[-1].call("leases.release", "b")) == 1
     kept = session_of(space, joined.seq)
     assert (kept.process_bound, kept.expires_in_ms) == (
-        (False, 30_000) if opener.on_postgres else (True, None)
+        (False, 30_000) if opener.by_beats else (True, None)
     )
 
 
@@ -428,7 +428,7 @@ def test_a_second_server_goes_on_when_the_first_is_killed(opener: Opener, space,
     assert second.session == first.session
     second.leases.claim("a", ttl_s=LONG_S)
     first.kill()
-    if opener.on_postgres:
+    if opener.by_beats:
         # It beats too, so nobody has to notice.
         clock.advance(20)
         eventually(lambda: session_of(space, first.session).expires_in_ms == 30_000)
@@ -447,10 +447,10 @@ def test_a_server_that_is_started_again_keeps_its_session_alive(opener: Opener, 
     first.kill()
     second = opener.join(space, "alice", client=CLIENT, ttl_s=3)
     second.leases.claim("a", ttl_s=LONG_S)
-    assert (second.session == first.session) is opener.on_postgres
+    assert (second.session == first.session) is opener.by_beats
     for _ in range(3):
         clock.advance(20)
-        if opener.on_postgres:
+        if opener.by_beats:
             eventually(lambda: session_of(space, second.session).expires_in_ms == 30_000)
     assert second.leases.renew("a")[0].session == second.session
 
@@ -465,6 +465,7 @@ def join_remotely(space: dibs.Dibs, name: str, ttl_s: float = 30, **options) -> 
     return dibs.Agent(space.scope.of(caller))
 
 
+@direct("it looks into the store itself")
 def test_a_remote_session_lives_by_beats_on_every_database(space, bob, clock):
     alice = join_remotely(space, "alice", ttl_s=30, status="reading")
     session = session_of(space, alice.session)
@@ -487,11 +488,13 @@ def test_a_remote_session_lives_by_beats_on_every_database(space, bob, clock):
     assert bob.events.since(kind="session.died")[0].agent == "alice"
 
 
+@direct("it does itself what a daemon does")
 def test_a_waiter_takes_over_from_a_remote_session_that_is_silent(space, bob):
     join_remotely(space, "alice", ttl_s=30).leases.claim("a", ttl_s=LONG_S)
     assert bob.leases.claim("a", wait_s=3_600).leases[0].agent == "bob"
 
 
+@direct("it looks into the store itself")
 def test_a_remote_session_does_not_end_with_the_process_that_serves_it(opener: Opener, bob, clock):
     with opener.open() as served:
         alice = join_remotely(served, "alice", ttl_s=LONG_S)
@@ -505,6 +508,7 @@ def test_a_remote_session_does_not_end_with_the_process_that_serves_it(opener: O
     assert bob.leases.claim("a").leases[0].agent == "bob"
 
 
+@direct("it looks into the store itself")
 def test_a_remote_shell_session_is_the_shell_session(space, clock):
     shell = space.join("alice", shell=True)
     remote = join_remotely(space, "alice", shell=True)
@@ -513,6 +517,7 @@ def test_a_remote_shell_session_is_the_shell_session(space, clock):
     assert remote.agents.beat().expires_in_ms is None
 
 
+@direct("it looks into the store itself")
 def test_a_remote_caller_keeps_a_session_alive_that_hooks_have_begun(space, bob, clock):
     hook = space.join("alice", client=CLIENT, shell=True)
     remote = join_remotely(space, "other", client=CLIENT, ttl_s=30)
@@ -527,18 +532,20 @@ def test_a_remote_caller_keeps_a_session_alive_that_hooks_have_begun(space, bob,
     assert not is_alive(space, hook.session)
 
 
+@direct("it looks into the store itself")
 def test_a_process_that_stays_takes_a_remote_session_over_and_ends_it(opener: Opener, space, clock):
     remote = join_remotely(space, "alice", client=CLIENT, ttl_s=30)
     server = opener.join(opener.open(), "other", client=CLIENT, ttl_s=60)
     assert (server.name, server.session) == ("alice", remote.session)
     clock.advance(45)
-    assert remote.agents.beat().process_bound is not opener.on_postgres
+    assert remote.agents.beat().process_bound is not opener.by_beats
     assert server.leases.claim("a").leases[0].session == remote.session
     server.close()
     # Where processes can be seen the session is the server's now; else both beat.
-    assert is_alive(space, remote.session) is opener.on_postgres
+    assert is_alive(space, remote.session) is opener.by_beats
 
 
+@direct("it does itself what a daemon does")
 def test_a_remote_caller_acts_in_the_session_that_a_process_keeps_alive(opener: Opener, space):
     server = opener.other(name="alice", client=CLIENT)
     remote = join_remotely(space, "other", client=CLIENT)
@@ -604,7 +611,7 @@ def test_a_name_that_somebody_bears_is_refused(opener: Opener, space, alice, bob
             alice.agents.rename(name)
     assert (alice.name, alice.events.last()) == ("alice", before)
     bob.close()
-    clock.advance(30 if opener.on_postgres else 0)
+    clock.advance(30 if opener.by_beats else 0)
     # Whoever has left or died bears it no more.
     assert alice.agents.rename("bob").agent == "bob"
     assert alice.agents.rename("victim").agent == "victim"
@@ -665,7 +672,7 @@ def test_a_waiter_that_was_killed_does_not_keep_a_session_from_another_name(
     hook.begin("leases.claim", "a", wait_s=86_400, ttl_s=60)
     eventually(lambda: space.events.since(kind="lease.queued"))
     hook.kill()
-    clock.advance(2 * 86_400 if opener.on_postgres else 0)  # it waited by a clock of its own
+    clock.advance(2 * 86_400 if opener.by_beats else 0)  # it waited by a clock of its own
     assert server.agents.rename("zoe").agent == "zoe"
 
 
@@ -674,6 +681,8 @@ def test_everybody_who_acts_in_a_session_learns_its_new_name(opener: Opener, ali
     same = elsewhere.resume(token)
     same.agents.rename("zoe")
     assert alice.leases.claim("a").leases[0].agent == "zoe"
+    if opener.through_daemon:
+        alice.agents.beat()  # what a daemon answers to another call does not say who called
     assert alice.name == "zoe"
     assert alice.agents.beat().agent == "zoe"
     # The token is the session's, whatever its name.
@@ -785,6 +794,7 @@ def test_a_wrong_token_is_refused(alice, bob, space):
     assert space.events.last() == before
 
 
+@direct("a daemon serves one space")
 def test_the_token_of_one_space_is_worth_nothing_in_another(opener: Opener, alice):
     other = dibs.open(
         opener.url, space=f"{opener.name}-2", clock=opener.clock, user_dir=opener.user_dir

@@ -9,7 +9,7 @@ import pytest
 import dibs
 from dibs.storage.store import CANCEL, Cancel
 from tests.contract.waiting import Background, result
-from tests.contract.world import LONG_S, Opener
+from tests.contract.world import LONG_S, Opener, direct
 
 
 def test_every_write_adds_its_event_in_order(alice, clock):
@@ -144,6 +144,7 @@ def test_a_watch_can_be_cancelled(alice, background):
 # Pruning
 
 
+@direct("every call through a daemon carries a key, whose answer is pruned too")
 def test_pruning_removes_what_is_over_and_keeps_the_counter(alice, bob, clock):
     alice.leases.claim("a")
     alice.leases.release("a")
@@ -178,6 +179,7 @@ def test_pruning_removes_sessions_that_ended_long_ago(alice, bob, clock):
     assert alice.leases.claim("a").leases[0].agent == "alice"
 
 
+@direct("every call through a daemon carries a key, whose answer is pruned too")
 def test_pruning_keeps_what_is_held_unread_or_waited_for(
     opener: Opener, alice, bob, carol, clock, background
 ):

@@ -9,6 +9,7 @@ import pytest
 
 import dibs
 from tests.contract.waiting import result
+from tests.contract.world import direct
 
 
 def test_a_nested_block_leaves_the_outer_lease_alone(alice, bob):
@@ -57,6 +58,7 @@ def test_what_lies_in_what_one_holds_can_be_claimed_although_somebody_waits(alic
     assert result(waiter).leases[0].agent == "bob"
 
 
+@direct("it looks into the store itself")
 def test_a_long_chain_of_waiters_is_searched_to_its_end(alice, space):
     """The circle is found however many sessions are in it; nothing recurses."""
     from dibs.nouns.leases import named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dibs
-from tests.contract.world import LONG_S, Opener
+from tests.contract.world import LONG_S, Opener, direct
 
 
 def test_a_space_in_which_nobody_cheated_has_no_mismatch(alice, bob, clock):
@@ -172,6 +172,7 @@ def test_a_signature_does_not_fit_another_row(opener: Opener, alice, bob):
     assert [found.subject for found in bob.agents.verify()] == [str(second.id)]
 
 
+@direct("it looks into the store itself")
 def test_no_text_can_pretend_to_be_two_fields(alice):
     sign = alice.scope.keys.sign
     assert sign("alice", "a", "bc") != sign("alice", "ab", "c")
@@ -179,6 +180,7 @@ def test_no_text_can_pretend_to_be_two_fields(alice):
     assert sign("alice", None) != sign("bob", None)
 
 
+@direct("it looks into the store itself")
 def test_a_space_is_refused_to_those_with_another_key(opener: Opener, alice, tmp_path):
     if opener.on_postgres:
         with pytest.raises(dibs.UnfitError, match="key"):

@@ -16,7 +16,7 @@ from tests.contract.waiting import (
     InterruptedClock,
     result,
 )
-from tests.contract.world import LONG_S, Opener
+from tests.contract.world import LONG_S, Opener, direct
 
 # One winner
 
@@ -50,6 +50,7 @@ def test_a_released_resource_is_free_at_once(alice, bob):
     assert bob.leases.claim("a").leases[0].agent == "bob"
 
 
+@direct("a daemon serves one space")
 def test_spaces_are_independent(opener, space, alice):
     other = dibs.open(
         opener.url, space=f"{opener.name}-2", clock=opener.clock, user_dir=opener.user_dir
@@ -874,6 +875,7 @@ def test_a_waiter_that_gives_up_lets_those_behind_it_through(alice, bob, carol, 
     assert not any(blocker.waiting for blocker in carol.leases.status("a")[0].blockers)
 
 
+@direct("it interrupts or freezes the waiter by its clock")
 def test_ctrl_c_in_a_wait_gives_the_place_back(opener: Opener, alice, bob):
     dora = opener.join(opener.open(InterruptedClock()), "dora")
     alice.leases.claim("a", ttl_s=LONG_S)
@@ -885,6 +887,7 @@ def test_ctrl_c_in_a_wait_gives_the_place_back(opener: Opener, alice, bob):
     assert bob.leases.claim("a").leases[0].agent == "bob"
 
 
+@direct("it interrupts or freezes the waiter by its clock")
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_a_waiter_interrupted_at_the_hand_over_gives_the_lease_back(
     opener: Opener, alice, bob, carol, background, clock, interrupted
@@ -913,6 +916,7 @@ def test_a_claim_that_need_not_wait_does_not_queue(alice):
     assert alice.events.since(kind="lease.queued") == ()
 
 
+@direct("it interrupts or freezes the waiter by its clock")
 def test_a_frozen_waiter_is_never_given_less_than_it_asked_for(
     opener: Opener, alice, bob, background, clock
 ):
@@ -925,7 +929,7 @@ def test_a_frozen_waiter_is_never_given_less_than_it_asked_for(
     clock.advance(60)
     alice.leases.release("a")
     frozen.thawed.set()
-    if opener.on_postgres:
+    if opener.by_beats:
         # Her ticket was dropped, as that of a waiter who is gone.
         with pytest.raises(dibs.StaleError):
             result(waiter)
@@ -1001,7 +1005,7 @@ def test_a_circle_of_agents_whose_resources_do_not_meet_is_no_deadlock(
 
 def test_what_a_killed_process_held_is_free(opener: Opener, alice, clock):
     opener.killed_holder("a", "src/b.py")
-    if opener.on_postgres:
+    if opener.by_beats:
         # Across machines nobody can see that it is dead until its session has lapsed.
         with pytest.raises(dibs.HeldError):
             alice.leases.claim("a")

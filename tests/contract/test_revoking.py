@@ -6,7 +6,7 @@ import pytest
 
 import dibs
 from tests.contract.waiting import result
-from tests.contract.world import LONG_S, Opener
+from tests.contract.world import LONG_S, Opener, direct
 
 # Leases
 
@@ -14,7 +14,9 @@ from tests.contract.world import LONG_S, Opener
 def test_a_lease_that_is_taken_away_is_free_and_the_journal_says_by_whom(alice, bob, carol):
     [lease] = alice.leases.claim("src/a.py", note="fix the parser", ttl_s=600).leases
     before = bob.events.last()
-    assert bob.leases.revoke("src/a.py", reason="the release needs it") == (lease,)
+    [taken] = bob.leases.revoke("src/a.py", reason="the release needs it")
+    assert (taken.resource, taken.agent, taken.session) == ("src/a.py", "alice", alice.session)
+    assert (taken.epoch, taken.note) == (lease.epoch, "fix the parser")
     assert carol.leases.list() == ()
     assert carol.leases.status("src/a.py")[0].free
     event, told = bob.events.since(before)
@@ -214,7 +216,7 @@ def test_what_nobody_holds_cannot_be_taken_away(opener: Opener, alice, bob, cloc
     alice.leases.claim("a", ttl_s=60)
     opener.killed_holder("dead")
     bob.leases.claim("lapsed", ttl_s=1)
-    clock.advance(30 if opener.on_postgres else 1)
+    clock.advance(30 if opener.by_beats else 1)
     before = alice.events.last()
     for named in (["free"], ["lapsed"], ["dead"], ["a", "free"]):
         with pytest.raises(dibs.NotFoundError) as refusal:
@@ -224,6 +226,7 @@ def test_what_nobody_holds_cannot_be_taken_away(opener: Opener, alice, bob, cloc
     assert alice.leases.renew("a")
 
 
+@direct("it changes a row behind the store's back")
 def test_a_row_that_was_made_without_dibs_can_be_taken_away(opener: Opener, alice, bob):
     alice.leases.claim("a", ttl_s=600)
     opener.tamper("UPDATE lease SET epoch = epoch + 1 WHERE space = %(space)s")
@@ -369,7 +372,7 @@ def test_a_task_that_nobody_has_claimed_cannot_be_taken_away(alice, bob, clock, 
 
 def test_the_task_of_a_dead_claimer_need_not_be_taken_away(opener: Opener, alice, clock):
     opener.killed_holder(task="t")
-    clock.advance(30 if opener.on_postgres else 0)
+    clock.advance(30 if opener.by_beats else 0)
     with pytest.raises(dibs.StateError, match="nobody has claimed t; it is available"):
         alice.work.revoke("t")
     assert alice.work.claim("t").attempts == 2

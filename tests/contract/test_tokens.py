@@ -11,11 +11,13 @@ import pytest
 
 import dibs
 from dibs.nouns import agents
-from tests.contract.world import Opener
+from tests.contract.world import Opener, direct
 
+asks_the_store = direct("it asks the store itself, as a daemon does")
 SECRET = re.compile(r"dibs_[A-Za-z0-9_-]{43}")
 
 
+@direct("it looks into the store itself")
 def test_a_token_is_added_with_a_secret_that_opens_it(alice, space, clock):
     token = alice.agents.add_token("ci", scope="read", expires_s=60)
     assert SECRET.fullmatch(token.secret)
@@ -29,6 +31,7 @@ def test_a_token_is_added_with_a_secret_that_opens_it(alice, space, clock):
     assert event.data == {"scope": "read", "expires_at": token.expires_at}
 
 
+@direct("it looks into the store itself")
 def test_by_default_a_token_is_an_agents_and_lasts(alice, space, clock):
     token = alice.agents.add_token("ci")
     assert (token.scope, token.expires_at) == ("agent", None)
@@ -36,6 +39,7 @@ def test_by_default_a_token_is_an_agents_and_lasts(alice, space, clock):
     assert agents.who(space.scope, token.secret) is not None
 
 
+@direct("it looks into the store itself")
 def test_tokens_are_listed_without_their_secrets(alice, bob, space, clock):
     first = alice.agents.add_token("ci", scope="admin", expires_s=60)
     clock.advance(1)
@@ -63,6 +67,7 @@ def test_tokens_are_listed_without_their_secrets(alice, bob, space, clock):
     )
 
 
+@direct("it looks into the store itself")
 def test_a_revoked_token_opens_nothing_any_more(alice, bob, space, clock):
     token, other = alice.agents.add_token("ci"), alice.agents.add_token("ci")
     clock.advance(1)
@@ -79,6 +84,7 @@ def test_a_revoked_token_opens_nothing_any_more(alice, bob, space, clock):
     assert space.events.last() == event.seq
 
 
+@direct("it looks into the store itself")
 def test_a_token_opens_nothing_when_its_time_is_over_and_not_before(alice, space, clock):
     token = alice.agents.add_token("ci", expires_s=60)
     # Store time decides: a step of the wall clock neither ends nor prolongs it.
@@ -90,6 +96,8 @@ def test_a_token_opens_nothing_when_its_time_is_over_and_not_before(alice, space
     assert agents.who(space.scope, token.secret) is None
 
 
+@direct("it looks into the store itself")
+@asks_the_store
 def test_what_is_no_secret_opens_nothing(alice, space):
     token = alice.agents.add_token("ci")
     digest = hashlib.sha256(token.secret.encode()).hexdigest()
@@ -100,6 +108,8 @@ def test_what_is_no_secret_opens_nothing(alice, space):
         assert agents.who(space.scope, wrong) is None, wrong
 
 
+@direct("it looks into the store itself")
+@asks_the_store
 def test_the_token_of_one_space_opens_nothing_in_another(opener: Opener, alice):
     token = alice.agents.add_token("ci")
     other = dibs.open(
@@ -123,6 +133,7 @@ def everything_in(opener: Opener) -> str:
     return subprocess.run(command, check=True, capture_output=True).stdout.decode("latin-1")
 
 
+@asks_the_store
 def test_a_secret_is_nowhere_in_the_store(opener: Opener, alice):
     token = alice.agents.add_token("ci")
     alice.agents.revoke_token(token.id)
@@ -139,6 +150,7 @@ def test_a_secret_is_not_printed_by_the_way(alice):
     assert dibs.NewToken.from_json(token.to_json()) == token
 
 
+@direct("it looks into the store itself")
 @pytest.mark.parametrize(
     "call",
     [
@@ -159,7 +171,7 @@ def test_a_wrong_token_is_not_added(alice, call):
     with pytest.raises(dibs.InvalidError):
         alice.agents.add_token(**{"name": "ci", **call})
     assert alice.events.last() == before
-    assert alice.agents.tokens() == ()
+    assert "ci" not in [token.name for token in alice.agents.tokens()]
 
 
 def test_a_token_that_is_not_there_cannot_be_revoked(alice):
@@ -179,6 +191,7 @@ def test_tokens_are_added_and_revoked_in_a_session_only(space, alice):
         space.agents.revoke_token(token.id)
 
 
+@direct("it looks into the store itself")
 def test_pruning_removes_tokens_that_were_over_long_ago(alice, space, clock):
     lasting = alice.agents.add_token("lasting")
     revoked = alice.agents.add_token("revoked")
@@ -192,6 +205,7 @@ def test_pruning_removes_tokens_that_were_over_long_ago(alice, space, clock):
     assert agents.who(space.scope, lasting.secret) is not None
 
 
+@direct("it looks into the store itself")
 def test_pruning_leaves_a_token_whose_time_is_over_only_by_the_wall_clock(alice, space, clock):
     token = alice.agents.add_token("ci", expires_s=60)
     clock.wall_offset = 10 * 86_400_000

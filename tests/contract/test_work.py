@@ -736,7 +736,7 @@ def test_a_reopened_task_is_not_blocked_by_a_dependency_that_was_pruned(alice, c
 
 def test_the_task_of_a_killed_process_is_free(opener: Opener, alice, clock):
     opener.killed_holder(task="t")
-    if opener.on_postgres:
+    if opener.by_beats:
         with pytest.raises(dibs.HeldError):
             alice.work.claim("t")
         clock.advance(30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import mmap
 import threading
 import time
 from collections.abc import Callable
@@ -35,6 +36,50 @@ class ContractClock(ManualClock):
             listener.wait(seconds)
         else:
             super().sleep(listener, seconds)
+
+
+class SharedClock(ContractClock):
+    """The same clock in the test and in its daemon, by way of a file that both have mapped.
+
+    In the daemon only those who wait for a caller move it; its other threads really sleep.
+    """
+
+    def __init__(self, file: str) -> None:
+        with open(file, "a+b") as shared:
+            shared.truncate(24)
+            self._shared = memoryview(mmap.mmap(shared.fileno(), 24)).cast("q")
+        if not self._shared[0]:
+            super().__init__()
+
+    @property
+    def _now(self) -> int:
+        return self._shared[0]
+
+    @_now.setter
+    def _now(self, now: int) -> None:
+        self._shared[0] = now
+
+    @property
+    def wall_offset(self) -> int:
+        return self._shared[1]
+
+    @wall_offset.setter
+    def wall_offset(self, offset: int) -> None:
+        self._shared[1] = offset
+
+    @property
+    def held(self) -> bool:
+        return bool(self._shared[2])
+
+    @held.setter
+    def held(self, held: bool) -> None:
+        self._shared[2] = held
+
+    def sleep(self, listener: Listener, seconds: float) -> None:
+        if threading.current_thread().name == "dibs-wait":
+            super().sleep(listener, seconds)
+        else:
+            listener.wait(seconds)
 
 
 class InterruptedClock(ContractClock):

@@ -94,8 +94,10 @@ class Other:
 class Opener:
     """Opens one space of one store again and again, and closes all of it at the end."""
 
-    def __init__(self, url: str, name: str, user_dir: str, clock: Clock) -> None:
+    def __init__(self, url: str, name: str, user_dir: str, clock: Clock, store: str) -> None:
+        """An opener of what is at `url`, whose rows are in the database at `store`."""
         self.url = url
+        self.store = store
         self.name = name
         self.user_dir = user_dir
         self.clock = clock
@@ -105,7 +107,12 @@ class Opener:
 
     @property
     def on_postgres(self) -> bool:
-        return self.url.startswith("postgresql")
+        return self.store.startswith("postgresql")
+
+    @property
+    def by_beats(self) -> bool:
+        """Whether sessions live by beats, since nobody sees their processes."""
+        return self.on_postgres or self.through_daemon
 
     @property
     def through_daemon(self) -> bool:
@@ -151,14 +158,14 @@ class Opener:
             "%(space)s", "(SELECT id FROM space WHERE space.name = %(name)s)"
         )
         if self.on_postgres:
-            with psycopg.connect(self.url, options="-c search_path=dibs") as connection:
+            with psycopg.connect(self.store, options="-c search_path=dibs") as connection:
                 changed = connection.execute(statement.encode(), parameters).rowcount
         else:
             # In a process of its own: a second SQLite in this one would drop our locks.
             names = {f"%({name})s": f":{name}" for name in parameters}
             for theirs, ours in names.items():
                 statement = statement.replace(theirs, ours)
-            process = run_python(TAMPER, self.url, statement, json.dumps(parameters))
+            process = run_python(TAMPER, self.store, statement, json.dumps(parameters))
             assert process.returncode == 0, process.stderr
             changed = int(process.stdout)
         assert changed == 1, f"{changed} rows were changed"

@@ -18,7 +18,17 @@ def pycache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def shell(tmp_path: Path, pycache: Path) -> Shell:
     """A shell in a git repository, with the repository's own store."""
-    repository, home = tmp_path / "repository", tmp_path / "home"
+    return new_shell(tmp_path, pycache)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Shell:
+    """The same for tests that share one, as they share a daemon, which takes time to start."""
+    return new_shell(tmp_path_factory.mktemp("place"), pycache)
+
+
+def new_shell(folder: Path, pycache: Path) -> Shell:
+    repository, home = folder / "repository", folder / "home"
     home.mkdir()
     subprocess.run(["git", "init", "-q", str(repository)], check=True)
     (repository / "src").mkdir()

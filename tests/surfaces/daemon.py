@@ -140,6 +140,9 @@ class Daemon:
         """Start it, at the port that it had before, and wait until it is ready."""
         words = ["serve", "--port", str(self.port), *self._options]
         self.process: subprocess.Popen[str] = self.shell.start(*words)
+        self.await_ready()
+
+    def await_ready(self) -> None:
         assert self.process.stdout is not None
         # It says where it is when it is ready, and not before.
         line = self.process.stdout.readline().rstrip("\n")

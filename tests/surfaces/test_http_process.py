@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+import dibs
 from dibs.surfaces.http.serve import GRACE_S
 from dibs.surfaces.http.sign_in import Secrets
 from tests.surfaces.daemon import Daemon, Refusal, Reply, serving
@@ -423,16 +425,22 @@ def test_everything_acknowledged_is_stored_when_it_ends(daemon: Daemon) -> None:
     assert set(done) <= kept
 
 
-def test_a_client_that_reads_nothing_does_not_keep_it_from_ending(daemon: Daemon) -> None:
+def test_a_client_that_reads_nothing_does_not_keep_it_from_ending(shell: Shell) -> None:
     """Its stream can never be finished; the daemon ends within its grace all the same."""
-    alice = daemon.client("alice")
-    with daemon.connect() as deaf:
+    # More than the kernel takes into its buffers.
+    with dibs.open(
+        shell.folder / ".dibs/dibs.db", space="main", durability="fast", start=shell.folder
+    ) as space:
+        alice = space.join("alice", shell=True)
+        for number in range(4_000):
+            alice.agents.beat(status=f"{number} ".ljust(2_000, "x"))
+    with serving(shell) as daemon, socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.settimeout(PATIENCE_S)
+        deaf.connect(daemon.address)
         head = f"Host: {daemon.url[7:]}\r\nAuthorization: Bearer {daemon.token}\r\n"
         deaf.sendall(f"GET /v1/events?since=0 HTTP/1.1\r\n{head}\r\n".encode())
         assert deaf.recv(12) == b"HTTP/1.1 200"
-        for number in range(100):
-            alice("messages.announce", body=f"{number} " + "x" * 16_000)
         os.kill(daemon.process.pid, signal.SIGTERM)
         assert finish(daemon.process, GRACE_S + 5).code == 0
 
@@ -579,3 +587,42 @@ def test_open_says_that_nothing_is_there(shell: Shell) -> None:
     assert answer.code == 1 and "DIBS_TOKEN" in answer.err
     answer = shell.with_(DIBS_URL="http://127.0.0.1:1", DIBS_TOKEN="x")("open")
     assert answer.code == 75 and "does not answer" in answer.err
+
+
+# The documentation.
+
+DOCS = Path(__file__).parents[2] / "docs/daemon.md"
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_commands_of_the_documentation_work_as_written(tidy: Shell) -> None:
+    """All `sh` blocks in one shell, at a port that is free; a `text` block is what was printed."""
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not there")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    text = DOCS.read_text(encoding="utf-8").replace("4242", port)
+    fences = FENCE.findall(text)
+    script, expected, shown = ["set -e"], [], 0
+    for place, (language, code) in enumerate(fences):
+        if language != "sh":
+            continue
+        script.append(code.replace("serve --detach", f"serve --detach --port {port}"))
+        script.append("echo --")
+        after, output = fences[place + 1] if place + 1 < len(fences) else ("", "")
+        expected.append(output if after == "text" else None)
+        shown += 1
+    answer = tidy.sh("\n".join(script))
+    assert answer.code == 0, answer
+    printed = answer.out.split("--\n")
+    assert len(printed) == shown + 1, answer
+    for said, wanted in zip(printed, expected, strict=False):
+        assert wanted is None or said == wanted
+    assert '"resource":"port:3000"' in answer.out
+    assert (tidy.folder / "dibs.service").read_text().count("--port") == 1
+
+
+def test_every_option_is_documented(shell: Shell) -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    options = set(re.findall(r"--[a-z-]+", shell.ok("serve", "--help").out))
+    assert not {option for option in options if option not in text}

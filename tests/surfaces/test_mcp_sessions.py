@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -170,7 +173,7 @@ def test_a_server_that_did_nothing_leaves_nothing(start: Start, shell: Shell) ->
 def deaf(shell: Shell) -> Iterator[subprocess.Popen[str]]:
     """A server whose client writes and does not read."""
     process = shell.start("mcp", stdin=subprocess.PIPE)
-    assert process.stdin is not None
+    assert process.stdin is not None and process.stdout is not None
     try:
         meta = (
             '{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
@@ -187,7 +190,7 @@ def deaf(shell: Shell) -> Iterator[subprocess.Popen[str]]:
         process.stdin.flush()
         with look_into(shell) as store:
             until(store.leases.list, "the claim")
-        until(lambda: blocked(process.pid), "the server stuck in a write")
+        until(lambda: is_full(process.stdout), "a full pipe")
         yield process
     finally:
         if process.poll() is None:
@@ -195,11 +198,18 @@ def deaf(shell: Shell) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def blocked(pid: int) -> bool:
-    """Whether the process sleeps in a write to a pipe."""
-    called = Path(f"/proc/{pid}/wchan").read_text()
-    syscall = Path(f"/proc/{pid}/syscall").read_text().split()
-    return "pipe_w" in called or syscall[0] == "1"
+def is_full(pipe: Any) -> bool:
+    """Whether so much waits in a pipe that nothing more is written to it."""
+
+    def unread() -> int:
+        number = array.array("i", [0])
+        fcntl.ioctl(pipe.fileno(), termios.FIONREAD, number)
+        return number[0]
+
+    # A pipe has pages, which are not filled up to the last byte.
+    before = unread()
+    time.sleep(0.05)
+    return before == unread() >= fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) // 2
 
 
 def test_a_server_whose_client_does_not_read_can_be_stopped(shell: Shell, start: Start) -> None:
@@ -399,7 +409,9 @@ def test_a_server_can_act_in_a_session_that_somebody_else_keeps(
 def test_a_token_of_nobody_is_refused_at_each_call(start: Start, shell: Shell) -> None:
     client = start(within=shell.with_(DIBS_SESSION="17.0000"))
     for _ in range(2):
-        assert client.call("claim", resource="src/a.py")["status"] == "not_yours"
+        refused = client.misuse("claim", resource="src/a.py")
+        assert refused["status"] == "unfit"
+        assert "DIBS_SESSION" in refused["message"]
     assert client.result("tools/list")["tools"]
 
 

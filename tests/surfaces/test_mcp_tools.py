@@ -253,7 +253,8 @@ def test_claim_answers_claimed_already_claimed_or_busy(alice: Client, bob: Clien
     assert (again["status"], again["epoch"]) == ("already_claimed", claimed["epoch"])
     busy = bob.call("claim", resource="src/a.py")
     assert busy.keys() == {
-        "status", "resource", "held_by", "claimed_at", "note", "expires_in_s", "hint", "untrusted",
+        "status", "resource", "held_by", "blocked_by", "claimed_at", "note", "expires_in_s", "hint",
+        "untrusted",
     }  # fmt: skip
     assert (busy["status"], busy["held_by"], busy["note"]) == ("busy", "alice", "still at it")
     assert busy["untrusted"] == ["note"]
@@ -325,10 +326,11 @@ def test_release_frees_one_several_or_all(alice: Client) -> None:
 
 
 def test_release_of_what_is_not_yours_is_refused(alice: Client, bob: Client) -> None:
-    assert alice.call("release", resource="src/a.py")["status"] == "not_found"
+    nothing = alice.call("release", resource="src/a.py")
+    assert (nothing["status"], nothing["resource"]) == ("not_held", "src/a.py")
     bob.call("claim", resource="src/a.py", note=HOSTILE)
     refused = alice.call("release", resource="src/a.py")
-    assert refused["status"] == "not_yours"
+    assert (refused["status"], refused["held_by"]) == ("not_held", "bob")
     assert bob.call("claim", resource="src/a.py")["status"] == "already_claimed"
     # It was refused for what it asked, not because alice's session is over.
     assert alice.call("claim", resource="src/b.py")["status"] == "claimed"
@@ -383,7 +385,7 @@ def test_work_claim_takes_the_task_and_its_files_or_nothing(alice: Client, bob: 
     taken = bob.call("work_claim", id="new")
     assert (taken["status"], taken["id"], taken["held_by"]) == ("busy", "new", "alice")
     files = bob.call("work_claim", id="other", resources=["src/b.py"])
-    assert (files["status"], files["held_by"], files["resource"]) == ("busy", "alice", "src/b.py")
+    assert (files["status"], files["held_by"], files["blocked_by"]) == ("busy", "alice", "src/b.py")
     assert files["note"] == "both"
     assert bob.call("work_list", agent="bob")["result"] == []
     alice.call("work_done", id="new")
@@ -401,8 +403,8 @@ def test_work_claim_takes_the_task_and_its_files_or_nothing(alice: Client, bob: 
         ("work_claim", {"id": "theirs"}, "busy"),
         ("work_next", {"kind": "none"}, "empty"),
         ("work_next", {"kind": "none", "wait_s": 0.1}, "empty"),
-        ("release", {"resource": "src/none.py"}, "not_found"),
-        ("release", {"resource": "src/theirs.py"}, "not_yours"),
+        ("release", {"resource": "src/none.py"}, "not_held"),
+        ("release", {"resource": "src/theirs.py"}, "not_held"),
         ("claim", {"resource": "src/theirs.py"}, "busy"),
         ("wait", {"resource": "src/theirs.py", "timeout_s": 0.1}, "timeout"),
         ("send", {"body": "hi", "reply_to": 4_000_000}, "not_found"),

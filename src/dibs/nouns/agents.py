@@ -37,6 +37,7 @@ from dibs.nouns.recovery import LEASES, end_dead_sessions, end_session
 from dibs.nouns.scope import Noun
 from dibs.operation import (
     DELAY_MAX_S,
+    NAME_LIMIT,
     NEWEST,
     TTL_MAX_S,
     TTL_MIN_S,
@@ -256,15 +257,20 @@ def join(
     client: str | None,
     ttl_s: float,
     remote: bool = False,
+    host: str | None = None,
+    pid: int | None = None,
 ) -> Caller:
     """Mint a session, or find the shell's or the client's; return who calls from now on.
 
     remote: the caller is not this process, so that its session lives by beats, also where
         processes can be seen, and does not end with this one
+    host, pid: which machine and process that is, as it says itself
     """
     check_agent("the agent's name", name)
     check_text("status", status)
     beat_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+    host = os.uname().nodename if host is None else check_text("host", host, NAME_LIMIT)
+    pid = os.getpid() if pid is None else check_integer("pid", pid, 0, 2**31)
     store, liveness = scope.store, scope.store.liveness
     bound = liveness is not None and not shell and not remote
     label = SHELL if shell else ""
@@ -275,7 +281,7 @@ def join(
             query = AGENTS.labelled if client is None else AGENTS.of_client
             row = tx.row(query, agent=name, label=label)
             if row is not None and store.alive(row, tx.now):
-                return find(tx, row, shell, bound, beat_ms)
+                return find(tx, row, shell, bound, beat_ms, host, pid)
         end_dead_sessions(tx, scope.keys, tx.rows(AGENTS.open))
         ttl_ms = None if bound or shell else beat_ms
         session = tx.event("session.joined", name, {"status": status}, agent=name)
@@ -289,8 +295,8 @@ def join(
             label=label,
             process_bound=int(bound),
             boot=store.driver.boot,
-            host=os.uname().nodename,
-            pid=os.getpid(),
+            host=host,
+            pid=pid,
             status=status,
             joined_at=tx.wall,
             ttl_ms=ttl_ms,
@@ -299,7 +305,9 @@ def join(
     return Caller(name, session, owned=not shell)
 
 
-def find(tx: Write, row: Row, shell: bool, bound: bool, beat_ms: int) -> Caller:
+def find(
+    tx: Write, row: Row, shell: bool, bound: bool, beat_ms: int, host: str, pid: int
+) -> Caller:
     """Act in a session that is there, and keep it alive if nobody does yet.
 
     Where that is done by beats, everybody who stays beats: whoever did before may be dead.
@@ -314,8 +322,8 @@ def find(tx: Write, row: Row, shell: bool, bound: bool, beat_ms: int) -> Caller:
         AGENTS.keep,
         session=row["id"],
         process_bound=int(bound),
-        host=os.uname().nodename,
-        pid=os.getpid(),
+        host=host,
+        pid=pid,
         ttl_ms=None if bound else ttl_ms,
         deadline=None if bound else tx.now + ttl_ms,
     )

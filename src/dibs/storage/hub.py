@@ -53,7 +53,9 @@ class Hub:
         self._cancel()
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> HubListener:
-        listener = HubListener(self, [key for topic in topics for key in keys(topic)], cancel)
+        # Each once: two resources have the same ones above them.
+        wanted = list(dict.fromkeys(key for topic in topics for key in keys(topic)))
+        listener = HubListener(self, wanted, cancel)
         with self._lock:
             for key in listener.keys:
                 self._waiters.setdefault(key, set()).add(listener)

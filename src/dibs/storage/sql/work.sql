@@ -53,7 +53,7 @@ ORDER BY priority DESC, number LIMIT 1;
 -- One winner: only an available task can be claimed. COALESCE keeps a server without statistics
 -- from looking the task up among all that are available instead of by its id.
 UPDATE task SET state = 'claimed', agent = :agent, session = :session, epoch = :epoch,
-    ttl_ms = :ttl_ms, due = :due, signature = :signature, attempts = attempts + 1, reason = '',
+    ttl_ms = :ttl_ms, due = :due, signature = :signature, attempts = attempts + 1,
     changed_at = :at
 WHERE space = :space AND id = :id AND COALESCE(state, '') = 'available'
 RETURNING id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,

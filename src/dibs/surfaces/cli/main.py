@@ -48,6 +48,7 @@ BY_HAND = {
     "top": "a live view of agents, leases, work and messages",
     "mcp": "serve the tools of dibs to an agent (MCP)",
     "serve": "serve this space over HTTP, with a live dashboard",
+    "demo": "watch several agents share a codebase, in a scratch store",
     "open": "open the dashboard in a browser, signed in",
     "stop": "end the daemon of this space",
     "run": "run a command as a named session that holds what it claims",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+from dibs.dibs import DAEMON
 from dibs.errors import InvalidError, NotFoundError, NotYoursError, UnavailableError
 
 TYPE_CHECKING = False
@@ -50,7 +51,7 @@ def daemon(globals_: Globals) -> tuple[str, str, str | None]:
 
     found = daemons(globals_)
     word = found[0] if found else {}
-    there = globals_.store if globals_.store and "http" in globals_.store[:4] else None
+    there = globals_.store if globals_.store and globals_.store.startswith(DAEMON) else None
     url = there or word.get("url")
     if url is None:
         raise NotFoundError("no daemon of yours serves this space", next="dibs serve --detach")

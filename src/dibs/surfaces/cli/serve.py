@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from dibs.dibs import DAEMON
 from dibs.errors import InvalidError
 
 TYPE_CHECKING = False
@@ -27,12 +28,13 @@ Serve this space over HTTP, with a live dashboard, to agents elsewhere and to pe
   --behind-proxy           a proxy in front does TLS; needed for other machines without a
                            certificate
   --public-host NAME       another name it is reached under; may be given several times
+  --rate NUMBER            how many calls a second one token may make (10000)
   --detach                 return when it is ready, and leave it running
   --print-unit             print a unit for systemd --user, and start nothing
 
 example: dibs serve --detach"""
 
-VALUES = ("--host", "--port", "--unix", "--tls-cert", "--tls-key", "--public-host")
+VALUES = ("--host", "--port", "--unix", "--tls-cert", "--tls-key", "--public-host", "--rate")
 FLAGS = ("--behind-proxy", "--detach", "--print-unit")
 READY = b"!"
 
@@ -62,29 +64,37 @@ class Options:
     def one(self, name: str) -> str | None:
         return next((value for given, value in reversed(self.given) if given == name), None)
 
+    def number(self, name: str, default: int, low: int, high: int) -> int:
+        text = self.one(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
+            raise InvalidError(f"{name} is {text!r}", next=f"give a number from {low} to {high}")
+        return int(text)
+
     def listening(self) -> Listening:
+        from dibs.surfaces.http.guard import CALLS_PER_S
         from dibs.surfaces.http.serve import Listening
 
-        port = self.one("--port") or "4242"
-        if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-            raise InvalidError(f"{port!r} is not a port", next="give a number from 0 to 65535")
+        port = self.number("--port", 4242, 0, 65_535)
         if self.one("--unix") is not None and (self.one("--host") or self.one("--port")):
             raise InvalidError("a Unix socket has no host and no port", next="leave them out")
         host = self.one("--host")
         return Listening(
             "127.0.0.1" if host is None else host,
-            int(port),
+            port,
             unix=self.one("--unix"),
             tls_cert=self.one("--tls-cert"),
             tls_key=self.one("--tls-key"),
             behind_proxy="--behind-proxy" in self.flags,
             public_hosts=tuple(value for name, value in self.given if name == "--public-host"),
+            calls_per_s=self.number("--rate", CALLS_PER_S, 1, 1_000_000),
         )
 
 
 def main(globals_: Globals, words: list[str]) -> int:
     options = Options(words)
-    if globals_.store and globals_.store.startswith(("http://", "https://", "unix:")):
+    if globals_.store and globals_.store.startswith(DAEMON):
         raise InvalidError(
             "a daemon serves a store, not another daemon", next="unset DIBS_URL, or give --store"
         )

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+from dibs.dibs import DAEMON
 from dibs.errors import InvalidError, NotFoundError, UnavailableError
 
 TYPE_CHECKING = False
@@ -47,7 +48,7 @@ def daemons(globals_: Globals) -> list[dict[str, Any]]:
     from dibs.surfaces.http.home import Home
 
     home = Home(globals_.user_dir)
-    if globals_.store and globals_.store.startswith(("http://", "https://", "unix:")):
+    if globals_.store and globals_.store.startswith(DAEMON):
         word = home.at(globals_.store)
         return [] if word is None else [word]
     with globals_.open() as space:

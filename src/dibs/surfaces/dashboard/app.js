@@ -3,12 +3,12 @@
 import { add, listen } from "./actions.js";
 import { follow, Lost, Refused, viewer } from "./api.js";
 import { drawAttention } from "./attention.js";
-import { $, say, show } from "./dom.js";
+import { $, mindScrolling, say, show } from "./dom.js";
 import { drawLeases } from "./leases.js";
-import { everythingIsStale, hear, isEmpty, isStale, loadJournal, lookForDeaths, mayAct, model, refresh } from "./model.js";
+import { everythingIsStale, hear, isEmpty, isStale, loadJournal, lookForLapses, mayAct, model, refresh } from "./model.js";
 import { drawAgents, drawMessages, drawRecipients } from "./people.js";
 import { drawState } from "./state.js";
-import { now, setServerTime, tick } from "./time.js";
+import { setServerTime, tick } from "./time.js";
 import { drawChart, drawContention, drawTimeline, listenToChart, pan, setRange, toNow, zoom } from "./timeline.js";
 import { drawWork } from "./work.js";
 
@@ -33,7 +33,8 @@ function draw(...parts) {
   drawTimeline();
   drawContention();
   show($("welcome"), isEmpty());
-  show($("board"), !isEmpty() || Boolean(model.filter));
+  show($("board"), !isEmpty());
+  mindScrolling();
 }
 
 const drawAll = () => draw(...Object.keys(DRAWN));
@@ -91,9 +92,12 @@ async function stay() {
         hangUp.signal,
       );
     } catch (error) {
-      if (!stumbled(error)) return;
+      stumbled(error);
     }
-    if (document.hidden && hangUp.signal.aborted) await new Promise((resume) => (wake = resume));
+    const out = $("connection").dataset.state === "out";
+    // Whoever signs in does so in another tab, and comes back to this one.
+    if (out || (document.hidden && hangUp.signal.aborted))
+      await new Promise((resume) => (wake = resume));
     else {
       const pause = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
       await new Promise((resume) => {
@@ -112,7 +116,10 @@ async function begin() {
   model.viewer = await viewer();
   setServerTime(model.viewer.now);
   drawViewer();
-  show($("signin"), false);
+  if (!$("signin").hidden) {
+    show($("signin"), false);
+    if (begun) drawAll();
+  }
   // After a break the journal is followed from where it broke off.
   if (!begun) {
     await loadJournal();
@@ -123,22 +130,21 @@ async function begin() {
   }
 }
 
-// Say what went wrong; whether to try again.
+// Say what went wrong.
 function stumbled(error) {
   if (error instanceof Refused && [401, 403].includes(error.status)) {
     connection("out", "not signed in");
     show($("signin"), true);
     show($("board"), false);
     show($("welcome"), false);
-    return false;
+    return;
   }
   if (error instanceof Lost || error instanceof Refused) {
     connection("lost", "connection lost, trying again");
-    return true;
+    return;
   }
   connection("lost", "something went wrong, trying again");
   console.error(error);
-  return true;
 }
 
 function drawViewer() {
@@ -151,27 +157,13 @@ function drawViewer() {
 }
 
 // Once a second: times tick, and what no event tells of is looked for.
-async function pulse() {
+function pulse() {
   tick();
   if (document.hidden || !begun || $("connection").dataset.state !== "live") return;
   drawChart();
-  if (model.leases.some((lease) => lease.until < now())) {
-    everythingIsStale();
-    gather();
-  }
-  try {
-    if (await lookForDeaths()) gather();
-  } catch (error) {
-    stumbled(error);
-  }
   drawAttention();
-}
-
-function beat() {
-  setTimeout(async () => {
-    await pulse();
-    beat();
-  }, 1000);
+  lookForLapses();
+  if (isStale()) gather();
 }
 
 // ---- the page itself ----------------------------------------------------------------------
@@ -214,6 +206,8 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) hiding = setTimeout(() => hangUp.abort(), HIDDEN_MS);
   else wake();
 });
+window.addEventListener("resize", mindScrolling);
+document.addEventListener("toggle", mindScrolling, true);
 window.addEventListener("online", () => wake());
-beat();
+setInterval(pulse, 1000);
 stay();

@@ -124,16 +124,6 @@ function* deaths() {
   const back = new Set(model.agents.filter((who) => who.sessions.length).map((who) => who.agent));
   const freed = new Map();
   const seen = new Set();
-  for (const [agent, { id, at }] of model.vanished)
-    if (!back.has(agent)) {
-      seen.add(agent);
-      yield item(
-        `gone ${id}`, "soon", "died",
-        ["The process of ", h("b", null, agent), " has gone, ", timeAgo(at),
-         ". What it held is free for whoever asks."],
-        [], [agent],
-      );
-    }
   for (const event of model.events.toReversed()) {
     if (now() - event.at > RECENT) break;
     if (["lease.freed", "task.freed", "task.dead"].includes(event.kind))

@@ -41,11 +41,29 @@ export function show(element, visible) {
 
 // Make these the children of an element. What has the same data-key is the same element.
 export function fill(parent, ...children) {
-  const focused = document.activeElement;
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   patchChildren(parent, nodes(children));
-  // Moving an element takes the focus from it.
-  if (focused !== document.activeElement && focused?.isConnected && parent.contains(focused))
-    focused.focus({ preventScroll: true });
+  // Moving an element takes the focus from it, and one that was made anew has never had it.
+  if (focused && focused !== document.activeElement)
+    (focused.isConnected ? focused : twin(parent, focused))?.focus({ preventScroll: true });
+}
+
+// The button that does what another one did.
+function twin(parent, { dataset: { act, given } }) {
+  return [...parent.querySelectorAll("[data-act]")].find(
+    (button) => button.dataset.act === act && button.dataset.given === given,
+  );
+}
+
+// Whatever scrolls must be reached without a mouse, and nothing else need be.
+export function mindScrolling() {
+  for (const element of document.querySelectorAll(".scrolls")) {
+    const more =
+      element.scrollHeight > element.clientHeight + 1 ||
+      element.scrollWidth > element.clientWidth + 1;
+    if (more) element.setAttribute("tabindex", "0");
+    else if (element !== document.activeElement) element.removeAttribute("tabindex");
+  }
 }
 
 const keyOf = (node) => node.dataset?.key;

@@ -6,13 +6,14 @@ import { now } from "./time.js";
 
 const JOURNAL = 4000; // events kept for the timeline
 const PAGE = 1000;
-const TASKS = 500; // of each state
+const TASKS = 300; // of each state
 const ENTRIES = 300; // of each namespace
 const NAMESPACES = 40;
 const MESSAGES = 100;
 const SINGLY = 30; // more changed tasks than this are asked for as a whole
 
-const STATES = ["blocked", "available", "claimed", "failed", "dead", "completed", "cancelled"];
+const OPEN = ["blocked", "available", "claimed", "failed", "dead"];
+export const ENDED = ["completed", "cancelled"];
 
 export const model = {
   viewer: { name: "", scope: "read", space: "" },
@@ -21,13 +22,13 @@ export const model = {
   waiting: [],
   blockers: new Map(), // of a resource that somebody waits for: who holds what overlaps with it
   tasks: new Map(),
+  cut: new Set(), // the states of which there are more tasks than are known here
   messages: [],
   deliveries: new Map(), // of a message from or to the viewer
   namespaces: {},
   entries: new Map(), // namespace -> entries
   events: [],
   seq: 0,
-  vanished: new Map(), // agents whose process has gone and whom the journal does not miss yet
   selected: null, // the entry that is shown: { namespace, key, history, version }
   filter: "",
 };
@@ -66,7 +67,6 @@ export function hear(events) {
     const noun = event.kind.split(".")[0];
     (CONCERNS[noun] ?? []).forEach((part) => stale.add(part));
     if (noun === "task") staleTasks.add(event.subject);
-    if (noun === "session") model.vanished.delete(event.subject);
     if (event.kind === "space.pruned") everythingIsStale();
     if (noun === "entry")
       // A namespace may have a slash in it; one that is not known yet is asked for anyway.
@@ -75,6 +75,11 @@ export function hear(events) {
         .forEach((name) => staleNamespaces.add(name));
   }
   if (model.events.length > JOURNAL * 1.25) model.events = model.events.slice(-JOURNAL);
+}
+
+// A lease that lapses does so in silence, until somebody wants it.
+export function lookForLapses() {
+  if (model.leases.some((lease) => lease.until < now())) stale.add("leases").add("agents");
 }
 
 export const isStale = () => stale.size > 0;
@@ -123,30 +128,11 @@ export async function loadJournal() {
 }
 
 async function loadAgents() {
-  takeAgents(await call("agents.list", { everybody: true }));
-}
-
-// A process that dies writes nothing: only looking shows that it has gone. Say whether one has.
-export async function lookForDeaths() {
-  const before = sessions();
-  const found = await call("agents.list", { everybody: true });
-  const after = sessions(found);
-  const gone = [...before].filter(([id]) => !after.has(id));
-  takeAgents(found);
-  // Whoever took leave did so in the journal, which may be on its way to us.
-  const here = new Set(after.values());
-  for (const [id, agent] of gone) if (!here.has(agent)) model.vanished.set(agent, { id, at: now() });
-  if (gone.length) stale.add("leases").add("agents");
-  return gone.length > 0;
-}
-
-function takeAgents(agents) {
-  model.agents = agents;
-  for (const agent of agents) if (agent.sessions.length) model.vanished.delete(agent.agent);
-}
-
-function sessions(agents = model.agents) {
-  return new Map(agents.flatMap((who) => who.sessions.map((session) => [session.id, who.agent])));
+  const agents = await call("agents.list", { everybody: true });
+  // The daemon bears a name, but it is nobody as long as it holds nothing under it.
+  model.agents = agents.filter(
+    (who) => who.agent !== model.viewer.daemon || who.leases + who.tasks > 0,
+  );
 }
 
 async function loadLeases() {
@@ -170,16 +156,36 @@ async function loadLeases() {
 }
 
 async function loadTasks() {
-  const wanted = [...staleTasks];
+  const wanted = new Set(staleTasks);
   staleTasks.clear();
-  if (!wanted.includes("*") && wanted.length <= SINGLY) {
-    const found = await Promise.all(wanted.map((id) => call("work.show", { id })));
-    found.forEach(takeTask);
+  if (!wanted.has("*") && wanted.size <= SINGLY) {
+    await showTasks([...wanted]);
     return;
   }
-  const lists = await Promise.all(STATES.map((state) => call("work.list", { state, limit: TASKS })));
-  model.tasks = new Map();
+  const all = wanted.has("*");
+  const states = all ? [...OPEN, ...ENDED] : OPEN;
+  const lists = await Promise.all(states.map((state) => call("work.list", { state, limit: TASKS })));
+  const kept = [...model.tasks.values()].filter(
+    (task) => !all && ENDED.includes(task.state) && !wanted.has(task.id),
+  );
+  model.tasks = new Map(kept.map((task) => [task.id, task]));
+  model.cut = new Set(states.filter((_, place) => lists[place].length === TASKS));
+  if (!all) ENDED.forEach((state) => model.cut.add(state));
   lists.flat().forEach(takeTask);
+  // Lists begin with the oldest; what ended last is found by the journal.
+  const last = model.events.filter((event) => ENDED.includes(event.kind.slice(5)));
+  const recent = new Set(last.slice(-SINGLY).map((event) => event.subject));
+  await showTasks([...recent].filter((id) => !model.tasks.has(id)));
+}
+
+async function showTasks(ids) {
+  const asked = ids.map((id) =>
+    call("work.show", { id }).catch((error) => {
+      if (error.code !== "not_found") throw error;
+      model.tasks.delete(id);
+    }),
+  );
+  (await Promise.all(asked)).filter(Boolean).forEach(takeTask);
 }
 
 function takeTask(task) {

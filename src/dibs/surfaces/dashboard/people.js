@@ -15,7 +15,12 @@ export function drawAgents() {
   const here = fits.filter((who) => who.sessions.length);
   const gone = fits.filter((who) => !who.sessions.length).toReversed();
   fill($("agents-list"), here.map((who) => present(who, waits.has(who.agent))));
-  fill($("gone-list"), gone.slice(0, 100).map(absent));
+  const died = new Set(); // as their last act
+  for (const { kind, agent } of model.events) {
+    if (kind === "session.died") died.add(agent);
+    if (kind === "session.left") died.delete(agent);
+  }
+  fill($("gone-list"), gone.slice(0, 100).map((who) => absent(who, died)));
   show($("gone"), gone.length > 0);
   say($("count-gone"), String(gone.length));
   say($("count-agents"), String(model.agents.filter((who) => who.sessions.length).length || ""));
@@ -45,12 +50,12 @@ function present(who, waits) {
   );
 }
 
-function absent(who) {
+function absent(who, died) {
   return h(
     "li",
     { "data-key": who.agent },
     h("span", { class: "name" }, who.agent),
-    h("span", { class: "word" }, model.vanished.has(who.agent) ? "died" : "gone"),
+    h("span", { class: "word" }, died.has(who.agent) ? "died" : "gone"),
     who.unread > 0 && h("span", { class: "counts" }, `${who.unread} unread`),
   );
 }

@@ -58,7 +58,7 @@ function drawEntry() {
     h("div", { class: "head" },
       h("h3", { id: "entry-title", tabindex: "-1" }, h("code", null, `${selected.namespace}/${selected.key}`)),
       h("button", { type: "button", "data-act": "entry-close" }, "Close")),
-    h("div", { class: "versions", role: "group", "aria-label": "Versions, the newest first" },
+    h("div", { class: "versions scrolls", role: "group", "aria-label": "Versions, the newest first" },
       selected.history.map((entry) =>
         h("button", {
           type: "button", "data-key": entry.version, "data-act": "version",

@@ -1,14 +1,14 @@
 // Who held and did what, drawn over time; the same in words; and where agents get in each other's
 // way.
 
-import { $, fill, h, say, show, svg } from "./dom.js";
+import { $, fill, h, mindScrolling, say, show, svg } from "./dom.js";
 import { contention, sentence, spans } from "./journal.js";
 import { hit, model } from "./model.js";
 import { brief, clock, now, timeAgo } from "./time.js";
 
 const LEAST = 2_000;
 const BAR = 16;
-const LANES = 5;
+const LANES = 4;
 const NAME = 16;
 const AXIS = 20;
 const CHARACTER = 6.4; // the width of one, about
@@ -16,9 +16,13 @@ const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14
 
 const view = { range: 300_000, end: null }; // an end of null follows the time
 let known = [];
+let chosen = false;
 
 export function drawTimeline() {
   known = spans(model);
+  // Until somebody chooses, as much as there is, from one minute to five.
+  const first = model.events[0]?.at ?? now();
+  if (!chosen) view.range = Math.min(300_000, Math.max(60_000, (now() - first) * 1.05));
   drawChart();
   if ($("journal").open) drawJournal();
 }
@@ -27,7 +31,8 @@ export function drawTimeline() {
 
 const end = () => view.end ?? now();
 
-export function zoom(factor, at = 0.5) {
+export function zoom(factor, at = view.end === null ? 1 : 0.5) {
+  chosen = true;
   const fixed = end() - view.range * (1 - at);
   const range = Math.min(366 * 86_400_000, Math.max(LEAST, view.range * factor));
   if (view.end !== null || at !== 1) view.end = fixed + range * (1 - at);
@@ -49,10 +54,11 @@ export function toNow() {
 }
 
 export function setRange(choice) {
+  chosen = choice !== "auto";
   const first = model.events[0]?.at ?? now();
-  view.range = choice === "all" ? Math.max(LEAST, (now() - first) * 1.02) : Number(choice);
+  if (chosen) view.range = choice === "all" ? Math.max(LEAST, (now() - first) * 1.02) : Number(choice);
   view.end = null;
-  drawChart();
+  drawTimeline();
 }
 
 export function listenToChart() {
@@ -116,11 +122,13 @@ export function drawChart() {
   const names = [...rows.keys()].toSorted((a, b) => !here.has(a) - !here.has(b) || (a < b ? -1 : 1));
   let y = AXIS;
   const groups = names.map((name) => {
-    const lanes = stack(rows.get(name), x);
+    // Tasks above, and below them what was held and waited for on the way.
+    const [tasks, rest] = [rows.get(name).filter(isTask), rows.get(name).filter((one) => !isTask(one))];
+    const lanes = [...stack(tasks, x), ...stack(rest, x)];
     const group = svg("g", { "data-key": name, transform: `translate(0 ${y})` },
       svg("line", { class: "rule", x1: 0, x2: width, y1: 0, y2: 0 }),
       svg("text", { class: "who", x: 4, y: 12 }, name),
-      lanes.flat().map((one) => bar(one, x, width)),
+      lanes.map((lane, place) => lane.map((one) => bar(one, place, x, width))),
       deaths.filter((death) => death.agent === name).map((death) => cross(death, x)));
     y += NAME + Math.max(1, lanes.length) * (BAR + 2) + 6;
     return group;
@@ -153,19 +161,21 @@ function stack(list, x) {
       lanes.push([]);
     }
     ends[lane] = right + 1;
-    lanes[lane].push({ ...one, lane });
+    lanes[lane].push(one);
   }
   return lanes;
 }
 
-function bar(one, x, width) {
+const isTask = (one) => one.kind === "task";
+
+function bar(one, lane, x, width) {
   const left = Math.max(-10, x(one.from));
   const right = Math.min(width + 10, x(one.to ?? now()));
   const size = Math.max(3, right - left);
   const visible = right - Math.max(0, left);
   const room = Math.floor((visible - 10) / CHARACTER);
   const label = room < 4 ? "" : one.label.length > room ? `…${one.label.slice(1 - room)}` : one.label;
-  const y = NAME + one.lane * (BAR + 2);
+  const y = NAME + lane * (BAR + 2);
   const word = { lease: "held", task: "worked on", wait: "waited for" }[one.kind];
   const lasted = brief((one.to ?? now()) - one.from);
   return svg("g", { "data-key": one.key, class: `span is-${one.kind}` },
@@ -204,6 +214,7 @@ function drawJournal() {
     return h("li", { "data-key": event.seq },
       timeAgo(event.at), h("span", null, h("b", null, who), ` ${verb} `, what && h("code", null, what), rest && ` ${rest}`));
   }));
+  mindScrolling();
 }
 
 export function drawContention() {

@@ -2,7 +2,7 @@
 
 import { requeueButton } from "./attention.js";
 import { $, fill, h, say, show } from "./dom.js";
-import { hit, model } from "./model.js";
+import { ENDED, hit, model } from "./model.js";
 import { timeAgo, timeLeft } from "./time.js";
 
 const COLUMNS = [
@@ -26,7 +26,7 @@ export function drawWork() {
   );
   show($("work-board"), all.length > 0);
   show($("work-none"), !all.length);
-  const open = all.filter((task) => !["completed", "cancelled"].includes(task.state)).length;
+  const open = all.filter((task) => !ENDED.includes(task.state)).length;
   say($("count-work"), open ? String(open) : "");
 }
 
@@ -40,13 +40,14 @@ const RANK = {
 function drawColumn({ title, states, most = MOST }, tasks, needed) {
   const mine = tasks.filter((task) => states.includes(task.state));
   mine.sort(RANK[title] ?? ((a, b) => a.seq - b.seq));
+  const cut = states.some((state) => model.cut.has(state));
   const key = title.toLowerCase().replaceAll(" ", "-");
   return h(
     "section",
     { "data-key": title, class: `column is-${key}`, "aria-labelledby": `column-${key}` },
-    h("h3", { id: `column-${key}` }, title, " ", h("b", null, mine.length)),
-    h("ul", null, mine.slice(0, most).map((task) => card(task, needed.get(task.id) ?? []))),
-    mine.length > most && h("p", { class: "calm" }, `and ${mine.length - most} more`),
+    h("h3", { id: `column-${key}` }, title, " ", h("b", null, mine.length, cut && "+")),
+    h("ul", { class: "scrolls" }, mine.slice(0, most).map((task) => card(task, needed.get(task.id) ?? []))),
+    mine.length > most && h("p", { class: "calm" }, "and more"),
   );
 }
 
@@ -63,21 +64,21 @@ function card(task, next) {
       h("p", null, h("b", null, task.agent), " ", timeLeft(task.until)),
     task.state === "failed" && h("p", null, "again: ", timeLeft(task.until)),
     task.state === "blocked" && task.until !== null && h("p", null, "starts: ", timeLeft(task.until)),
-    ["completed", "cancelled"].includes(task.state) &&
+    ENDED.includes(task.state) &&
       h("p", null, task.agent && h("b", null, task.agent), " ", timeAgo(task.changed_at)),
     task.reason && h("p", { class: "reason" }, task.reason),
     task.attempts > 1 && h("p", { class: "small" }, `attempt ${task.attempts} of ${task.max_attempts}`),
     (task.kind || task.tags.length > 0) &&
       h("p", { class: "small" }, [task.kind, ...task.tags].filter(Boolean).join(" · ")),
-    task.after.length > 0 && h("p", { class: "needs" }, "after ", task.after.map(link)),
-    next.length > 0 && h("p", { class: "needs" }, "before ", next.slice(0, 6).map(link)),
+    task.after.length > 0 && h("p", { class: "needs" }, "after ", task.after.map((id) => link(id, task.state === "blocked" ? "unknown" : "completed"))),
+    next.length > 0 && h("p", { class: "needs" }, "before ", next.slice(0, 6).map((id) => link(id))),
     ["claimed", "failed", "dead", "completed", "cancelled"].includes(task.state) && requeueButton(task),
   );
 }
 
-function link(id) {
-  const task = model.tasks.get(id);
-  const state = task?.state ?? "unknown";
+// What is not blocked has had all it comes after, also what is too long ago to be known here.
+function link(id, otherwise) {
+  const state = model.tasks.get(id)?.state ?? otherwise;
   return h(
     "a",
     { href: `#task-${encodeURIComponent(id)}`, class: `need is-${state}` },

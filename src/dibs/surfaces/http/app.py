@@ -205,7 +205,7 @@ class Daemon:
     async def join(self, access: Access, given: dict[str, Any]) -> Any:
         """Begin a session that lives by beats, since its process is elsewhere."""
         permit("agents.join", True, access)
-        unknown = given.keys() - {"status", "shell", "client", "ttl_s"}
+        unknown = given.keys() - {"status", "shell", "client", "ttl_s", "host", "pid"}
         if unknown:
             raise InvalidError(f"agents.join has no argument {min(unknown)!r}")
 
@@ -220,6 +220,8 @@ class Daemon:
                 given.get("client"),
                 given.get("ttl_s", agents.SESSION_TTL_S),
                 remote=True,
+                host=given.get("host"),
+                pid=given.get("pid"),
             )
 
         def read() -> Any:
@@ -408,6 +410,8 @@ def shape(error: DibsError) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
     headers = [*HEADERS, (b"content-length", str(len(body)).encode())]
     if error.http_status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if error.http_status == 405:
+        headers.append((b"allow", b"POST"))
     retry = getattr(error, "retry_after_ms", None)
     if retry is not None or error.http_status == 429:
         headers.append((b"retry-after", str(max(1, (retry or 0) // 1000)).encode()))

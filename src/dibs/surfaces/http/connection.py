@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import asyncio
 
 HEAD_LIMIT = 32 * 1024
-REQUEST_S = 20.0
+REQUEST_S = 15.0
 """How long a client may take to send one whole request."""
 
 
@@ -54,6 +54,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         size = sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url)
         if size > HEAD_LIMIT:
+            self._head_bytes = size
             raise ValueError("the head is too large")
         super().on_headers_complete()
 
@@ -62,7 +63,10 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        self.refuse(400, "bad_request", "this is not a request of HTTP/1.1 within our limits")
+        if self._head_bytes > HEAD_LIMIT:
+            self.refuse(431, "head_too_large", f"a head has at most {HEAD_LIMIT:,} bytes")
+        else:
+            self.refuse(400, "bad_request", "this is not a request of HTTP/1.1")
 
     def _arm(self) -> None:
         self._timer = self.loop.call_later(REQUEST_S, self._late)

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from dibs.errors import NotFoundError
 from dibs.nouns.digest import sha256
+from dibs.surfaces.http.home import OWNER
 from dibs.version import VERSION
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ async def viewer(request: Request) -> Response:
         {
             "name": access.agent,
             "scope": access.scope,
+            "daemon": OWNER,
             "space": daemon.space.space,
             "version": VERSION,
             "now": int(time.time() * 1000),

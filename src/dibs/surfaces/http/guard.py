@@ -31,7 +31,7 @@ ONCE = {
     "transfer-encoding",
 }
 CALLS_PER_S = 10_000
-BURST = 20_000
+BURST_S = 2
 
 
 class GuardError(DibsError):
@@ -97,15 +97,17 @@ def too_large() -> GuardError:
 class Rate:
     """How often one caller may call: so many at once, and then so many a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls_per_s: int = CALLS_PER_S) -> None:
+        self._calls_per_s = calls_per_s
+        self._burst = float(calls_per_s * BURST_S)
         self._left: dict[str, tuple[float, float]] = {}
 
     def take(self, caller: str) -> None:
         now = time.monotonic()
-        left, then = self._left.get(caller, (float(BURST), now))
-        left = min(BURST, left + (now - then) * CALLS_PER_S)
+        left, then = self._left.get(caller, (self._burst, now))
+        left = min(self._burst, left + (now - then) * self._calls_per_s)
         if left < 1:
             raise GuardError(
-                429, "too_often", f"more than {CALLS_PER_S:,} calls a second", "slow down"
+                429, "too_often", f"more than {self._calls_per_s:,} calls a second", "slow down"
             )
         self._left[caller] = (left - 1, now)

@@ -163,13 +163,14 @@ class Endpoint:
         while True:
             await asyncio.sleep(BEAT_S)
             for id, session in list(self._sessions.items()):
-                used = bool(session.exchanges or session.streams)
-                if used or time.monotonic() - session.heard <= IDLE_S:
-                    await daemon.waits.do(partial(session.seat.keep, used))
-                else:
+                if session.exchanges or session.streams:
+                    session.heard = time.monotonic()
+                if time.monotonic() - session.heard > IDLE_S:
                     await self.end(daemon, id)
+                else:
+                    await daemon.waits.do(partial(session.seat.keep, session.heard))
             for seat in list(self._seats.values()):
-                await daemon.waits.do(partial(seat.keep, False))
+                await daemon.waits.do(seat.keep)
 
     def server(self, seat: Seat) -> Server:
         return self._kind(seat, list(STANDARD))

@@ -9,12 +9,13 @@ from starlette.responses import HTMLResponse, JSONResponse
 
 from dibs.operation import LIST_LIMIT
 from dibs.records import Record
+from dibs.surfaces.http.bounds import A_NAME, COMMON, NEEDS_SOME, bounded
 from dibs.version import VERSION
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from dibs.operation import Argument
+    from dibs.operation import Argument, Operation
     from dibs.surfaces.http.app import Daemon
     from dibs.surfaces.http.call import Route
 
@@ -49,13 +50,21 @@ GATE = {
 JOIN: Schema = {
     "type": "object",
     "properties": {
-        "status": {"type": "string", "description": "a line about the work, shown to the others"},
+        "status": {
+            "type": "string",
+            **COMMON["status"],
+            "description": "a line about the work, shown to the others",
+        },
         "shell": {"type": "boolean", "description": "use the agent's one shell session"},
         "client": {
-            "type": ["string", "null"],
+            "anyOf": [{"type": "string", **A_NAME}, {"type": "null"}],
             "description": "use the session of this name in the agent's own program",
         },
-        "ttl_s": {"type": "number", "description": "how long the session lives without a beat"},
+        "ttl_s": {
+            "type": "number",
+            **COMMON["ttl_s"],
+            "description": "how long the session lives without a beat",
+        },
     },
     "additionalProperties": False,
 }
@@ -85,10 +94,12 @@ def schema(kind: str) -> Schema:
     return {"$ref": f"#/components/schemas/{kind}"}
 
 
-def of_argument(argument: Argument) -> Schema:
+def of_argument(operation: Operation, argument: Argument) -> Schema:
     found = schema(argument.type)
-    if argument.many:
-        found = {"type": "array", "items": found, "maxItems": LIST_LIMIT}
+    if argument.many or found.get("type") == "array":
+        items = found if argument.many else found["items"]
+        found = {"type": "array", "items": items, "maxItems": LIST_LIMIT}
+    found = bounded(operation, argument, found)
     return {**found, "description": argument.help} if argument.help else found
 
 
@@ -108,7 +119,6 @@ def answer(description: str, found: Schema) -> Schema:
 
 def post(summary: str, tag: str, body: Schema, result: Schema, refusals: dict[str, str]) -> Schema:
     error = {"$ref": "#/components/schemas/Error"}
-    required = bool(body.get("required"))
     return {
         "post": {
             "summary": summary,
@@ -118,7 +128,7 @@ def post(summary: str, tag: str, body: Schema, result: Schema, refusals: dict[st
                 {"$ref": "#/components/parameters/session"},
             ],
             "requestBody": {
-                "required": required,
+                "required": True,
                 "content": {"application/json": {"schema": body}},
             },
             "responses": {
@@ -142,10 +152,16 @@ def body_of(route: Route) -> Schema:
     arguments = route.arguments.values()
     found: Schema = {
         "type": "object",
-        "properties": {argument.name: of_argument(argument) for argument in arguments},
+        "properties": {
+            argument.name: of_argument(route.operation, argument) for argument in arguments
+        },
         "additionalProperties": False,
     }
-    required = [argument.name for argument in arguments if argument.required]
+    required = [
+        argument.name
+        for argument in arguments
+        if argument.required or (argument.many and route.operation.name in NEEDS_SOME)
+    ]
     return {**found, "required": required} if required else found
 
 

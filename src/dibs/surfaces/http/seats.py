@@ -45,6 +45,7 @@ class Seat(Callers):
 
     def __init__(self, daemon: Daemon, access: Access, id: str | None) -> None:
         super().__init__(lambda: daemon.space, {})
+        self.space()
         self.access = access
         self._daemon = daemon
         self._id = id
@@ -81,18 +82,18 @@ class Seat(Callers):
                     if kept.agent.session == error.details.get("session"):
                         del self._kept[label]
 
-    def keep(self, used: bool) -> None:
+    def keep(self, heard: float = 0) -> None:
         """Beat for the sessions in use, and end those that nothing was heard of for long.
 
-        used: the client is there, although it asks for nothing
+        heard: when the client was last there, also if it asked for nothing
         """
         with self._lock:
             known = list(self._kept.items())
         for label, kept in known:
-            now = time.monotonic()
-            if not used and now - kept.heard > IDLE_S:
+            now, kept.heard = time.monotonic(), max(kept.heard, heard)
+            if now - kept.heard > IDLE_S:
                 self._leave(label)
-            elif used or kept.heard > kept.beaten:
+            elif kept.heard > kept.beaten:
                 kept.beaten = now
                 try:
                     kept.agent.agents.beat()

@@ -20,9 +20,10 @@ from starlette.routing import Route
 
 from dibs.errors import DibsError, InvalidError
 from dibs.nouns.digest import sha256
-from dibs.surfaces.http import dashboard, mcp, metrics, openapi, sign_in, stream
+from dibs.surfaces.http import a2a, dashboard, mcp, metrics, openapi, sign_in, stream
 from dibs.surfaces.http.app import App, Daemon
 from dibs.surfaces.http.connection import Connection
+from dibs.surfaces.http.guard import CALLS_PER_S, Rate
 from dibs.surfaces.http.home import Home, name_of
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def routes() -> list[BaseRoute]:
         Route("/docs", openapi.serve_page),
         Route("/metrics", metrics.serve),
         Route("/mcp", mcp.Endpoint()),
+        Route("/.well-known/agent-card.json", a2a.card),
+        Route("/a2a", a2a.Endpoint()),
         Route("/sign-in", sign_in.take),
         Route("/sign-in", sign_in.offer, methods=["POST"]),
     ]
@@ -85,6 +88,7 @@ class Listening:
         tls_key: str | None = None,
         behind_proxy: bool = False,
         public_hosts: tuple[str, ...] = (),
+        calls_per_s: int = CALLS_PER_S,
     ) -> None:
         self.host = host
         self.port = port
@@ -93,6 +97,7 @@ class Listening:
         self.tls_key = tls_key
         self.behind_proxy = behind_proxy
         self.public_hosts = public_hosts
+        self.calls_per_s = calls_per_s
         self._check()
 
     def _check(self) -> None:
@@ -253,6 +258,7 @@ def serve(
         "cert": listening.tls_cert and os.path.abspath(listening.tls_cert),
     }
     daemon = Daemon(space, listening.hosts())
+    daemon.rate = Rate(listening.calls_per_s)
     # A browser sends the cookies of one host to all its ports, so daemons must not share a name.
     daemon.sign_ins.cookie += f"_{sha256(name_of(space).encode()).hexdigest()[:8]}"
     daemon.sign_ins.secure = listening.secure

@@ -6,79 +6,80 @@ many more there are.
 
 from __future__ import annotations
 
-from dibs.surfaces.mcp.calling import in_the_way, moment, seconds
+from dibs.errors import NotYoursError
+from dibs.surfaces.mcp.calling import cut, in_the_way, moment, seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from dibs.dibs import Agent
-    from dibs.records import Event, Lease, Task
+    from dibs.records import Lease, Presence, Task
+    from dibs.surfaces.mcp.callers import Holdings
 
     Answer = dict[str, Any]
 
 SHOWN = 20
+COUNTED = 1000
 SOON_MS = 300_000
 """What ends sooner than this needs attention."""
 
 
-def board(agent: Agent, lost: Sequence[Event] = ()) -> Answer:
-    """Who is here, what is held and by whom, own tasks, unread messages, what is urgent."""
+def board(agent: Agent, holdings: Holdings | None = None) -> Answer:
+    """Who is here, what is held and by whom, own tasks, unread messages, what is urgent.
+
+    holdings: what the agent was told that it holds; what it has lost since is said once
+    """
+    presences = agent.agents.list()
+    own = [presence for presence in presences if presence.agent == agent.name]
+    if not any(session.id == agent.session for one in own for session in one.sessions):
+        raise NotYoursError("your session has ended", session=agent.session)
     leases = agent.leases.list()
     mine = [lease for lease in leases if lease.session == agent.session]
     others = [lease for lease in leases if lease.session != agent.session]
     tasks = [
         task
         for task in agent.work.list(state="claimed", agent=agent.name)
-        if task.session == agent.session
+        if task.session == agent.session and task.due_in_ms
     ]
-    messages = agent.messages.inbox(peek=True)
     answer: Answer = {"status": "ok", "you": agent.name}
-    answer["agents"] = [
-        {
-            "name": presence.agent,
-            "doing": presence.sessions[-1].status,
-            "leases": presence.leases,
-            "tasks": presence.tasks,
-        }
-        for presence in agent.agents.list()
-    ]
+    answer["agents"] = [seen(presence) for presence in presences]
     answer["leases"] = [own_lease(lease) for lease in mine]
     answer["held_by_others"] = [other_lease(lease) for lease in others]
     answer["tasks"] = [own_task(task) for task in tasks]
-    answer["work_available"] = len(agent.work.list(state="available", limit=100))
+    answer["work_available"] = len(agent.work.list(state="available", limit=COUNTED))
     answer["messages"] = [
-        {"id": one.id, "from": one.sender, "at": moment(one.sent_at), "body": one.body}
-        for one in messages
+        {"id": one.id, "from": one.sender, "at": moment(one.sent_at), "body": cut(one.body)}
+        for one in agent.messages.inbox(peek=True, limit=SHOWN)
     ]
-    answer["attention"] = attention(agent, mine, tasks, len(messages), lost)
-    return shortened(answer)
+    urgent = lost(holdings, mine, tasks) if holdings else []
+    unread = own[0].unread
+    answer["attention"] = urgent + attention(agent, mine, tasks, unread)
+    return shortened(answer, {"messages": unread - SHOWN} if unread > SHOWN else {})
 
 
-def shortened(answer: Answer) -> Answer:
+def lost(holdings: Holdings, mine: list[Lease], tasks: list[Task]) -> list[Answer]:
+    """What the agent believes that it holds, and does not hold any more."""
+    leases, ids = holdings.compare({lease.resource for lease in mine}, {task.id for task in tasks})
+    return [
+        *({"what": "lease_lost", "resource": resource} for resource in sorted(leases)),
+        *({"what": "task_lost", "id": id} for id in sorted(ids)),
+    ]
+
+
+def shortened(answer: Answer, more: dict[str, int]) -> Answer:
     """The first of each list, and how many more there are."""
-    more = {
-        name: len(value) - SHOWN
-        for name, value in answer.items()
-        if isinstance(value, list) and len(value) > SHOWN
-    }
-    for name in more:
-        answer[name] = answer[name][:SHOWN]
+    for name, value in answer.items():
+        if isinstance(value, list) and len(value) > SHOWN:
+            more[name] = len(value) - SHOWN
+            answer[name] = value[:SHOWN]
     return answer | ({"more": more} if more else {})
 
 
-def attention(
-    agent: Agent, mine: list[Lease], tasks: list[Task], unread: int, lost: Sequence[Event]
-) -> list[Answer]:
+def attention(agent: Agent, mine: list[Lease], tasks: list[Task], unread: int) -> list[Answer]:
     """What the agent should act on, most urgent first."""
     held = {lease.resource for lease in mine}
     urgent: list[Answer] = [
-        {"what": "lease_lost", "resource": event.subject, "at": moment(event.at)}
-        for event in lost
-        if event.subject not in held
-    ]
-    urgent += [
         {
             "what": "lease_ends_soon",
             "resource": lease.resource,
@@ -93,17 +94,27 @@ def attention(
         if task.due_in_ms is not None and task.due_in_ms < SOON_MS
     ]
     urgent += [
-        {"what": "waited_for", "resource": ticket.resource, "by": ticket.agent}
+        {"what": "waited_for", "resource": cut(ticket.resource), "by": ticket.agent}
         for ticket in agent.leases.waiting()
         if ticket.session != agent.session and wanted(agent, ticket.resource, held)
     ]
     if unread:
         urgent.append({"what": "unread_messages", "number": unread})
     urgent += [
-        {"what": "task_dead", "id": task.id, "reason": task.reason}
+        {"what": "task_dead", "id": task.id, "reason": cut(task.reason)}
         for task in agent.work.list(state="dead", limit=5)
     ]
     return urgent
+
+
+def seen(presence: Presence) -> Answer:
+    doing = presence.sessions[-1].status
+    answer: Answer = {
+        "name": presence.agent,
+        "leases": presence.leases,
+        "tasks": presence.tasks,
+    }
+    return answer | ({"doing": cut(doing)} if doing else {})
 
 
 def wanted(agent: Agent, resource: str, held: set[str]) -> bool:
@@ -123,15 +134,16 @@ def own_lease(lease: Lease) -> Answer:
 
 def other_lease(lease: Lease) -> Answer:
     return {
-        "resource": lease.resource,
+        "resource": cut(lease.resource),
         "held_by": lease.agent,
-        "note": lease.note,
+        "note": cut(lease.note),
         "expires_in_s": seconds(lease.expires_in_ms),
+        **({"mode": lease.mode} if lease.mode == "shared" else {}),
     }
 
 
 def own_task(task: Task) -> Answer:
-    return {"id": task.id, "title": task.title, "expires_in_s": seconds(task.due_in_ms)}
+    return {"id": task.id, "title": cut(task.title), "expires_in_s": seconds(task.due_in_ms)}
 
 
 def available(agent: Agent, resource: str) -> Answer:
@@ -144,4 +156,4 @@ def available(agent: Agent, resource: str) -> Answer:
             "resource": state.resource,
             "yours": state.resource in mine,
         }
-    return {"status": "claimed", "resource": state.resource, **in_the_way(state.blockers)}
+    return {"status": "claimed", "resource": state.resource, **in_the_way(agent, state.blockers)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
-from dibs.errors import DibsError, NotYoursError, PrunedError, StoreGoneError, UnavailableError
+from dibs.errors import DibsError, NotYoursError, StoreGoneError, UnavailableError, UnfitError
 from dibs.nouns.digest import sha256
 
 TYPE_CHECKING = False
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dibs.dibs import Agent, Dibs
-    from dibs.records import Event
     from dibs.surfaces.mcp.protocol import Request
 
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
@@ -36,15 +35,25 @@ class Callers:
         self._lock = RLock()
         self._space: Dibs | None = None
         self._agents: dict[str, Agent] = {}
-        self._told: dict[int, int] = {}
-        """Up to which seq each session has been told what it lost."""
+        self._holdings: dict[int, Holdings] = {}
         self._own = f"{os.getpid()}:{os.urandom(8).hex()}"
 
     def space(self) -> Dibs:
         with self._lock:
             if self._space is None:
                 self._space = self._open()
+                place = self._space.scope.place
+                if place.checkout.kind == "repository":
+                    # Names are shown from the top, and must mean the same when given back.
+                    place.start = place.top
             return self._space
+
+    @property
+    def root(self) -> str:
+        """What stands before the names of files, where they are not those of a repository."""
+        if self._space is None or self._space.scope.place.checkout.kind == "repository":
+            return ""
+        return self._space.scope.place.root.rstrip("/") + "/"
 
     def agent(self, request: Request) -> Agent:
         """The session this request acts in."""
@@ -55,12 +64,18 @@ class Callers:
             if agent is None:
                 space = self.space()
                 if token := environment.get("DIBS_SESSION"):
-                    agent = space.resume(token)
+                    agent = self._resume(space, token)
                 else:
                     name = environment.get("DIBS_AGENT") or self._made_up(kind, client)
                     agent = space.join(name, client=client)
                 self._agents[client or ""] = agent
             return agent
+
+    def _resume(self, space: Dibs, token: str) -> Agent:
+        try:
+            return space.resume(token)
+        except NotYoursError as error:
+            raise UnfitError("DIBS_SESSION is not the token of a session here") from error
 
     def is_nameless(self, request: Request) -> bool:
         """Whether nobody has chosen the caller's name yet."""
@@ -71,21 +86,9 @@ class Callers:
     def _made_up(self, kind: str, client: str | None) -> str:
         return f"{kind}-{spoken(client or self._own)}"
 
-    def lost(self, request: Request) -> list[Event]:
-        """The leases that the caller has lost, to time or to a person, since it was last told."""
-        agent = self.agent(request)
-        with self._lock:
-            since = self._told.get(agent.session, agent.session)
-            self._told[agent.session] = agent.events.last()
-        try:
-            expired = agent.events.since(since, kind="lease.expired", agent=agent.name)
-            revoked = agent.events.since(since, kind="lease.revoked")
-        except PrunedError:
-            return []
-        return [
-            *(event for event in expired if event.session == agent.session),
-            *(event for event in revoked if event.data["holder_session"] == agent.session),
-        ]
+    def holdings(self, request: Request) -> Holdings:
+        """What the caller has been told that it holds."""
+        return self._holdings.setdefault(self.agent(request).session, Holdings())
 
     def forget(self, error: DibsError) -> None:
         """Let the next call begin anew if the session or the whole store is gone."""
@@ -93,6 +96,7 @@ class Callers:
             if isinstance(error, StoreGoneError):
                 space, self._space = self._space, None
                 self._agents.clear()
+                self._holdings.clear()  # sessions of another store have other numbers
                 if space is not None:
                     space.close()
             elif isinstance(error, NotYoursError) and "session" in error.details:
@@ -112,6 +116,20 @@ class Callers:
             self._agents.clear()
             if self._space is not None:
                 self._space.close()
+
+
+class Holdings:
+    """What a session was told it holds, to notice what it has lost since: to time, or to others."""
+
+    def __init__(self) -> None:
+        self.leases: set[str] = set()
+        self.tasks: set[str] = set()
+
+    def compare(self, leases: set[str], tasks: set[str]) -> tuple[set[str], set[str]]:
+        """What is gone; from here on, what is there now counts as told."""
+        lost = self.leases - leases, self.tasks - tasks
+        self.leases, self.tasks = leases, tasks
+        return lost
 
 
 def kind_of(client: str) -> str:
@@ -149,6 +167,17 @@ def process_name(pid: int) -> str:
         return f"{os.stat(f'/proc/{pid}/ns/pid').st_ino}:{pid}:{started}"
     except OSError:
         return str(pid)
+
+
+def is_made_up(name: str) -> bool:
+    """Whether a name is of the kind that sessions are given."""
+    syllables = name.rpartition("-")[2]
+    return (
+        "-" in name
+        and len(syllables) == 6
+        and all(sign in CONSONANTS for sign in syllables[::2])
+        and all(sign in VOWELS for sign in syllables[1::2])
+    )
 
 
 def spoken(text: str) -> str:

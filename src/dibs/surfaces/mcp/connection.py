@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from _thread import allocate_lock, start_new_thread
+from errno import EMFILE, ENFILE
 
 from dibs.errors import CancelledError
 from dibs.storage.store import CANCEL, Cancel
@@ -114,6 +115,8 @@ class Connection:
                 self._take(message, send, send, inline)
             elif self.peer.version != BATCHES or not message:
                 raise ProtocolError(INVALID_REQUEST, "several messages at once are not served")
+            elif len(message) > CALLS_LIMIT:
+                raise ProtocolError(INVALID_REQUEST, f"more than {CALLS_LIMIT} messages at once")
             elif inline:
                 self._take_all(message, send)
             else:
@@ -252,6 +255,8 @@ class Connection:
 
 def confess(error: Exception) -> ProtocolError:
     """A bug in dibs: the place goes to the log of the server, where it can be mended."""
+    if isinstance(error, OSError) and error.errno in (EMFILE, ENFILE):
+        return ProtocolError(INTERNAL_ERROR, "too many calls are waiting: no file can be opened")
     import traceback
 
     traceback.print_exc()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from _thread import start_new_thread
 
 from dibs.errors import CancelledError, DibsError
+from dibs.operation import shown
 from dibs.storage.store import CANCEL, Cancel
 from dibs.surfaces.mcp import resources, words
 from dibs.surfaces.mcp.calling import Calling, refusal, result
@@ -118,15 +120,18 @@ class Server:
         tool = self.tools.get(name)
         if tool is None:
             known = ", ".join(self.tools)
-            raise ProtocolError(INVALID_PARAMS, f"there is no tool {name!r}; there are: {known}")
+            raise ProtocolError(
+                INVALID_PARAMS, f"there is no tool {shown(name)}; there are: {known}"
+            )
         try:
             arguments = tool.check(call.request.params.get("arguments") or {})
-            return result(tool.run(Calling(self.callers, call), arguments))
+            answer = tool.run(Calling(self.callers, call), arguments)
+            return result(answer, root=self.callers.root)
         except CancelledError:
             raise
         except DibsError as error:
             self.callers.forget(error)
-            return result(refusal(error), error)
+            return result(refusal(error), error, self.callers.root)
 
     def read_resource(self, call: Call) -> dict[str, Any]:
         uri = self._known(call)
@@ -204,7 +209,7 @@ class Server:
             raise ProtocolError(INVALID_PARAMS, f"the only prompt is {PROMPT['name']}")
         arguments = call.request.params.get("arguments") or {}
         task = arguments.get("task") if isinstance(arguments, dict) else None
-        todo = words.ONE_TASK.format(id=task) if task else words.ANY_TASK
+        todo = words.ONE_TASK.format(id=json.dumps(task)) if task else words.ANY_TASK
         text = {"type": "text", "text": words.PROMPT.format(task=todo)}
         return {
             "description": PROMPT["description"],

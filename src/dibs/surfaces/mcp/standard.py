@@ -9,10 +9,20 @@ from __future__ import annotations
 
 import time
 
-from dibs.errors import ExistsError, HeldError, InvalidError, StateError, TimeoutError
+from dibs.errors import (
+    ExistsError,
+    HeldError,
+    InvalidError,
+    NotFoundError,
+    NotYoursError,
+    StaleError,
+    StateError,
+    TimeoutError,
+)
 from dibs.nouns.leases import MODES, OUTCOMES
 from dibs.surfaces.mcp.board import available, board
-from dibs.surfaces.mcp.calling import HINTS, in_the_way, moment, seconds
+from dibs.surfaces.mcp.callers import is_made_up
+from dibs.surfaces.mcp.calling import HINTS, in_the_way, moment, seconds, shown_task
 from dibs.surfaces.mcp.tool import (
     ADDS,
     FLAG,
@@ -41,6 +51,8 @@ WAIT_S = 30
 """By default less than the shortest patience of the known clients, a minute."""
 ENDS = ("completed", "failed", "abandoned")
 SHOWN = 5
+INBOX_SHOWN = 20_000
+"""At most so many characters of messages at once; the rest comes with the next call."""
 ALWAYS = {"anthropic/alwaysLoad": True}
 """Offered at once, not behind a search for tools: who has to search does not claim."""
 
@@ -48,6 +60,9 @@ ALWAYS = {"anthropic/alwaysLoad": True}
 def named(arguments: dict[str, Any]) -> list[str]:
     """The resources a call is about: one, several, or both."""
     one = [arguments["resource"]] if "resource" in arguments else []
+    for text in one:
+        if ", " in text:
+            raise InvalidError(f"{text!r} looks like several", next="give several as resources")
     return [*one, *arguments.get("resources", [])]
 
 
@@ -57,14 +72,19 @@ def require(resources: list[str]) -> list[str]:
     return resources
 
 
+def about(resources: list[str]) -> Answer:
+    """What an answer is about: one resource, or several."""
+    return {"resource": resources[0]} if len(resources) == 1 else {"resources": resources}
+
+
 def status(calling: Calling, arguments: dict[str, Any]) -> Answer:
     if "name" in arguments:
-        taken = take_name(calling, arguments["name"])
-        if taken is not None:
-            return taken
+        kept = take_name(calling, arguments["name"])
+        if kept is not None:
+            return kept
     if "resource" in arguments:
         return available(calling.agent, arguments["resource"])
-    return board(calling.agent, calling.lost())
+    return board(calling.agent, calling.holdings)
 
 
 def take_name(calling: Calling, name: str) -> Answer | None:
@@ -73,12 +93,15 @@ def take_name(calling: Calling, name: str) -> Answer | None:
     if name == agent.name:
         return None
     if not calling.nameless:
-        return {"status": "named_already", "you": agent.name, "hint": "keep the name you have"}
+        return {"status": "named_already", "you": agent.name, "hint": HINTS["named_already"]}
     try:
+        if is_made_up(name):
+            raise ExistsError("made-up names belong to their sessions, also while these are away")
         agent.agents.rename(name)
-    except (ExistsError, StateError) as error:
-        hint = "choose a name that nobody here bears, before you claim anything"
-        return {"status": error.code, "you": agent.name, "hint": hint}
+    except ExistsError:
+        return {"status": "exists", "you": agent.name, "hint": HINTS["name_taken"]}
+    except StateError:
+        return {"status": "wrong_state", "you": agent.name, "hint": HINTS["name_too_late"]}
     return None
 
 
@@ -90,29 +113,26 @@ def claim(calling: Calling, arguments: dict[str, Any]) -> Answer:
     try:
         grant = agent.leases.claim(*resources, **options)
     except (HeldError, TimeoutError) as error:
-        return {
-            "status": "busy",
-            "resource": ", ".join(resources),
-            **in_the_way(tuple(error.details["blockers"])),
-            "hint": HINTS["held"],
-        }
+        blockers = tuple(error.details["blockers"])
+        if not blockers:  # it was freed in the moment in which the wait ended
+            return {"status": "busy", **about(resources), "hint": HINTS["freed"]}
+        return {"status": "busy", **about(resources), **in_the_way(agent, blockers)}
     calling.decide_or(lambda: give_back(agent, grant))
     leases = grant.leases
+    calling.holdings.leases |= {lease.resource for lease in leases}
     answer: Answer = {
         "status": "already_claimed" if len(grant.kept) == len(leases) else "claimed",
-        "resource": ", ".join(lease.resource for lease in leases),
+        **about([lease.resource for lease in leases]),
         "epoch": grant.epoch,
         "expires_in_s": seconds(min(lease.expires_in_ms for lease in leases)),
     }
-    if len(leases) > 1:
-        answer["resources"] = [lease.resource for lease in leases]
     return answer | said_of(agent, resources)
 
 
 def said_of(agent: Agent, resources: list[str]) -> Answer:
-    """What those who held these before said they had done to them."""
-    said = agent.leases.outcomes(*resources)[:SHOWN]
-    return {"outcomes": [outcome(one) for one in said]} if said else {}
+    """What others who held these before said they had done to them."""
+    said = [one for one in agent.leases.outcomes(*resources) if one.agent != agent.name]
+    return {"outcomes": [outcome(one) for one in said[:SHOWN]]} if said else {}
 
 
 def outcome(said: Outcome) -> Answer:
@@ -134,23 +154,37 @@ def give_back(agent: Agent, grant: Grant) -> None:
 def release(calling: Calling, arguments: dict[str, Any]) -> Answer:
     agent, resources = calling.agent, named(arguments)
     everything = arguments.get("everything", False)
-    released = agent.leases.release(
-        *(resources if everything else require(resources)),
-        everything=everything,
-        outcome=arguments.get("outcome", "released"),
-        moved_to=arguments.get("moved_to"),
-    )
-    return {"status": "released", "resources": [lease.resource for lease in released]}
+    try:
+        released = agent.leases.release(
+            *(resources if everything else require(resources)),
+            everything=everything,
+            outcome=arguments.get("outcome"),
+            moved_to=arguments.get("moved_to"),
+        )
+    except NotFoundError:
+        return {"status": "not_held", **about(resources), "hint": HINTS["not_held"]}
+    except NotYoursError as error:
+        if "blockers" not in error.details:
+            raise
+        answer: Answer = {"status": "not_held", **about(resources)}
+        return answer | in_the_way(agent, error.details["blockers"]) | {"hint": HINTS["not_held"]}
+    except StaleError as error:
+        why = {"reason": error.details["reason"]} if "reason" in error.details else {}
+        return {"status": "stale", **about(resources), **why, "hint": HINTS["stale"]}
+    names = [lease.resource for lease in released]
+    calling.holdings.leases -= set(names)
+    return {"status": "released", "resources": names}
 
 
 def wait(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    began, resource = time.monotonic(), arguments["resource"]
+    began, agent, resource = time.monotonic(), calling.agent, arguments["resource"]
     try:
-        calling.agent.leases.wait(resource, wait_s=arguments.get("timeout_s", WAIT_S))
+        agent.leases.wait(resource, wait_s=arguments.get("timeout_s", WAIT_S))
         answer: Answer = {"status": "available", "resource": resource}
     except TimeoutError as error:
         answer = {"status": "timeout", "resource": resource}
-        answer |= in_the_way(tuple(error.details["blockers"])) if error.details["blockers"] else {}
+        if error.details["blockers"]:
+            answer |= in_the_way(agent, tuple(error.details["blockers"]))
         answer["hint"] = HINTS["timeout"]
     answer["elapsed_seconds"] = round(time.monotonic() - began, 1)
     return answer
@@ -160,7 +194,7 @@ def work_next(calling: Calling, arguments: dict[str, Any]) -> Answer:
     agent = calling.agent
     task = agent.work.next(**arguments)
     calling.decide_or(lambda: agent.work.abandon(task.id, epoch=task.epoch))
-    return claimed(task)
+    return claimed(calling, task)
 
 
 def work_claim(calling: Calling, arguments: dict[str, Any]) -> Answer:
@@ -168,20 +202,27 @@ def work_claim(calling: Calling, arguments: dict[str, Any]) -> Answer:
     try:
         task = agent.work.claim(arguments["id"], leases=files, note=arguments.get("note", ""))
     except HeldError as error:
-        return busy_task(arguments["id"], error)
-    return claimed(task) | (said_of(agent, files) if files else {})
+        return busy_task(agent, arguments["id"], error)
+    return claimed(calling, task) | (said_of(agent, files) if files else {})
 
 
-def busy_task(id: str, error: HeldError) -> Answer:
+def busy_task(agent: Agent, id: str, error: HeldError) -> Answer:
     """Somebody else has the task, or one of the files it needs."""
-    answer: Answer = {"status": "busy", "id": id, "hint": HINTS["held"]}
+    answer: Answer = {"status": "busy", "id": id}
     if error.blockers:
-        return answer | {"resource": error.blockers[0].resource} | in_the_way(error.blockers)
+        return answer | in_the_way(agent, error.blockers)
     task: Task = error.details["task"]
-    return answer | {"held_by": task.agent, "expires_in_s": seconds(task.due_in_ms)}
+    return answer | {
+        "held_by": task.agent,
+        "expires_in_s": seconds(task.due_in_ms),
+        "hint": HINTS["held_by_you" if task.agent == agent.name else "held_task"],
+    }
 
 
-def claimed(task: Task) -> Answer:
+def claimed(calling: Calling, task: Task) -> Answer:
+    holdings = calling.holdings
+    holdings.tasks.add(task.id)
+    holdings.leases |= {lease.resource for lease in task.leases}
     answer = shown_task(task) | {
         "status": "claimed",
         "epoch": task.epoch,
@@ -193,21 +234,6 @@ def claimed(task: Task) -> Answer:
     return answer
 
 
-def shown_task(task: Task) -> Answer:
-    """A task without what is empty."""
-    told = {
-        "id": task.id,
-        "title": task.title,
-        "kind": task.kind,
-        "priority": task.priority,
-        "tags": list(task.tags),
-        "after": list(task.after),
-        "payload": task.payload,
-        "reason": task.reason,
-    }
-    return {key: value for key, value in told.items() if value not in ("", [], None, 0)}
-
-
 def work_add(calling: Calling, arguments: dict[str, Any]) -> Answer:
     task = calling.agent.work.add(**arguments)
     return {"status": "added", "id": task.id, "state": task.state}
@@ -216,15 +242,31 @@ def work_add(calling: Calling, arguments: dict[str, Any]) -> Answer:
 def work_done(calling: Calling, arguments: dict[str, Any]) -> Answer:
     work, id, end = calling.agent.work, arguments["id"], arguments.get("outcome", ENDS[0])
     reason = arguments.get("reason", "")
-    if end == "completed":
-        if reason:
-            raise InvalidError("a completed task has a result, not a reason", next="give result")
-        task = work.complete(id, result=arguments.get("result"))
-    elif "result" in arguments:
+    if end == "completed" and reason:
+        raise InvalidError("a completed task has a result, not a reason", next="give result")
+    if end != "completed" and "result" in arguments:
         raise InvalidError(f"a task that was {end} has no result", next="give reason")
-    else:
-        task = work.fail(id, reason=reason) if end == "failed" else work.abandon(id, reason=reason)
+    files = {lease.resource for lease in calling.agent.leases.list(session=calling.agent.session)
+             if lease.task == id}  # fmt: skip
+    try:
+        if end == "completed":
+            task = work.complete(id, result=arguments.get("result"))
+        else:
+            task = (work.fail if end == "failed" else work.abandon)(id, reason=reason)
+    except StaleError as error:
+        return not_held_task(id, error.details["task"])
+    calling.holdings.tasks.discard(id)
+    calling.holdings.leases -= files
     return {"status": end, "id": task.id, "state": task.state}
+
+
+def not_held_task(id: str, task: Task) -> Answer:
+    answer: Answer = {"status": "stale", "id": id, "state": task.state}
+    if task.state == "claimed":
+        return answer | {"held_by": task.agent, "hint": HINTS["held_task"]}
+    if task.state == "completed":
+        return answer | {"hint": "it is completed already; take another task"}
+    return answer | {"hint": "you do not hold it; take it with work_claim first"}
 
 
 def send(calling: Calling, arguments: dict[str, Any]) -> Answer:
@@ -240,17 +282,32 @@ def send(calling: Calling, arguments: dict[str, Any]) -> Answer:
 
 def inbox(calling: Calling, arguments: dict[str, Any]) -> Answer:
     messages, channel = calling.agent.messages, arguments.get("channel")
-    wait_s = arguments.get("wait_s", 0)
-    if wait_s:
-        # Looking first: what is given out to a call that was cancelled would never be seen.
-        messages.inbox(channel=channel, peek=True, limit=1, wait_s=wait_s)
+    # Looking first: what is given out to a call that was cancelled, or in an answer that the
+    # client cuts off, would never be seen.
+    waiting = messages.inbox(channel=channel, peek=True, wait_s=arguments.get("wait_s", 0))
     calling.decide()
-    found = messages.inbox(channel=channel)
-    return {"status": "ok", "messages": [shown_message(one) for one in found]}
+    if not waiting:
+        return {"status": "ok", "messages": []}
+    found = messages.inbox(channel=channel, limit=fitting([len(one.body) for one in waiting]))
+    answer: Answer = {"status": "ok", "messages": [shown_message(one) for one in found]}
+    if len(found) < len(waiting):
+        answer["more"] = len(waiting) - len(found)
+    return answer
+
+
+def fitting(sizes: list[int]) -> int:
+    """How many of these fit into one answer; one always does."""
+    total = number = 0
+    for size in sizes:
+        total += size
+        if number and total > INBOX_SHOWN:
+            break
+        number += 1
+    return number
 
 
 def shown_message(message: Message) -> Answer:
-    told = {
+    parts = {
         "id": message.id,
         "from": message.sender,
         "to": message.to or message.channel or "everybody",
@@ -258,7 +315,7 @@ def shown_message(message: Message) -> Answer:
         "at": moment(message.sent_at),
         "body": message.body,
     }
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in parts.items() if value is not None}
 
 
 def described(schema: dict[str, Any], text: str) -> dict[str, Any]:
@@ -331,7 +388,8 @@ STANDARD = [
     ),
     Tool(
         "work_claim",
-        "Take a certain task and the files it needs, all or none. An unknown id is added.",
+        "Take a certain task and the files it needs, all or none. An unknown id is added. Again:"
+        " renews it for an hour.",
         {"id": TEXT, "resources": TEXTS, "note": TEXT},
         REPEATS,
         work_claim,

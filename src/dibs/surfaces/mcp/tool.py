@@ -6,6 +6,7 @@ The JSON schemas here are both what the client is shown and what arguments are c
 from __future__ import annotations
 
 from dibs.errors import InvalidError
+from dibs.operation import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ class Tool:
         for name in arguments:
             if name not in self._properties:
                 known = ", ".join(self._properties) or "none"
-                raise InvalidError(f"{self.name} has no argument {name!r}", next=f"it has: {known}")
+                raise InvalidError(
+                    f"{self.name} has no argument {shown(name)}", next=f"it has: {known}"
+                )
         # A client may send null for what it leaves out.
         given = {
             name: value

@@ -1,0 +1,347 @@
+"""`dibs demo`: a living scene of several agents, in a store of its own, to look at.
+
+Every agent is a process that really claims, waits, works, writes and fails; one of them is killed
+now and then, and comes back. Nothing of the scene is drawn: the dashboard shows what happens.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import dibs
+from dibs.errors import DibsError, InvalidError, RefusedError, UnavailableError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from random import Random
+
+    from dibs.dibs import Agent
+    from dibs.records import Task
+    from dibs.surfaces.cli.main import Globals
+
+HELP = """usage: dibs demo [FOLDER] [--port NUMBER] [--pace SECONDS] [--print]
+
+Watch several agents share a codebase: a scratch store, its daemon and its dashboard. Ctrl-C ends
+it. Without a folder everything is in a temporary one, which is removed at the end.
+
+  --port NUMBER   where the dashboard is (any free one)
+  --pace SECONDS  how long one step of an agent takes (1.5)
+  --print         print the link to the dashboard instead of opening it
+
+example: dibs demo"""
+
+SPACE = "demo"
+FILES = ["src/api.py", "src/models.py", "src/auth.py", "src/search.py", "docs/guide.md"]
+SHARED = ["db:migrations", "port:3000"]
+WORKERS = {"ada": ["python"], "bo": ["python", "sql"], "cy": ["docs", "python"]}
+UNLUCKY = "eli"
+CAST = ["planner", *WORKERS, "dee", UNLUCKY]
+LIFE_STEPS = 12
+OPEN_TASKS = 5
+WORK = [
+    ("add pagination", "src/api.py", "python"),
+    ("hash passwords anew", "src/auth.py", "python"),
+    ("index titles", "src/search.py", "python"),
+    ("rename Order to Purchase", "src/models.py", "python"),
+    ("migrate the orders table", "db:migrations", "sql"),
+    ("explain how to sign in", "docs/guide.md", "docs"),
+    ("run the server tests", "port:3000", "python"),
+]
+REMARKS = [
+    "the tests of {} are slow, I look at it",
+    "please leave {} alone until I am done",
+    "{} is ready for review",
+    "I found a bug in {}, and added a task",
+]
+QUESTIONS = ["may I drop Python 3.11?", "which of the two designs for search?", "ship it today?"]
+MISHAPS = ["the tests hang", "the linter is not installed", "a merge conflict"]
+
+
+def main(globals_: Globals, words: list[str]) -> int:
+    import shutil
+    import tempfile
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    options, folder = read(words)
+    signal.signal(signal.SIGTERM, end)
+    scratch = folder or tempfile.mkdtemp(prefix="dibs-demo-")
+    try:
+        os.makedirs(scratch, exist_ok=True)
+        Stage(scratch, options, globals_.agent).run()
+    except KeyboardInterrupt:
+        print("\nthe demo is over", file=sys.stderr)
+    finally:
+        if folder is None:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return 0
+
+
+def read(words: list[str]) -> tuple[dict[str, str], str | None]:
+    """The options by name, and the folder if one is given."""
+    options = {"--port": "0", "--pace": "1.5", "--print": ""}
+    folder = None
+    words = [part for word in words for part in word.split("=", 1)]
+    while words:
+        word = words.pop(0)
+        if word == "--print":
+            options[word] = "yes"
+        elif word in options and words:
+            options[word] = words.pop(0)
+        elif word.startswith("-") or folder is not None:
+            raise InvalidError(f"dibs demo does not understand {word}", next="dibs demo --help")
+        else:
+            folder = os.path.abspath(word)
+    if not options["--port"].isdigit():
+        raise InvalidError("the port must be a number")
+    try:
+        float(options["--pace"])
+    except ValueError:
+        raise InvalidError("the pace must be a number of seconds") from None
+    return options, folder
+
+
+class Stage:
+    """The daemon and the agents, for as long as the scene lasts."""
+
+    def __init__(self, folder: str, options: dict[str, str], person: str | None) -> None:
+        self.folder = folder
+        self.store = os.path.join(folder, ".dibs", "demo.db")
+        self.pace = float(options["--pace"])
+        self.port = options["--port"]
+        self.opening = ["open", *(["--print"] if options["--print"] else [])]
+        self.opening += ["--as", person] if person else []
+        # The daemon's token and the like stay in the scratch folder too.
+        self.environment = {
+            **{name: text for name, text in os.environ.items() if not name.startswith("DIBS_")},
+            "XDG_DATA_HOME": os.path.join(folder, ".dibs", "user"),
+            "DIBS_URL": self.store,
+            "DIBS_SPACE": SPACE,
+        }
+        self.cast: dict[str, subprocess.Popen[str]] = {}
+        self.daemon: subprocess.Popen[str] | None = None
+
+    def run(self) -> None:
+        os.makedirs(os.path.dirname(self.store), exist_ok=True)
+        for name in FILES:
+            file = os.path.join(self.folder, name)
+            os.makedirs(os.path.dirname(file), exist_ok=True)
+            with open(file, "a", encoding="utf-8"):
+                pass
+        try:
+            self.serve()
+            self.invite()
+            self.play()
+        finally:
+            self.clear()
+
+    def serve(self) -> None:
+        self.daemon = self.spawn("-m", "dibs", "serve", "--port", self.port, out=subprocess.PIPE)
+        assert self.daemon.stdout is not None
+        line = self.daemon.stdout.readline()
+        if not line:
+            raise UnavailableError("the daemon of the demo did not start", next="see above")
+        print(line.rstrip(), flush=True)
+
+    def invite(self) -> None:
+        """Open the dashboard, or say where it is."""
+        subprocess.run(
+            [sys.executable, "-m", "dibs", *self.opening],
+            env=self.environment,
+            cwd=self.folder,
+            check=False,
+        )
+
+    def play(self) -> None:
+        """Let the agents act; kill the unlucky one now and then, and let it come back."""
+        listens = sys.stdin is not None and sys.stdin.isatty()
+        print("Ctrl-C ends it" + (", Enter gives another link" if listens else ""), flush=True)
+        for name in CAST:
+            self.cast[name] = self.agent(name)
+        fate = time.monotonic() + self.pace * LIFE_STEPS
+        while self.daemon is not None and self.daemon.poll() is None:
+            if listens and select.select([sys.stdin], [], [], 0.25)[0]:
+                listens = bool(sys.stdin.readline())
+                self.invite()
+            elif not listens:
+                time.sleep(0.25)
+            if time.monotonic() > fate:
+                unlucky = self.cast[UNLUCKY]
+                if unlucky.poll() is None:
+                    unlucky.kill()
+                    fate = time.monotonic() + self.pace * LIFE_STEPS / 2
+                else:
+                    self.cast[UNLUCKY] = self.agent(UNLUCKY)
+                    fate = time.monotonic() + self.pace * LIFE_STEPS
+
+    def agent(self, name: str) -> subprocess.Popen[str]:
+        return self.spawn("-m", __name__, name, self.store, self.folder, str(self.pace))
+
+    def spawn(self, *words: str, out: int | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, *words],
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            text=True,
+        )
+
+    def clear(self) -> None:
+        there = [*self.cast.values(), *([self.daemon] if self.daemon else [])]
+        for process in there:
+            process.terminate()
+        for process in there:
+            process.wait()
+
+
+class Actor:
+    """One agent of the scene, in a process of its own."""
+
+    def __init__(self, me: Agent, pace: float, random: Random) -> None:
+        self.me = me
+        self.pace = pace
+        self.random = random
+        self.stage = os.getppid()
+
+    def step(self, steps: float = 1.0, status: str | None = None) -> None:
+        """Let time pass, saying what it is used for; end when the stage is gone."""
+        if status is not None:
+            self.me.agents.beat(status=status)
+        time.sleep(self.pace * steps * self.random.uniform(0.6, 1.4))
+        if os.getppid() != self.stage:
+            raise SystemExit(0)
+
+    def plan(self) -> None:
+        """Keep some work on the board, each round a little chain of tasks."""
+        number = 0
+        while True:
+            open_tasks = len(self.me.work.list(state="available"))
+            if open_tasks < OPEN_TASKS:
+                number += 1
+                self.chain(number)
+            self.note_progress()
+            if self.random.random() < 0.2:
+                self.me.messages.announce(f"{open_tasks} tasks are open, help yourselves")
+            self.step(2, "planning")
+
+    def chain(self, number: int) -> None:
+        before: list[str] = []
+        tag = f"{os.getpid() % 1000}-{number}"
+        for title, needs, able in self.random.sample(WORK, 3):
+            id = f"{title.split()[0]}-{tag}"
+            self.me.work.add(
+                id, title=title, tags=[able], after=before, payload={"needs": needs},
+                priority=self.random.choice([0, 0, 0, 5]), max_attempts=2,
+            )  # fmt: skip
+            before = [id] if self.random.random() < 0.6 else []
+
+    def note_progress(self) -> None:
+        counts = {
+            state: len(self.me.work.list(state=state, limit=1000))
+            for state in ("available", "claimed", "completed", "dead")
+        }
+        self.me.state.set("plan", "progress", counts, force=True)
+
+    def work(self, able: list[str]) -> None:
+        while True:
+            try:
+                task = self.me.work.next(tags=able, wait_s=self.pace * 4, ttl_s=600)
+            except RefusedError:
+                self.step(1, "looking for work")
+                continue
+            self.do(task)
+
+    def do(self, task: Task) -> None:
+        needs = task.payload["needs"]
+        self.me.agents.beat(status=f"{task.title}: wants {needs}")
+        try:
+            self.me.leases.claim(needs, note=task.title, wait_s=self.pace * 20, ttl_s=330)
+        except RefusedError:
+            self.me.work.abandon(task.id, reason=f"{needs} is taken")
+            return
+        self.step(3, task.title)
+        if self.random.random() < 0.3:
+            self.me.messages.send(self.random.choice(REMARKS).format(needs), to=self.other())
+        self.step(2)
+        for message in self.me.messages.inbox():
+            if message.to == self.me.name:
+                self.me.messages.ack(message.id)
+        try:
+            self.finish(task, needs)
+        except RefusedError:
+            # A person took the task or the file away, and said why in a message.
+            self.step(1, "lost it, looking for something else")
+
+    def finish(self, task: Task, needs: str) -> None:
+        self.me.leases.release(needs, outcome="modified")
+        if self.random.random() < 0.2:
+            self.me.work.fail(task.id, reason=self.random.choice(MISHAPS))
+        else:
+            value = {"by": self.me.name, "task": task.id, "lines": self.random.randrange(5, 90)}
+            entry = {"namespace": "results", "key": needs, "value": value, "force": True}
+            self.me.work.complete(task.id, result={"ok": True}, entry=entry)
+
+    def other(self) -> str:
+        return self.random.choice([name for name in CAST if name != self.me.name])
+
+    def review(self) -> None:
+        """Read what the others write, sharing it with whoever else only reads."""
+        while True:
+            what = self.random.choice(["src", "docs", *FILES])
+            try:
+                with self.me.lease(what, mode="shared", note="reviewing", wait_s=self.pace * 12):
+                    self.step(3, f"reviewing {what}")
+            except RefusedError:
+                self.step(1, f"{what} is busy")
+            people = {who.agent for who in self.me.agents.list()} - {*CAST, "dibs"}
+            if people and self.random.random() < 0.2:
+                self.me.messages.send(self.random.choice(QUESTIONS), to=min(people))
+            self.step(2, "thinking")
+
+    def struggle(self) -> None:
+        """Take something that others want, until something happens."""
+        while True:
+            what = self.random.choice([*SHARED, *FILES])
+            try:
+                self.me.leases.claim(what, note="just a moment", wait_s=self.pace * 6, ttl_s=600)
+            except RefusedError:
+                continue
+            self.step(6, f"fighting with {what}")
+            self.me.leases.release(what)
+            self.step(1)
+
+
+def act(name: str, store: str, folder: str, pace: str) -> None:
+    """Play one agent until the end."""
+    from random import Random
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        with (
+            dibs.open(store, space=SPACE, start=folder, user_dir=f"{folder}/.dibs") as space,
+            space.join(name, status="just arrived") as me,
+        ):
+            actor = Actor(me, float(pace), Random())
+            if name == "planner":
+                actor.plan()
+            elif name == "dee":
+                actor.review()
+            elif name == UNLUCKY:
+                actor.struggle()
+            else:
+                actor.work(WORKERS[name])
+    except (KeyboardInterrupt, UnavailableError):
+        return
+    except DibsError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    act(*sys.argv[1:])

@@ -1,0 +1,239 @@
+"""Tasks as the Agent2Agent protocol (A2A 1.0) sees them.
+
+    blocked, available, failed (it is tried again)   submitted
+    claimed                                          working
+    completed                                        completed
+    dead (no attempt is left)                        failed
+    cancelled                                        canceled
+
+A task that came by A2A keeps what it came with in its payload, so every daemon can show it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from dibs.errors import DibsError, InvalidError
+
+if TYPE_CHECKING:
+    from dibs.records import Event
+
+    Object = dict[str, Any]
+
+SUBMITTED, WORKING = "TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"
+COMPLETED, FAILED, CANCELED = (
+    "TASK_STATE_COMPLETED",
+    "TASK_STATE_FAILED",
+    "TASK_STATE_CANCELED",
+)
+TERMINAL = (COMPLETED, FAILED, CANCELED)
+STATES = {
+    "blocked": SUBMITTED,
+    "available": SUBMITTED,
+    "failed": SUBMITTED,
+    "claimed": WORKING,
+    "completed": COMPLETED,
+    "dead": FAILED,
+    "cancelled": CANCELED,
+}
+# What each line of the journal makes of a task; a renewal changes nothing.
+MOVES = {
+    "task.claimed": WORKING,
+    "task.abandoned": SUBMITTED,
+    "task.available": SUBMITTED,
+    "task.failed": SUBMITTED,
+    "task.freed": SUBMITTED,
+    "task.reopened": SUBMITTED,
+    "task.revoked": SUBMITTED,
+    "task.completed": COMPLETED,
+    "task.dead": FAILED,
+    "task.cancelled": CANCELED,
+}
+KNOWN = (
+    "TASK_STATE_UNSPECIFIED",
+    *dict.fromkeys(STATES.values()),
+    "TASK_STATE_INPUT_REQUIRED",
+    "TASK_STATE_REJECTED",
+    "TASK_STATE_AUTH_REQUIRED",
+)
+"""What one may ask for, also where no task of ours is ever in that state."""
+OPTIONS = ("kind", "priority", "tags", "after")
+TITLE_LIMIT = 200
+
+
+class NotTextError(DibsError):
+    """A part of a message that a task has no place for."""
+
+
+def is_over(task: Object) -> bool:
+    return STATES[task["state"]] in TERMINAL
+
+
+def asked_for(message: Any, agent: str) -> Object:
+    """The arguments of `work.add` for a message.
+
+    The task's id is made from the sender and the message's id, so that a message that is sent
+    again is found to be there.
+    """
+    if not isinstance(message, dict):
+        raise InvalidError("params.message is missing")
+    id, parts = message.get("messageId"), message.get("parts")
+    if not isinstance(id, str) or not id:
+        raise InvalidError("message.messageId is missing")
+    if not isinstance(parts, list) or not parts:
+        raise InvalidError("message.parts is missing")
+    texts, data = [], []
+    for part in parts:
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        elif isinstance(part, dict) and "data" in part:
+            data.append(part["data"])
+        else:
+            raise NotTextError("only text and data are taken")
+    context = message.get("contextId") or uuid4().hex
+    if not isinstance(context, str):
+        raise InvalidError("message.contextId must be text")
+    text = "\n".join(texts)
+    payload: Object = {"text": text, "a2a": {"messageId": id, "contextId": context}}
+    if data:
+        payload["data"] = data
+    return {
+        "id": f"a2a:{agent}:{id}",
+        "title": titled(text) or f"message {id}"[:TITLE_LIMIT],
+        "payload": payload,
+        **options(message.get("metadata")),
+    }
+
+
+def options(metadata: Any) -> Object:
+    """What the sender says about the task itself, under `dibs` of the message's metadata."""
+    given = metadata.get("dibs", {}) if isinstance(metadata, dict) else {}
+    if not isinstance(given, dict) or not given.keys() <= set(OPTIONS):
+        raise InvalidError(f"metadata.dibs may have: {', '.join(OPTIONS)}")
+    # The protocol's own format has no whole numbers here.
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in given.items()
+    }
+
+
+def titled(text: str) -> str:
+    """The first line of a text that says something, cut to a title."""
+    for line in text.splitlines():
+        title = " ".join("".join(c if c.isprintable() else " " for c in line).split())
+        if title:
+            return title if len(title) <= TITLE_LIMIT else f"{title[: TITLE_LIMIT - 1]}…"
+    return ""
+
+
+def same(asked: Object, there: Object) -> bool:
+    """Whether a task that is there is the one that is asked for once more."""
+    one, other = asked["payload"], there["payload"]
+    return (
+        isinstance(other, dict)
+        and one["text"] == other.get("text")
+        and (one.get("data") == other.get("data"))
+    )
+
+
+def origin(task: Object) -> Object:
+    """What a task came with, if it came by A2A."""
+    payload = task["payload"]
+    found = payload.get("a2a") if isinstance(payload, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def context_of(task: Object) -> str:
+    return str(origin(task).get("contextId") or task["id"])
+
+
+def shown(task: Object, history: int | None = None, artifacts: bool = True) -> Object:
+    """A task in the protocol's form."""
+    told: Object = {
+        "id": task["id"],
+        "contextId": context_of(task),
+        "status": status(task, STATES[task["state"]], task["changed_at"], task["reason"]),
+        "metadata": {
+            "dibs": {name: task[name] for name in ("state", "title", "agent", "attempts")}
+        },
+    }
+    if artifacts:
+        told["artifacts"] = results(task)
+    if history != 0 and (message := said(task)):
+        told["history"] = [message]
+    return told
+
+
+def status(task: Object, state: str, at: int, reason: str) -> Object:
+    told: Object = {"state": state, "timestamp": moment(at)}
+    if reason:
+        told["message"] = {
+            "messageId": f"{task['id']}:{at}",
+            "contextId": context_of(task),
+            "taskId": task["id"],
+            "role": "ROLE_AGENT",
+            "parts": [{"text": reason}],
+        }
+    return told
+
+
+def results(task: Object) -> list[Object]:
+    result = task["result"]
+    if result is None:
+        return []
+    part = {"text": result} if isinstance(result, str) else {"data": result}
+    return [{"artifactId": "result", "name": "result", "parts": [part]}]
+
+
+def said(task: Object) -> Object | None:
+    """The message that a task was added by."""
+    if "messageId" not in origin(task):
+        return None
+    payload = task["payload"]
+    texts = [{"text": payload["text"]}] if payload.get("text") else []
+    return {
+        "messageId": origin(task)["messageId"],
+        "contextId": context_of(task),
+        "taskId": task["id"],
+        "role": "ROLE_USER",
+        "parts": [*texts, *({"data": value} for value in payload.get("data", []))],
+    }
+
+
+def moved(task: Object, event: Event) -> list[Object]:
+    """What a line of the journal says to those who follow a task."""
+    data = event.data or {}
+    reason = str(data.get("reason") or data.get("why") or "")
+    told = update(task)["statusUpdate"]
+    told["status"] = status(task, MOVES[event.kind], event.at, reason)
+    told["metadata"]["dibs"] = {"event": event.kind, "agent": event.agent, "seq": event.seq}
+    about = {"taskId": task["id"], "contextId": context_of(task)}
+    artifacts = results(task) if event.kind == "task.completed" else []
+    return [
+        *({"artifactUpdate": {**about, "artifact": one, "lastChunk": True}} for one in artifacts),
+        {"statusUpdate": told},
+    ]
+
+
+def update(task: Object) -> Object:
+    """How a task stands, for those who follow it."""
+    told = shown(task, history=0)
+    return {
+        "statusUpdate": {
+            "taskId": told["id"],
+            **{name: told[name] for name in ("contextId", "status", "metadata")},
+        }
+    }
+
+
+def moment(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def read_moment(text: Any) -> int:
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidError("statusTimestampAfter must be a time as in RFC 3339") from None

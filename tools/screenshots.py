@@ -1,0 +1,83 @@
+"""Take the pictures in docs/images: the dashboard of `dibs demo`, light, dark and on a phone.
+
+    python -m tools.screenshots
+
+It needs Chromium (tests/surfaces/get_browser) and takes a minute, for the scene has to have a past.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+FOLDER = Path(__file__).parent.parent / "docs" / "images"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+DESK: dict[str, Any] = {"viewport": {"width": 1280, "height": 1000}}
+PHONE: dict[str, Any] = {
+    "viewport": {"width": 390, "height": 780},
+    "device_scale_factor": 1.5,
+    "is_mobile": True,
+    "has_touch": True,
+}
+PAST_MS = 45_000
+
+
+def main() -> None:
+    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if path is None:
+        sys.exit("there is no Chromium here: tests/surfaces/get_browser says how to get one")
+    command = [sys.executable, "-m", "dibs", "--as", "sam", "demo", "--print", "--pace", "0.8"]
+    demo = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    try:
+        assert demo.stdout is not None
+        demo.stdout.readline()
+        link = demo.stdout.readline().strip()
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=path, args=options)
+            take(browser, link)
+            browser.close()
+    finally:
+        demo.terminate()
+        demo.communicate()
+
+
+def take(browser: Browser, link: str) -> None:
+    FOLDER.mkdir(exist_ok=True)
+    with browser.new_context(**DESK, color_scheme="light", locale="en-GB") as context:
+        page = context.new_page()
+        page.goto(link)
+        # Somebody who looks is somebody whom the agents can ask.
+        page.get_by_text("Freeze a path").click()
+        page.get_by_label("Path, glob or name").fill("src/legacy/")
+        page.locator("#freeze").get_by_label("Why").fill("release in progress")
+        page.get_by_role("button", name="Freeze", exact=True).click()
+        page.get_by_text("Freeze a path").click()
+        page.wait_for_timeout(PAST_MS)
+        interesting(page)
+        page.screenshot(path=FOLDER / "dashboard-light.png")
+        page.emulate_media(color_scheme="dark")
+        page.locator("#timeline").scroll_into_view_if_needed()
+        page.evaluate("document.getElementById('work').scrollIntoView()")
+        page.screenshot(path=FOLDER / "dashboard-dark.png")
+        cookies = context.storage_state()
+    with browser.new_context(**PHONE, color_scheme="light", storage_state=cookies) as context:
+        page = context.new_page()
+        page.goto(link.partition("/sign-in")[0])
+        interesting(page)
+        page.screenshot(path=FOLDER / "dashboard-phone.png")
+
+
+def interesting(page: Page) -> None:
+    """Wait for a moment in which somebody waits."""
+    expect(page.locator("#attention-list .is-stuck").first).to_be_visible(timeout=60_000)
+
+
+if __name__ == "__main__":
+    main()

@@ -126,7 +126,7 @@ def leave_token(space: Dibs, home: Home) -> None:
     with space.scope.store.write(None) as tx:
         tx.run(
             agents.AGENTS.add_token,
-            id=0,
+            id=-1,
             name=OWNER,
             scope="admin",
             digest=agents.digest_of(secret),

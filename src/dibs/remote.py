@@ -25,7 +25,6 @@ from dibs.errors import (
     ForkedError,
     InvalidError,
     NotYoursError,
-    RefusedError,
     UnavailableError,
     UnfitError,
 )
@@ -41,7 +40,7 @@ from dibs.operation import (
 )
 from dibs.records import Blocker, Entry, Record, Session, Task, plain
 from dibs.storage.store import CANCEL, Caller
-from dibs.wire import BrokenError, Connection, Route, look
+from dibs.wire import BrokenError, Connection, GivingUp, Route, look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,11 +74,15 @@ def reach(
 ) -> RemoteScope:
     """The space that the daemon at an address serves."""
     scope = RemoteScope(Link(Route(url), token, user_dir), place, None, "")
-    if space is not None and check_name("space", space) != scope.space:
-        raise InvalidError(
-            f"the daemon at {url} serves {scope.space}, not {space}",
-            next="leave the space out, or ask a daemon that serves it",
-        )
+    try:
+        if space is not None and check_name("space", space) != scope.space:
+            raise InvalidError(
+                f"the daemon at {url} serves {scope.space}, not {space}",
+                next="leave the space out, or ask a daemon that serves it",
+            )
+    except BaseException:
+        scope.close()
+        raise
     return scope
 
 
@@ -90,6 +93,7 @@ class RemoteScope(Scope):
 
     def __init__(self, link: Link, place: Place, caller: Caller | None, token: str) -> None:
         self.link = link
+        self.daemon = link.route.url
         self.place = place
         self._caller = caller
         self._token = token
@@ -153,8 +157,7 @@ class RemoteScope(Scope):
         if not names.keys().isdisjoint(NAMES):
             given["seen"] = self._name(given, hashed=operation.verb == "claim")
         path = f"/v1/{operation.noun}/{operation.verb}"
-        answer = self.link.ask(path, self._headers, given, mutates=operation.mutates)
-        result = operation.load(answer)
+        result = operation.load(self.link.ask(path, self._headers, given))
         if isinstance(result, Session) and self._caller and result.id == self._caller.session:
             self._caller.agent = result.agent  # it may have taken another name
         return result
@@ -231,22 +234,21 @@ class Link:
         while self._idle:
             self._idle.pop().close()
 
-    def ask(
-        self, path: str, headers: dict[str, str], given: dict[str, Any], *, mutates: bool = False
-    ) -> Any:
+    def ask(self, path: str, headers: dict[str, str], given: dict[str, Any]) -> Any:
         """The answer to a request, asked again while the daemon is away for a moment."""
         began = monotonic()
         wait_s = waiting(given)
         cancel = CANCEL.get() if wait_s else None
+        give_up = None
+        if cancel is not None:
+            call = os.urandom(16).hex()
+            headers = {**headers, "Dibs-Call": call}
+            give_up = GivingUp(cancel, lambda: self._cancel(call))
         started = away_since = began
         pause, left, body = 0.0, wait_s, to_body(given)
         while True:
             try:
-                return self._once(path, headers, body, left, cancel)
-            except CancelledError:
-                if mutates:
-                    return self._at_last(path, headers, given)
-                raise
+                return self._once(path, headers, body, left, give_up)
             except (OSError, BrokenError, AwayError) as error:
                 now = monotonic()
                 if now - started > STAYED_S:
@@ -263,23 +265,24 @@ class Link:
                 left = max(0.0, wait_s - (started - began))
                 body = to_body({**given, "wait_s": left})
 
-    def _at_last(self, path: str, headers: dict[str, str], given: dict[str, Any]) -> Any:
-        """What a wait that is given up has brought after all, in the very last moment."""
+    def _cancel(self, call: str) -> None:
+        """Tell the daemon to end a wait: its answer then says what came of it."""
         try:
-            body = to_body({**given, "wait_s": 0})
-            answer = self._once(path, headers, body, 0, None)
-        except (OSError, BrokenError, AwayError, RefusedError):
-            answer = None
-        if not answer:
-            raise CancelledError("the wait was cancelled")
-        return answer
+            self._once("/v1/cancel", {}, to_body({"call": call}), 0, None)
+        except (OSError, BrokenError, AwayError):
+            pass  # then the wait ends with the connection that it hangs on
 
     def _once(
-        self, path: str, headers: dict[str, str], body: bytes, wait_s: float, cancel: Any
+        self,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        wait_s: float,
+        give_up: GivingUp | None,
     ) -> Any:
         connection = self._connection()
         try:
-            status, data = connection.post(path, headers, body, wait_s + ANSWER_S, cancel)
+            status, data = connection.post(path, headers, body, wait_s + ANSWER_S, give_up)
         except BaseException:
             # Whatever of the answer is still to come must not be read as that to another request.
             connection.close()

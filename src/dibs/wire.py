@@ -9,17 +9,19 @@ from __future__ import annotations
 import _socket
 import select
 
-from dibs.errors import CancelledError, InvalidError
+from dibs.errors import InvalidError
 from dibs.version import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from dibs.storage.store import Cancel
 
 CONNECT_S = 5.0
 CHUNK = 1 << 16
+AGAIN_S = 0.05
 HEAD_LIMIT = 1 << 16
 ANSWER_LIMIT = 1 << 30
 SCHEMES = {"http": 80, "https": 443, "http+unix": 0}
@@ -128,7 +130,12 @@ class Connection:
         self._socket.close()
 
     def post(
-        self, path: str, headers: dict[str, str], body: bytes, seconds: float, cancel: Cancel | None
+        self,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        seconds: float,
+        give_up: GivingUp | None,
     ) -> tuple[int, bytes]:
         """Send a request, and give the status and the body of its answer."""
         head = [
@@ -142,7 +149,7 @@ class Connection:
         ]
         self._socket.settimeout(seconds)
         self._socket.sendall("\r\n".join([*head, "", ""]).encode("utf-8") + body)
-        reader = Reader(self._socket, seconds, cancel)
+        reader = Reader(self._socket, seconds, give_up)
         status, answered = reader.head()
         while 100 <= status < 200:
             status, answered = reader.head()
@@ -157,21 +164,29 @@ class Connection:
         return status, data
 
 
-class Reader:
-    """Reads one answer from a socket, unless it takes too long or is given up."""
+class GivingUp:
+    """How a wait in another thread is ended: when, and what then to do until an answer comes."""
 
-    def __init__(self, end: Any, seconds: float, cancel: Cancel | None) -> None:
+    def __init__(self, cancel: Cancel, do: Callable[[], None]) -> None:
+        self.cancel = cancel
+        self.do = do
+
+
+class Reader:
+    """Reads one answer from a socket, unless it takes too long."""
+
+    def __init__(self, end: Any, seconds: float, give_up: GivingUp | None) -> None:
         self._end = end
-        self._cancel = cancel
+        self._give_up = give_up
         self._seconds = seconds
         self.left = b""
-        if cancel is not None:
+        if give_up is not None:
             end.settimeout(0)
 
     def _more(self) -> None:
         while True:
-            if self._cancel is not None:
-                self._ready(self._cancel)
+            if self._give_up is not None:
+                self._ready(self._give_up)
             try:
                 data: bytes = self._end.recv(CHUNK)
             except BlockingIOError:
@@ -186,13 +201,15 @@ class Reader:
             self.left += data
             return
 
-    def _ready(self, cancel: Cancel) -> None:
-        handle = self._end.fileno()
+    def _ready(self, give_up: GivingUp) -> None:
+        handle, cancel = self._end.fileno(), give_up.cancel.fileno()
         if getattr(self._end, "pending", int)():
             return
-        ready = look(handle, self._seconds, cancel.fileno())
-        if cancel.fileno() in ready and handle not in ready:
-            raise CancelledError("the wait was cancelled")
+        ready = look(handle, self._seconds, cancel)
+        while cancel in ready and handle not in ready:
+            # It may be too early, and nobody there have heard of the wait yet.
+            give_up.do()
+            ready = look(handle, AGAIN_S) or [cancel]
         if not ready:
             raise BrokenError("no answer came")
 

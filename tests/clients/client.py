@@ -134,9 +134,17 @@ class Running:
 
 @contextmanager
 def start(
-    name: str, repository: Path, script: list[Step], *, prompt: str = "Follow the script."
+    name: str,
+    repository: Path,
+    script: list[Step],
+    *,
+    prompt: str = "Follow the script.",
+    variables: dict[str, str] | None = None,
 ) -> Iterator[Running]:
-    """Start a client; whatever still runs at the end of the block is killed."""
+    """Start a client; whatever still runs at the end of the block is killed.
+
+    variables: what a user has in the environment besides what the client itself needs
+    """
     binary = BINARIES / name
     assert binary.exists(), f"{name} is not installed: run tests/clients/install"
     with (
@@ -151,7 +159,7 @@ def start(
             process = subprocess.Popen(
                 [str(binary), *words, prompt],
                 cwd=repository,
-                env=surroundings(home) | environment,
+                env=surroundings(home) | environment | (variables or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
@@ -166,9 +174,11 @@ def start(
             running.output()
 
 
-def run(name: str, repository: Path, script: list[Step]) -> Running:
+def run(
+    name: str, repository: Path, script: list[Step], variables: dict[str, str] | None = None
+) -> Running:
     """Run a client to its good end."""
-    with start(name, repository, script) as running:
+    with start(name, repository, script, variables=variables) as running:
         running.finish()
         return running
 

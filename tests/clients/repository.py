@@ -33,22 +33,21 @@ def add_server(client: str, repository: Path, command: tuple[str, ...] = COMMAND
             raise LookupError(f"no client is called {client}")
 
 
-def add_daemon(client: str, repository: Path, url: str, token: str) -> None:
-    """Name the MCP server of a daemon in the client's own file of the repository."""
-    headers = {"Authorization": f"Bearer {token}"}
+def add_daemon(client: str, repository: Path, url: str) -> None:
+    """Name the MCP server of a daemon there; the token is in the environment, as DIBS_TOKEN."""
+    headers = {"Authorization": "Bearer ${DIBS_TOKEN}"}
     match client:
         case "claude":
             server = {"type": "http", "url": url, "headers": headers}
             write(repository / ".mcp.json", {"mcpServers": {"dibs": server}})
         case "codex":
-            # It has `bearer_token_env_var` too, for a token that is in the environment.
-            lines = [f"url = {json.dumps(url)}", "[mcp_servers.dibs.http_headers]"]
-            lines += [f"{name} = {json.dumps(value)}" for name, value in headers.items()]
+            lines = [f"url = {json.dumps(url)}", 'bearer_token_env_var = "DIBS_TOKEN"']
             write(repository / ".codex/config.toml", "\n".join(["[mcp_servers.dibs]", *lines, ""]))
         case "gemini":
             server = {"httpUrl": url, "headers": headers}
             write(repository / ".gemini/settings.json", {"mcpServers": {"dibs": server}})
         case "opencode":
+            headers = {"Authorization": "Bearer {env:DIBS_TOKEN}"}
             server = {"type": "remote", "url": url, "headers": headers}
             write(repository / "opencode.json", {"mcp": {"dibs": server}})
         case _:

@@ -583,6 +583,7 @@ def test_what_was_sent_to_the_old_name_stays_there(opener: Opener, space, alice,
     assert len(opener.join(space, "alice").messages.inbox()) == 1
 
 
+@direct("it interrupts or freezes the waiter by its clock")
 def test_a_session_that_waits_for_messages_gets_those_to_its_new_name(
     opener: Opener, bob, clock, background
 ):

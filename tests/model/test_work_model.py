@@ -300,7 +300,12 @@ class WorkMachine(SpaceMachine):
                 agent.work.reopen(id)
             return
         agent.work.reopen(id)
-        task.unclaim("available" if self.complete_all(task.after) else "blocked")
+        opened = self.complete_all(task.after)
+        later = task.not_before is not None and task.not_before > self.now
+        task.unclaim(
+            "available" if opened and not later else "blocked",
+            task.not_before if opened and later else None,
+        )
         task.attempts = 0
 
     @precondition(lambda self: self.claims)

@@ -154,6 +154,7 @@ def fight(url: str, space: str, folder: Path, *, clients: int, tasks: int) -> st
         )
         assert set(won.values()) == {1}
         assert won.total() + refused.total() == clients * tasks
+        owner.close()  # it has been idle for so long that the daemon may have hung up
         for task, epoch in won:
             assert owner("work.show", id=task)["epoch"] == epoch
     return f"{clients} clients × {tasks} tasks: {won.total()} winners, {dict(refused)}"

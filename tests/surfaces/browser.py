@@ -55,9 +55,10 @@ def chromium() -> Iterator[Browser]:
         assert os.environ.get("CI") != "true", HOW
         pytest.skip(HOW)
     # Chromium refuses to put root into its sandbox. The only page it sees is our own.
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    options = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=options)
+        browser.new_page()  # it may end with its last window, and tests close theirs
         yield browser
         browser.close()
 

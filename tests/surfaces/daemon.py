@@ -151,8 +151,8 @@ class Daemon:
             answer = finish(self.process)
             raise AssertionError(f"the daemon did not start: {line}\n{answer}")
         self.url = found[1]
-        self.host, _, port = self.url.partition("://")[2].rpartition(":")
-        self.port = int(port)
+        host, _, port = self.url.partition("://")[2].rpartition(":")
+        self.host, self.port = str(host), int(port)
 
     @property
     def address(self) -> tuple[str, int]:

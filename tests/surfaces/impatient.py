@@ -1,7 +1,7 @@
 """`dibs` whose MCP sessions end after seconds: `python -m tests.surfaces.impatient idle …`.
 
-With `idle` they end when nothing is heard of them for two seconds, not for half an hour; with
-`gone`, so long after their stream has broken off.
+With `idle` they end when nothing is heard of them for six seconds, not for half an hour; with
+`gone`, four seconds after their stream has broken off, not ten.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dibs.surfaces.http import mcp, seats
 
 def hurry(what: str) -> None:
     if what == "gone":
-        mcp.GONE_S = 2.0
+        mcp.GONE_S = 4.0
     else:
-        seats.IDLE_S, seats.BEAT_S, seats.TTL_S = 2.0, 0.3, 3.0
+        seats.IDLE_S, seats.BEAT_S, seats.TTL_S = 6.0, 0.5, 9.0
         vars(mcp).update(IDLE_S=seats.IDLE_S, BEAT_S=seats.BEAT_S)
 
 

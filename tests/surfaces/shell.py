@@ -40,6 +40,10 @@ class Shell:
         self.folder = folder
         self.environment = environment
 
+    @property
+    def through_daemon(self) -> bool:
+        return self.environment.get("DIBS_URL", "").startswith("http")
+
     def at(self, folder: Path) -> Shell:
         return Shell(folder, self.environment)
 

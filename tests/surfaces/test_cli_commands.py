@@ -363,7 +363,8 @@ def test_state_is_set_compared_watched_and_exported(shell: Shell) -> None:
 
 def test_tokens_are_added_listed_and_revoked(on_each: Shell) -> None:
     alice = on_each.as_("alice")
-    assert on_each("token", "list").err == "no tokens\n"
+    if not on_each.through_daemon:  # which has a token of its own
+        assert on_each("token", "list").err == "no tokens\n"
     added = alice("token", "add", "ci", "--scope", "read", "--expires", "30d")
     # The secret alone, so that it can be kept in a variable.
     assert re.fullmatch(r"dibs_[\w-]{43}\n", added.out)
@@ -371,14 +372,14 @@ def test_tokens_are_added_listed_and_revoked(on_each: Shell) -> None:
     id = str(alice.json("token", "add", "ci")["id"])
     listed = on_each.ok("token", "list").out
     assert added.out.strip() not in listed
-    assert [line.split()[1:4] for line in listed.splitlines()[1:]] == [
+    assert [line.split()[1:4] for line in listed.splitlines()[-2:]] == [
         ["ci", "read", "alice"],
         ["ci", "agent", "alice"],
     ]
     assert "29d left" in listed and "for ever" in listed
     assert "revoked 0s ago" in alice.ok("token", "revoke", id).out
     states = [token["revoked_at"] is None for token in on_each.json("token", "list")]
-    assert states == [True, False]
+    assert states[-2:] == [True, False]
     missing = alice("token", "revoke", "999")
     assert (missing.code, "there is no token 999" in missing.err) == (1, True)
 
@@ -446,7 +447,9 @@ def test_a_healthy_store_has_a_clean_bill(on_each: Shell) -> None:
     answer = on_each.ok("doctor")
     assert {line.split()[0] for line in answer.out.splitlines()} == {"ok"}
     checks = {finding["check"] for finding in on_each.json("doctor")}
-    assert {"versions", "store", "key", "clock", "integrity", "sessions", "signatures"} <= checks
+    assert {"versions", "store", "sessions", "signatures"} <= checks
+    # What lies beneath a daemon is looked at where it is.
+    assert (checks >= {"key", "clock", "integrity"}) is not on_each.through_daemon
 
 
 def test_a_file_that_others_can_read_is_a_fault_until_it_is_mended(shell: Shell) -> None:

@@ -49,6 +49,10 @@ def steady(text: str) -> list[str]:
 
 
 def test_the_walk_through_of_the_readme_works_as_written(shell: Shell) -> None:
+    walk_through(shell)
+
+
+def walk_through(shell: Shell) -> None:
     text = README.read_text(encoding="utf-8").partition("## In two shells\n")[2]
     fences = FENCE.findall(text.partition("\n## ")[0])
     prompts = {name: Prompt(shell) for name in ("alice", "bob")}

@@ -23,12 +23,18 @@ def test_the_page_of_tools_is_what_the_source_says_now() -> None:
 def test_every_entry_for_a_client_can_be_pasted() -> None:
     found = FENCE.findall((ROOT / "docs/agents.md").read_text(encoding="utf-8"))
     entries = [tomllib.loads(text) if kind == "toml" else json.loads(text) for kind, text in found]
-    servers = [entry for entry in entries if {"mcpServers", "mcp_servers", "mcp"} & entry.keys()]
-    assert len(servers) == 4
-    for entry in servers:
-        (server,) = next(iter(entry.values())).values()
+    named = [entry for entry in entries if {"mcpServers", "mcp_servers", "mcp"} & entry.keys()]
+    servers = [server for entry in named for (server,) in [next(iter(entry.values())).values()]]
+    local = [server for server in servers if "command" in server]
+    assert len(local) == 4
+    for server in local:
         words = [server["command"], *server.get("args", [])]
         assert (words[0] if isinstance(words[0], list) else words) == ["dibs", "mcp"]
+    remote = [server for server in servers if "command" not in server]
+    assert len(remote) == 4
+    for server in remote:
+        assert server.get("url", server.get("httpUrl")) == "http://127.0.0.1:4242/mcp"
+        assert "DIBS_TOKEN" in json.dumps(server)
 
 
 def test_the_readme_names_the_ten_tools_and_their_size() -> None:

@@ -471,6 +471,17 @@ def test_no_tool_takes_the_caller_as_an_argument(start: Start) -> None:
 # What can happen to a session or a store meanwhile.
 
 
+@pytest.fixture
+def beneath(on_each: Shell, sqlite_url: str, space_name: str) -> Iterator[dibs.Dibs]:
+    """The space itself, also where the clients reach it through a daemon."""
+    if not on_each.through_daemon:
+        with look_into(on_each) as space:
+            yield space
+        return
+    with dibs.open(sqlite_url, space=space_name, start=on_each.folder) as space:
+        yield space
+
+
 def leave(space: dibs.Dibs, name: str) -> None:
     """End somebody's session from outside, as the user may."""
     (presence,) = [one for one in space.agents.list() if one.agent == name]
@@ -480,7 +491,7 @@ def leave(space: dibs.Dibs, name: str) -> None:
 
 
 def test_a_session_that_somebody_else_has_ended_is_told_and_begins_anew(
-    start_on_each: Start, on_each: Shell
+    start_on_each: Start, on_each: Shell, beneath: dibs.Dibs
 ) -> None:
     client = start_on_each("--tools", "all", within=on_each.as_("alice"))
     writes: list[tuple[str, dict[str, Any], str]] = [
@@ -490,30 +501,28 @@ def test_a_session_that_somebody_else_has_ended_is_told_and_begins_anew(
         ("set", {"namespace": "n", "key": "k", "value": 1}, "ok"),
         ("claim", {"resource": "src/a.py", "wait_s": 5}, "claimed"),
     ]
-    with look_into(on_each) as space:
-        for tool, arguments, status in writes:
-            assert client.call("claim", resource="src/a.py")["status"] == "claimed"
-            client.call("release", everything=True)
-            leave(space, "alice")
-            told = client.call(tool, **arguments)
-            assert told["status"] == "not_yours", told
-            assert "session is over" in told["hint"]
-            assert client.call(tool, **arguments)["status"] == status
-            client.call("release", everything=True)
+    for tool, arguments, status in writes:
+        assert client.call("claim", resource="src/a.py")["status"] == "claimed"
+        client.call("release", everything=True)
+        leave(beneath, "alice")
+        told = client.call(tool, **arguments)
+        assert told["status"] == "not_yours", told
+        assert "session is over" in told["hint"]
+        assert client.call(tool, **arguments)["status"] == status
+        client.call("release", everything=True)
 
 
 def test_a_session_that_ends_while_it_waits_is_answered(
-    start_on_each: Start, on_each: Shell
+    start_on_each: Start, on_each: Shell, beneath: dibs.Dibs
 ) -> None:
     holder = start_on_each()
     holder.call("claim", resource="src/a.py")
     client = start_on_each(within=on_each.as_("alice"))
     waiting = client.begin_call("claim", {"resource": "src/a.py", "wait_s": 600})
-    with look_into(on_each) as space:
-        until(space.leases.waiting, "alice in the queue")
-        leave(space, "alice")
-        assert client.outcome(waiting)["status"] in ("stale", "not_yours")
-        assert space.leases.waiting() == ()
+    until(beneath.leases.waiting, "alice in the queue")
+    leave(beneath, "alice")
+    assert client.outcome(waiting)["status"] in ("stale", "not_yours")
+    assert beneath.leases.waiting() == ()
     client.call("claim", resource="src/b.py")
     assert client.call("claim", resource="src/b.py")["status"] in ("claimed", "already_claimed")
 

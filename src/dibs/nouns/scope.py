@@ -28,6 +28,9 @@ GRANTING = ("leases.claim", "work.claim", "work.next")
 
 
 class Scope:
+    daemon: str | None = None
+    """The address of the daemon that this space is reached by, if it is."""
+
     def __init__(self, store: Store, keys: Keyring, place: Place, caller: Caller | None) -> None:
         self.store = store
         self.keys = keys

@@ -85,6 +85,13 @@ def examine(globals_: Globals) -> Iterator[Finding]:
         yield Finding("store", FAULT, error.message, error.next or "")
         return
     with space:
+        if space.scope.daemon:
+            # What lies beneath is looked at where it is.
+            says = f"{space.scope.daemon}, space {space.space}, seq {space.events.last()}"
+            yield Finding("store", OK, says)
+            yield alive(space)
+            yield signatures(space)
+            return
         store = space.scope.store
         yield Finding("store", OK, f"{store.driver.address}, space {store.name}, seq "
                       f"{space.events.last()}")  # fmt: skip
@@ -161,6 +168,10 @@ def sessions(space: Dibs) -> Finding:
             "dibs doctor --fix",
             lambda: end_dead(space.scope),
         )
+    return alive(space)
+
+
+def alive(space: Dibs) -> Finding:
     here = sum(len(who.sessions) for who in space.agents.list())
     return Finding("sessions", OK, f"{here} alive")
 

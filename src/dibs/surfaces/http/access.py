@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
 from dibs.errors import InvalidError, NotYoursError
 from dibs.nouns import agents
+from dibs.operation import check_agent
 from dibs.surfaces.http.guard import GuardError
 
 if TYPE_CHECKING:
     from dibs.dibs import Agent, Dibs
     from dibs.surfaces.http.sign_in import SignIns
 
+TOKEN = re.compile(r"[0-9]{1,18}\.[0-9a-f]+")
+"""What the token of a session looks like."""
 KNOWN_S = 1.0
 """How long a token is taken for good before it is looked up again: so soon a revocation counts."""
 
@@ -55,12 +59,17 @@ class Tokens:
                 401, "no_token", "a token is needed", "send Authorization: Bearer TOKEN"
             )
         name, scope = self._who(secret.strip())
-        agent = decoded(headers.get("dibs-agent", "")) or name
+        agent = name
+        if "dibs-agent" in headers:
+            agent = check_agent("Dibs-Agent", decoded(headers["dibs-agent"]))
+        session = headers.get("dibs-session")
+        if session is not None and not TOKEN.fullmatch(session):
+            raise InvalidError("Dibs-Session is not a session's token", next="join again")
         if scope != "admin" and agent != name and not agent.startswith(f"{name}/"):
             raise NotYoursError(
                 f"this token is {name}'s, not {agent}'s", next="leave Dibs-Agent out"
             )
-        return Access(name, scope, agent, headers.get("dibs-session"))
+        return Access(name, scope, agent, session)
 
     def _who(self, secret: str) -> tuple[str, str]:
         now = time.monotonic()

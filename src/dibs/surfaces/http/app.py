@@ -24,6 +24,7 @@ from dibs.errors import (
     UnavailableError,
 )
 from dibs.nouns import agents
+from dibs.operation import shown
 from dibs.records import plain
 from dibs.storage.group import GroupingDriver
 from dibs.storage.hub import Hub
@@ -62,6 +63,8 @@ ADMIN = {
 }
 """What only an admin may do."""
 SWEEP_S = 0.5
+APART = ("/v1/agents/join", "/v1/me", "/v1/cancel")
+"""What is called as an operation is, and is none."""
 HEADERS = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
@@ -175,8 +178,13 @@ class Daemon:
         self.rate.take(access.name)
         return access
 
-    async def call(self, route: Route, access: Access, given: dict[str, Any]) -> Any:
-        """Call an operation for somebody, in the thread that suits it."""
+    async def call(
+        self, route: Route, access: Access, given: dict[str, Any], call: str | None = None
+    ) -> Any:
+        """Call an operation for somebody, in the thread that suits it.
+
+        call: what the caller names a wait, to cancel it by
+        """
         operation = route.operation
         permit(operation.name, operation.mutates, access)
         if self.stopping:  # it may have come while the body was read
@@ -190,12 +198,14 @@ class Daemon:
 
         try:
             if route.waits(given):
-                return await self.waits.do(job)
+                return await self.waits.do(job, (access.name, call) if call else None)
             return await (self.writer if operation.mutates else self.reader).do(job)
         except NotYoursError:
             self.sessions.forget(access)
             raise
         except CancelledError as error:
+            if not self.stopping:
+                raise
             raise stopping() from error
         except UnavailableError:
             # What was joined in the same transaction may be undone with it.
@@ -207,7 +217,9 @@ class Daemon:
         permit("agents.join", True, access)
         unknown = given.keys() - {"status", "shell", "client", "ttl_s", "host", "pid"}
         if unknown:
-            raise InvalidError(f"agents.join has no argument {min(unknown)!r}")
+            raise InvalidError(f"agents.join has no argument {shown(min(unknown))}")
+        if not isinstance(given.get("shell", False), bool):
+            raise InvalidError("shell must be true or false")
 
         scope = self.space.scope
 
@@ -315,21 +327,25 @@ class App:
         self, method: str, path: str, headers: dict[str, str], receive: Receive
     ) -> Any:
         daemon = self.daemon
-        access = await daemon.admit(headers)
-        route = daemon.operations.get(path)
-        if route is None and path not in ("/v1/agents/join", "/v1/me"):
-            raise NotFoundError(f"there is no {path}", next="look at /openapi.json")
         if method != "POST":
             raise GuardError(405, "method", "operations are called with POST", "use POST")
+        access = await daemon.admit(headers)
+        route = daemon.operations.get(path)
+        if route is None and path not in APART:
+            raise NotFoundError(f"there is no {path}", next="look at /openapi.json")
         body = await read_body(receive)
         if path == "/v1/me":
             return await daemon.me(access)
+        if path == "/v1/cancel":
+            name = str(read_object(body).get("call"))
+            return {"cancelled": daemon.waits.cancel((access.name, name))}
         if route is None:
             return await daemon.join(access, read_object(body))
         given = route.read(body)
         if not route.waits(given):
             return await daemon.call(route, access, given)
-        return await unless_gone(daemon.call(route, access, given), receive)
+        call = daemon.call(route, access, given, headers.get("dibs-call"))
+        return await unless_gone(call, receive)
 
 
 class Bug(DibsError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.nouns.agents import SCOPES
 from dibs.nouns.leases import CLAIM_LIMIT, MODES, OUTCOMES
+from dibs.nouns.resources import MAX_TEXT
 from dibs.nouns.work import PRIORITY, STATES
 from dibs.operation import (
     BODY_LIMIT,
@@ -53,6 +54,7 @@ def seconds(low: float, high: float) -> Schema:
 
 
 A_NAME = text(NAME, NAME_LIMIT)
+A_RESOURCE = text(NAME, MAX_TEXT)
 AN_AGENT = text(AGENT, NAME_LIMIT)
 FILTER = text(LINE, VALUE_LIMIT)
 
@@ -75,7 +77,7 @@ COMMON: dict[str, Schema] = {
     "limit": whole(1, LIST_LIMIT),
     "max_attempts": whole(1, 1000),
     "mode": {"enum": list(MODES)},
-    "moved_to": A_NAME,
+    "moved_to": A_RESOURCE,
     "name": AN_AGENT,
     "namespace": A_NAME,
     "note": text(LINE),
@@ -99,8 +101,8 @@ COMMON: dict[str, Schema] = {
     "agent": FILTER,
     "channel": A_NAME,
     "after": A_NAME,
-    "leases": A_NAME,
-    "resources": A_NAME,
+    "leases": A_RESOURCE,
+    "resources": A_RESOURCE,
 }
 OWN: dict[str, Schema] = {
     "agents.revoke_token.id": whole(0),

@@ -52,6 +52,9 @@ class Route:
             raise InvalidError(f"{self._many} must be a list")
         if not isinstance(given.get(SEEN, {}), dict):
             raise InvalidError(f"{SEEN} must be an object")
+        for name, argument in self.arguments.items():
+            if name in given:
+                given[name] = from_json(name, argument.type, given[name])
         return given
 
     def waits(self, given: dict[str, Any]) -> bool:
@@ -68,6 +71,18 @@ class Route:
         if SEEN in given:
             noun = type(noun)(noun.scope.at(Seen(given.pop(SEEN))))
         return plain(getattr(noun, self.operation.verb)(*many, **given))
+
+
+def from_json(name: str, kind: str, value: Any) -> Any:
+    """A value as the library takes it: JSON knows one kind of numbers, and Python two."""
+    if kind == "bool" and not isinstance(value, bool):
+        raise InvalidError(f"{name} must be true or false, not {type(value).__name__}")
+    if kind.startswith("int"):
+        if isinstance(value, list):
+            return [from_json(name, kind, item) for item in value]
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+    return value
 
 
 def read_object(body: bytes) -> dict[str, Any]:

@@ -23,6 +23,7 @@ ONCE = {
     "content-type",
     "cookie",
     "dibs-agent",
+    "dibs-call",
     "dibs-session",
     "host",
     "last-event-id",

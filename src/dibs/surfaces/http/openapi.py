@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse
 
 from dibs.operation import LIST_LIMIT
 from dibs.records import Record
-from dibs.surfaces.http.bounds import A_NAME, COMMON, NEEDS_SOME, bounded
+from dibs.surfaces.http.bounds import A_NAME, AN_AGENT, COMMON, NEEDS_SOME, bounded
 from dibs.version import VERSION
 
 if TYPE_CHECKING:
@@ -193,16 +193,23 @@ def document(operations: dict[str, Route]) -> Schema:
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "parameters": {
-                "agent": header("Dibs-Agent", "as whom to act, if the token allows more than one"),
-                "session": header("Dibs-Session", "the session to act in, from /v1/agents/join"),
+                "agent": header(
+                    "Dibs-Agent", "as whom to act, if the token allows more than one", AN_AGENT
+                ),
+                "session": header(
+                    "Dibs-Session",
+                    "the session to act in, from /v1/agents/join",
+                    {"pattern": "^[0-9]{1,18}\\.[0-9a-f]+$"},
+                ),
             },
             "schemas": {**records, "Error": ERROR},
         },
     }
 
 
-def header(name: str, says: str) -> Schema:
-    return {"name": name, "in": "header", "description": says, "schema": {"type": "string"}}
+def header(name: str, says: str, limits: Schema) -> Schema:
+    kind = {"type": "string", **limits}
+    return {"name": name, "in": "header", "description": says, "schema": kind}
 
 
 STYLE = """\

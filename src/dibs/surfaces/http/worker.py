@@ -131,14 +131,24 @@ class Waits:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._running: set[Cancel] = set()
+        self._called: dict[tuple[str, str], Cancel] = {}
 
     @property
     def number(self) -> int:
         return len(self._running)
 
-    async def do(self, job: Job) -> Any:
+    def cancel(self, call: tuple[str, str]) -> bool:
+        """End the wait of that name, if there is one; its caller is told what came of it."""
+        found = self._called.get(call)
+        if found is not None:
+            found()
+        return found is not None
+
+    async def do(self, job: Job, call: tuple[str, str] | None = None) -> Any:
         """Run a job that may wait; if the caller is cancelled, so is the wait."""
         cancel = Cancel()
+        if call is not None:
+            self._called[call] = cancel
         context = contextvars.copy_context()
         context.run(CANCEL.set, cancel)
         pending = Pending(lambda: context.run(job), self._loop.create_future())
@@ -157,6 +167,8 @@ class Waits:
             raise
         finally:
             self._running.discard(cancel)
+            if call is not None:
+                self._called.pop(call, None)
             cancel.close()
 
     def stop(self) -> None:

@@ -8,12 +8,15 @@ CHECKED := src tests $(wildcard examples bench tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test clients conformance stress bench lint format docs pins clean
+.PHONY: help run example test clients conformance stress bench lint format docs pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY) ## run the main job: two agents and one budget
+run: $(READY) ## start the daemon of this repository, and print the address to open
+	@$(BIN)/dibs serve
+
+example: $(READY) ## two agents and one budget, without dibs and with it
 	@$(BIN)/python examples/budget.py
 
 test: $(READY) ## run the whole suite, on SQLite and on a real PostgreSQL

@@ -3,7 +3,7 @@
 Each wants to pay 7,500, and both look before either pays. They are real processes, and the
 collision is forced, so that it shows every time. All files are in a temporary folder.
 
-    make run
+    make example
 """
 
 from __future__ import annotations

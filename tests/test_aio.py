@@ -10,9 +10,10 @@ import dibs
 from dibs import aio
 
 
-@pytest.fixture
-def space(sqlite_url, tmp_path):
-    with dibs.open(sqlite_url, space="s", user_dir=str(tmp_path)) as opened:
+@pytest.fixture(params=["sqlite", "http"])
+def space(request, space_name, tmp_path):
+    url = request.getfixturevalue(f"{request.param}_url")
+    with dibs.open(url, space=space_name, user_dir=tmp_path / "user") as opened:
         yield opened
 
 

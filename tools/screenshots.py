@@ -25,6 +25,7 @@ PHONE: dict[str, Any] = {
     "is_mobile": True,
     "has_touch": True,
 }
+STILL: dict[str, Any] = {"color_scheme": "light", "reduced_motion": "reduce", "locale": "en-GB"}
 PAST_MS = 45_000
 
 
@@ -50,7 +51,7 @@ def main() -> None:
 
 def take(browser: Browser, link: str) -> None:
     FOLDER.mkdir(exist_ok=True)
-    with browser.new_context(**DESK, color_scheme="light", locale="en-GB") as context:
+    with browser.new_context(**DESK, **STILL) as context:
         page = context.new_page()
         page.goto(link)
         # Somebody who looks is somebody whom the agents can ask.
@@ -63,11 +64,10 @@ def take(browser: Browser, link: str) -> None:
         interesting(page)
         page.screenshot(path=FOLDER / "dashboard-light.png")
         page.emulate_media(color_scheme="dark")
-        page.locator("#timeline").scroll_into_view_if_needed()
-        page.evaluate("document.getElementById('work').scrollIntoView()")
+        page.evaluate("document.getElementById('timeline').scrollIntoView()")
         page.screenshot(path=FOLDER / "dashboard-dark.png")
         cookies = context.storage_state()
-    with browser.new_context(**PHONE, color_scheme="light", storage_state=cookies) as context:
+    with browser.new_context(**PHONE, **STILL, storage_state=cookies) as context:
         page = context.new_page()
         page.goto(link.partition("/sign-in")[0])
         interesting(page)

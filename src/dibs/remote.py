@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from dibs.nouns.paths import Place
     from dibs.nouns.resources import Resource
-    from dibs.operation import Operation
+    from dibs.operation import Argument, Operation
 
 PATIENCE_S = 10.0
 """How long a daemon may be away before it is said to be gone."""
@@ -124,7 +124,12 @@ class RemoteScope(Scope):
         check_text("token", token)
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise NotYoursError("this is not the token of a session here", next="join again")
-        me = self.link.ask("/v1/me", {"Dibs-Session": token}, {})
+        try:
+            me = self.link.ask("/v1/me", {"Dibs-Session": token}, {})
+        except InvalidError as error:
+            raise NotYoursError(
+                "this is not the token of a session here", next="join again"
+            ) from error
         caller = Caller(me["agent"], me["session"], owned=False)
         return RemoteScope(self.link, self.place, caller, token)
 
@@ -150,6 +155,8 @@ class RemoteScope(Scope):
         names = {argument.name: argument for argument in operation.arguments()}
         if operation.mutates and self._caller is None:
             self.caller  # noqa: B018 - it says what is missing
+        for name, value in given.items():
+            refuse_fraction(names[name], value)
         if "idempotency_key" in names and given.get("idempotency_key") is None:
             given["idempotency_key"] = os.urandom(16).hex()
         if "wait_s" in names:
@@ -390,6 +397,14 @@ def waiting(given: dict[str, Any]) -> float:
     if isinstance(wait_s, bool) or not isinstance(wait_s, (int, float)):
         return 0.0
     return wait_s if 0 < wait_s <= WAIT_MAX_S else 0.0
+
+
+def refuse_fraction(argument: Argument, value: Any) -> None:
+    """Refuse 1.0 for 1: in JSON they are the same, so that the daemon could not."""
+    if argument.type.startswith("int"):
+        for item in value if argument.many else [value]:
+            if isinstance(item, float):
+                raise InvalidError(f"{argument.name} must be a whole number, not float")
 
 
 def to_body(given: dict[str, Any]) -> bytes:

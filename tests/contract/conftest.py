@@ -20,6 +20,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Let a test run on both databases, and through a daemon unless it says why not."""
     if "url" in metafunc.fixturenames:
         daemon = [] if hasattr(metafunc.function, "direct") else ["http"]
+        if daemon and metafunc.module.__name__.endswith("test_idempotency"):
+            daemon.append("http_postgres")  # to a daemon, one database is like the other
         metafunc.parametrize("url", ["sqlite", "postgres", *daemon], indirect=True)
 
 
@@ -28,19 +30,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Wrong arguments are the exception, since it is the daemon's client that writes them down.
     """
-    known: set[str] = set()
+    known: set[tuple[str, str]] = set()
     left_out = []
     for item in items:
-        case = (
-            item.callspec.params
-            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-            else {}
-        )
-        if case.get("url") == "http" and item.path.name != "test_bad_input.py":
-            name = item.nodeid.partition("[")[0]
-            if name in known:
+        kind = item.callspec.params.get("url", "") if hasattr(item, "callspec") else ""
+        if str(kind).startswith("http") and item.path.name != "test_bad_input.py":
+            case = (kind, item.nodeid.partition("[")[0])
+            if case in known:
                 left_out.append(item)
-            known.add(name)
+            known.add(case)
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 
@@ -50,6 +48,17 @@ def url(request: pytest.FixtureRequest) -> str:
     """Each way to a store in turn: what a contract test gives to `dibs.open`."""
     chosen: str = request.getfixturevalue(f"{request.param}_url")
     return chosen
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, url: str) -> str:
+    """The database beneath, also where a daemon is before it."""
+    kind: str = request.node.callspec.params["url"]
+    if not kind.startswith("http"):
+        return url
+    beneath = "postgres_url" if kind.endswith("postgres") else "sqlite_url"
+    found: str = request.getfixturevalue(beneath)
+    return found
 
 
 @pytest.fixture
@@ -75,14 +84,13 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def opener(
     url: str,
-    sqlite_url: str,
+    store: str,
     space_name: str,
     tmp_path: Path,
     checkout: Path,
     clock: ContractClock,
 ) -> Iterator[Opener]:
     """Opens the space, as often as a test wants; all is closed at the end."""
-    store = sqlite_url if url.startswith("http") else url
     opener = Opener(url, space_name, str(tmp_path / "user"), clock, store)
     yield opener
     opener.close()

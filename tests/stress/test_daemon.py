@@ -17,9 +17,12 @@ from typing import Any
 
 import pytest
 
+from dibs.surfaces.http.stream import BREATH_S
+from tests.postgres_server import new_database
 from tests.stress.procs import Worker, nursery, open_gate, read_log, run
+from tests.stress.test_disconnects import terminator
 from tests.stress.test_kills import MUTATIONS, calls_of, double_winners, lost_writes
-from tests.surfaces.daemon import Daemon, serving
+from tests.surfaces.daemon import Daemon, Stream, serving
 from tests.surfaces.shell import PATIENCE_S, Shell, scrubbed, until
 
 CLIENTS = 8
@@ -103,6 +106,53 @@ def kill_the_daemon(url: str, space: str, folder: Path, *, kills: int, seed: int
         f"daemon on {'sqlite' if sqlite else 'postgres'}: {kills} kills, {len(done):,} "
         f"acknowledged writes, {len(double)} double winners, {len(lost)} lost"
     )
+
+
+def test_a_server_that_drops_the_daemon_loses_nothing(
+    postgres_server: str, space_name: str, tmp_path: Path
+) -> None:
+    """R15 over HTTP: backends are terminated under load, and clients only have to ask again."""
+    logs, over = tmp_path / "logs", tmp_path / "over"
+    with new_database(postgres_server) as url:
+        with served(url, space_name, tmp_path) as daemon, nursery(logs) as place:
+            stream = Stream(daemon, "?since=0")
+            workers = [
+                place.start(
+                    "daemon_clients:toil",
+                    seed=number,
+                    name=f"worker-{number}",
+                    over=str(over),
+                    **where(daemon),
+                )
+                for number in range(4)
+            ]
+            for worker in workers:
+                worker.wait_for("joined")
+            with terminator(url, 0.1) as killed:
+                until(lambda: killed[0] > 20 and done_by(workers) > 200, "progress")
+            over.touch()
+            for worker in workers:
+                worker.wait()
+            # The journal is told to its end, and what comes now is told as it comes.
+            last = daemon.client("alice")("messages.announce", body="over")["id"]
+            seqs = [stream.next()[0]]
+            while seqs[-1] < last:
+                seqs.append(stream.next()[0])
+            assert seqs == list(range(1, last + 1))
+            begun = time.monotonic()
+            for number in range(5):
+                told = daemon.client("alice")("messages.announce", body=f"{number}")["id"]
+                assert stream.next()[0] == told
+            assert time.monotonic() - begun < BREATH_S, "only its breath woke it"
+            stream.close()
+            user_dir = str(Path(daemon.shell.environment["XDG_DATA_HOME"]) / "dibs")
+            assert daemon.stop().code == 0
+        there = {"url": url, "space": space_name, "user_dir": user_dir}
+        found = run(tmp_path / "found", "kills:contents", sqlite=False, **there)
+    calls = [call for path in sorted(logs.glob("*.jsonl")) for call in calls_of(read_log(path))]
+    done = [call for call in calls if call["done"] is not None]
+    assert lost_writes(done, found) == []
+    assert double_winners(calls, found) == []
 
 
 def done_by(workers: list[Worker]) -> int:

@@ -220,6 +220,36 @@ class Daemon:
                 stream.close()
 
 
+class Stream:
+    """A reader of `/v1/events`, of the lines as they come."""
+
+    def __init__(self, daemon: Daemon, query: str = "", **headers: str) -> None:
+        self._connection = http.client.HTTPConnection(*daemon.address, timeout=PATIENCE_S)
+        given = {"Authorization": f"Bearer {daemon.token}"}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        self._connection.request("GET", f"/v1/events{query}", None, given)
+        self._answer = self._connection.getresponse()
+        self.status = self._answer.status
+        self.kind = self._answer.headers["content-type"]
+        if self.status == 200:
+            assert self._answer.readline() == b": dibs\n" and self._answer.readline() == b"\n"
+
+    def next(self) -> tuple[int, str, Any]:
+        """The next event: its id, its name, and what it says."""
+        fields: dict[str, str] = {}
+        while (line := self._answer.readline()) != b"\n" or not fields:
+            if not line:
+                raise ConnectionError("the stream is over")
+            name, _, text = line.decode().rstrip("\n").partition(": ")
+            if name:
+                fields[name] = text
+        return int(fields["id"]), fields["event"], json.loads(fields["data"])
+
+    def close(self) -> None:
+        self._answer.close()
+        self._connection.close()
+
+
 @contextmanager
 def serving(shell: Shell, *options: str) -> Iterator[Daemon]:
     """A daemon for as long as the block lasts."""

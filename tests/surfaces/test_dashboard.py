@@ -248,6 +248,12 @@ def test_a_person_writes_to_one_and_to_all_and_answers(
     expect(page.locator("#toast")).to_contain_text("sent to everybody")
     assert [message["body"] for message in alice("messages.inbox")] == ["only you", "all of you"]
     assert [message["body"] for message in bob("messages.inbox")] == ["all of you"]
+    bob("messages.send", "anybody?", channel="builds")
+    page.locator("#messages-list").get_by_role("button", name="Answer bob").click()
+    page.keyboard.type("me")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#toast")).to_contain_text("sent to #builds")
+    assert alice("messages.inbox", channel="builds")[-1]["body"] == "me"
     asked = bob("messages.send", "may I?", to=PERSON)
     question = item(page, "for you", "bob", "may I?")
     question.get_by_role("button", name="Answer bob").click()

@@ -419,8 +419,15 @@ def events(answer: HTTPResponse, number: int) -> list[Any]:
 # The daemon's own end
 
 
-def test_a_session_goes_on_when_the_daemon_was_killed_and_started_again(on_each: Shell) -> None:
-    with serving(on_each) as daemon:
+@pytest.fixture(params=["sqlite", "postgres"])
+def on_store(shell: Shell, request: pytest.FixtureRequest, space_name: str) -> Shell:
+    if request.param == "sqlite":
+        return shell
+    return shell.with_(DIBS_URL=request.getfixturevalue("postgres_url"), DIBS_SPACE=space_name)
+
+
+def test_a_session_goes_on_when_the_daemon_was_killed_and_started_again(on_store: Shell) -> None:
+    with serving(on_store) as daemon:
         ann, bob = (Raw(daemon, daemon.token_of(name)).initialize() for name in ("ann", "bob"))
         assert ann.tool("claim", resource="src/a.py")["status"] == "claimed"
         daemon.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -54,7 +55,9 @@ def cutting(url: str) -> Iterator[tuple[str, list[bytes]]]:
             with client, socket.create_connection((host, int(port))) as daemon:
                 while request := client.recv(1 << 16):
                     daemon.sendall(request.replace(b"Host: 127.0.0.1:%d" % here, own))
-                    answer = daemon.recv(1 << 16)
+                    answer = b""
+                    while not is_whole(answer):
+                        answer += daemon.recv(1 << 16)
                     key = request.partition(b"\r\n\r\n")[2]
                     if key and key not in kept:
                         kept.append(key)
@@ -72,6 +75,12 @@ def cutting(url: str) -> Iterator[tuple[str, list[bytes]]]:
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
         thread.join(PATIENCE_S)
+
+
+def is_whole(answer: bytes) -> bool:
+    head, end, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head)
+    return bool(end) and length is not None and len(body) == int(length[1])
 
 
 # Names.

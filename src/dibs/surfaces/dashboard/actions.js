@@ -80,11 +80,15 @@ function ask(title, text, yes) {
 }
 
 const ACTS = {
-  async release({ resource, agent }) {
-    const reason = await ask("Release a lease", `${agent} loses ${resource} and is told so. Whoever waits gets it.`, "Release");
+  async release({ resource }) {
+    // All that overlaps is taken, so all who share it are named before.
+    const [{ blockers }] = await call("leases.status", { resources: [resource] });
+    const losers = blockers.filter((one) => !one.waiting && one.agent !== model.viewer.name);
+    const lost = losers.map((one) => `${one.agent} loses ${one.resource}`).join(", ");
+    const reason = await ask("Release a lease", `${lost || `Nobody holds ${resource} any more`}. Whoever loses something is told, and whoever waits gets it.`, "Release");
     if (reason === null) return;
-    await call("leases.revoke", { resources: [resource], reason });
-    toast(`${resource} was taken from ${agent}`);
+    const taken = await call("leases.revoke", { resources: [resource], reason });
+    toast(`${resource} was taken from ${taken.map((lease) => lease.agent).join(", ")}`);
   },
 
   async "let-go"({ resource }) {
@@ -105,16 +109,14 @@ const ACTS = {
 
   write({ to }) {
     forgetAnswer();
-    $("recipients").value = to;
-    toCompose();
+    toCompose(`@${to}`);
   },
 
-  answer({ id, to, body }) {
-    answering = { id, to };
+  answer({ id, sender, channel, body }) {
+    answering = { id, to: channel ? `#${channel}` : `@${sender}` };
     show($("answering"), true);
-    say($("answering").firstElementChild, `Answer to ${to}: “${body.slice(0, 120)}”`);
-    $("recipients").value = to;
-    toCompose();
+    say($("answering").firstElementChild, `Answer to ${sender}: “${body.slice(0, 120)}”`);
+    toCompose(answering.to);
   },
 
   "answer-not": forgetAnswer,
@@ -143,8 +145,9 @@ const ACTS = {
   },
 };
 
-function toCompose() {
+function toCompose(recipient) {
   const { body } = $("compose").elements;
+  $("recipients").value = recipient;
   $("messages").scrollIntoView({ block: "start" });
   body.focus({ preventScroll: true });
 }
@@ -165,11 +168,14 @@ async function freeze() {
 
 async function send() {
   const form = $("compose").elements;
+  const to = form.to.value;
   const given = { body: form.body.value };
-  if (form.to.value) given.to = form.to.value;
-  if (answering && answering.to === form.to.value) given.reply_to = answering.id;
+  if (to.startsWith("@")) given.to = to.slice(1);
+  if (to.startsWith("#")) given.channel = to.slice(1);
+  // Sent elsewhere, it is no answer any more.
+  if (answering?.to === to) given.reply_to = answering.id;
   await call("messages.send", given);
   form.body.value = "";
   forgetAnswer();
-  toast(`sent to ${given.to ?? "everybody"}`);
+  toast(`sent to ${given.to ?? (to || "everybody")}`);
 }

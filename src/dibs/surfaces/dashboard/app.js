@@ -22,11 +22,19 @@ const DRAWN = {
   agents: [drawAgents, drawRecipients],
   leases: [drawLeases, drawAgents],
   tasks: [drawWork],
-  messages: [drawMessages],
+  messages: [drawMessages, drawRecipients],
   state: [drawState],
 };
 
+let behind = false;
+
 function draw(...parts) {
+  if (document.hidden) {
+    // The title still tells; the rest is drawn when somebody looks.
+    behind = true;
+    drawAttention();
+    return;
+  }
   const drawers = new Set(parts.flatMap((part) => DRAWN[part] ?? []));
   drawers.forEach((drawer) => drawer());
   drawAttention();
@@ -204,7 +212,11 @@ document.addEventListener("visibilitychange", () => {
   clearTimeout(hiding);
   // A browser keeps few connections to one server: those of forgotten tabs are given up.
   if (document.hidden) hiding = setTimeout(() => hangUp.abort(), HIDDEN_MS);
-  else wake();
+  else {
+    if (begun && behind) drawAll();
+    behind = false;
+    wake();
+  }
 });
 window.addEventListener("resize", mindScrolling);
 document.addEventListener("toggle", mindScrolling, true);

@@ -2,7 +2,7 @@
 
 import { $, fill, h, say, show } from "./dom.js";
 import { hit, isFrozen, mayAct, model } from "./model.js";
-import { now, timeAgo, timeLeft, timeSince } from "./time.js";
+import { now, timeAgo, timeIn, timeLeft, timeSince } from "./time.js";
 
 const SOON = 5 * 60_000;
 const RECENT = 15 * 60_000;
@@ -35,6 +35,9 @@ export const releaseButton = (lease) =>
 export const requeueButton = (task) =>
   button("Requeue", "requeue", { id: task.id, state: task.state, agent: task.agent },
     `Requeue ${task.id}`);
+
+export const answerButton = ({ id, sender, channel, body }) =>
+  button("Answer", "answer", { id, sender, channel, body: body.slice(0, 200) }, `Answer ${sender}`);
 
 const writeButton = (agent) =>
   agent === model.viewer.name ? null : button("Write", "write", { to: agent }, `Write to ${agent}`);
@@ -91,7 +94,7 @@ function* tasks() {
       yield item(
         `failed ${task.id}`, "soon", "failed",
         ["Task ", code(task.id), " failed, attempt ", task.attempts, " of ", task.max_attempts,
-         task.reason && `: ${task.reason}`, ". Tried again: ", timeLeft(task.until)],
+         task.reason && `: ${task.reason}`, ". Tried again ", timeIn(task.until)],
         [requeueButton(task)], [task.id, task.title, task.reason],
       );
     if (task.state === "claimed" && task.until < now())
@@ -154,8 +157,7 @@ function* questions() {
       `asks ${message.id}`, "ask", "for you",
       [h("b", null, message.sender), " wrote to you ", timeAgo(message.sent_at), ": “",
        message.body.slice(0, 300), "”"],
-      [button("Answer", "answer", { id: message.id, to: message.sender, body: message.body },
-              `Answer ${message.sender}`),
+      [answerButton(message),
        button("Done", "acknowledge", { id: message.id }, `Acknowledge the message of ${message.sender}`)],
       [message.sender, message.body],
     );

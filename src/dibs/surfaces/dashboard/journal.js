@@ -110,9 +110,9 @@ export function spans({ events, leases, tasks }) {
 }
 
 // By resource: how often and how long somebody had to wait for it.
-export function contention(model) {
+export function contention(known) {
   const rows = new Map();
-  for (const one of spans(model)) {
+  for (const one of known) {
     if (one.kind === "task") continue;
     const row = rows.get(one.label) ?? { resource: one.label, waits: 0, total: 0, longest: 0, claims: 0, open: [], who: new Set() };
     rows.set(one.label, row);

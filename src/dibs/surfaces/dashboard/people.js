@@ -1,6 +1,6 @@
 // Agents, and what they say.
 
-import { button } from "./attention.js";
+import { answerButton, button } from "./attention.js";
 import { $, fill, h, say, show } from "./dom.js";
 import { hit, mayAct, model } from "./model.js";
 import { timeAgo } from "./time.js";
@@ -74,12 +74,13 @@ export function drawRecipients() {
   const names = model.agents
     .filter((who) => who.agent !== model.viewer.name)
     .toSorted((a, b) => !a.sessions.length - !b.sessions.length || (a.agent < b.agent ? -1 : 1));
-  const list = $("recipients");
+  const channels = new Set(model.messages.map((message) => message.channel).filter(Boolean));
   fill(
-    list,
+    $("recipients"),
     h("option", { value: "", "data-key": "everybody" }, "everybody"),
+    [...channels].map((name) => h("option", { value: `#${name}`, "data-key": `#${name}` }, `#${name}`)),
     names.map((who) =>
-      h("option", { value: who.agent, "data-key": `@${who.agent}` },
+      h("option", { value: `@${who.agent}`, "data-key": `@${who.agent}` },
         who.sessions.length ? who.agent : `${who.agent} (not here)`)),
   );
 }
@@ -98,7 +99,6 @@ function drawMessage(message) {
       delivery && delivery.map((one) => h("span", { class: "word" }, one.state)),
       timeAgo(message.sent_at)),
     h("p", { class: "body" }, message.body),
-    !mine && button("Answer", "answer", { id: message.id, to: message.sender, body: message.body },
-                    `Answer ${message.sender}`),
+    !mine && answerButton(message),
   );
 }

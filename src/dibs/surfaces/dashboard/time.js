@@ -32,10 +32,12 @@ export function span(ms) {
 export const brief = (ms) => (ms < 10 * SECOND ? `${(ms / SECOND).toFixed(1)} s` : span(ms));
 
 const since = (at) => span(now() - at);
-const ago = (at) => (now() - at < SECOND ? "now" : `${since(at)} ago`);
+const ago = (at) => (now() - at < SECOND ? "just now" : `${since(at)} ago`);
 const left = (until) => (until > now() ? `${span(until - now())} left` : "over");
 
-const WORDS = { ago, since, left };
+const soon = (at) => (at > now() ? `in ${span(at - now())}` : "now");
+
+const WORDS = { ago, since, left, soon };
 
 function ticking(how, at) {
   const title = new Date(at).toLocaleString();
@@ -45,6 +47,8 @@ function ticking(how, at) {
 export const timeAgo = (at) => ticking("ago", at);
 export const timeSince = (at) => ticking("since", at);
 export const timeLeft = (until) => ticking("left", until);
+
+export const timeIn = (at) => ticking("soon", at);
 
 export function tick() {
   for (const element of document.querySelectorAll("time[data-how]"))

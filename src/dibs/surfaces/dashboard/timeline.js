@@ -218,7 +218,7 @@ function drawJournal() {
 }
 
 export function drawContention() {
-  const rows = contention(model).filter((row) => hit(row.resource, ...row.who));
+  const rows = contention(known).filter((row) => hit(row.resource, ...row.who));
   const most = rows[0]?.total || 1;
   fill($("contention-rows"), rows.slice(0, 50).map((row) =>
     h("tr", { "data-key": row.resource },

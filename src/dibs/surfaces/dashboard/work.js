@@ -3,7 +3,7 @@
 import { requeueButton } from "./attention.js";
 import { $, fill, h, say, show } from "./dom.js";
 import { ENDED, hit, model } from "./model.js";
-import { timeAgo, timeLeft } from "./time.js";
+import { timeAgo, timeIn, timeLeft } from "./time.js";
 
 const COLUMNS = [
   { title: "Blocked", states: ["blocked"] },
@@ -62,8 +62,8 @@ function card(task, next) {
     task.title && h("p", { class: "title" }, task.title),
     task.state === "claimed" &&
       h("p", null, h("b", null, task.agent), " ", timeLeft(task.until)),
-    task.state === "failed" && h("p", null, "again: ", timeLeft(task.until)),
-    task.state === "blocked" && task.until !== null && h("p", null, "starts: ", timeLeft(task.until)),
+    task.state === "failed" && h("p", null, "again ", timeIn(task.until)),
+    task.state === "blocked" && task.until !== null && h("p", null, "starts ", timeIn(task.until)),
     ENDED.includes(task.state) &&
       h("p", null, task.agent && h("b", null, task.agent), " ", timeAgo(task.changed_at)),
     task.reason && h("p", { class: "reason" }, task.reason),

@@ -100,6 +100,7 @@ class Daemon:
         self._loop = loop = asyncio.get_running_loop()
         self.hub.start(self.space.scope.store, self.driver.driver)
         self.writer = Writer(self.driver, loop)
+        self.writer.undone = self.sessions.clear
         self.reader = Worker("dibs-reader", loop)
         self.waits = Waits(loop)
         self._sweeping = asyncio.create_task(self._sweep())
@@ -198,6 +199,9 @@ class Daemon:
 
         try:
             if route.waits(given):
+                if operation.mutates:
+                    # With other writes, since what a wait writes by itself has a sync of its own.
+                    await self.writer.do(lambda: self.sessions.of(access))
                 return await self.waits.do(job, (access.name, call) if call else None)
             return await (self.writer if operation.mutates else self.reader).do(job)
         except NotYoursError:

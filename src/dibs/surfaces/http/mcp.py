@@ -343,12 +343,13 @@ class Visit:
         told, gone = Told(), self.gone()
         receive = partial(connection.receive, body, told.put, inline=True)
         running = asyncio.ensure_future(self.daemon.waits.do(receive))
+        running.add_done_callback(lambda _: told.put(None))
         self.endpoint.connections.add(connection)
         if session is not None:
             session.exchanges += 1
         try:
             if any(asks(message) for message in messages):
-                await self.answer(told, gone, session is None, extra)
+                await self.answer(told, gone, running, session is None, extra)
             else:
                 await self.say(202)
         except BaseException:
@@ -366,7 +367,12 @@ class Visit:
                 session.heard = time.monotonic()
 
     async def answer(
-        self, told: Told, gone: asyncio.Future[Any], modern: bool, extra: dict[str, str] | None
+        self,
+        told: Told,
+        gone: asyncio.Future[Any],
+        running: asyncio.Future[Any],
+        modern: bool,
+        extra: dict[str, str] | None,
     ) -> None:
         try:
             first = await told.next(gone, BREATH_S)
@@ -375,6 +381,8 @@ class Visit:
         else:
             if first is None and self.daemon.stopping:
                 raise stopping()
+            if first is None:
+                await running  # raises what kept it from being answered
             if first is not None and is_answer(first):
                 await self.say(status_of(first, modern), first, extra)
                 return

@@ -6,13 +6,14 @@ go on. A reader whose place was pruned is told so, and goes on from where the jo
 
 from __future__ import annotations
 
+import asyncio
 import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import StreamingResponse
 
-from dibs.errors import InvalidError, PrunedError
+from dibs.errors import InvalidError, PrunedError, UnavailableError
 from dibs.records import plain
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 BREATH_S = 15.0
 """A comment so often shows both ends that the other is there."""
+RETRY_S = 0.5
 PAGE = 500
 FILTERS = ("kind", "agent", "subject")
 
@@ -56,6 +58,11 @@ async def told(daemon: Daemon, seq: int, filters: dict[str, str | None]) -> Asyn
         except PrunedError as error:
             seq = error.details["pruned_seq"]
             yield line(seq, "pruned", error.to_json())
+            continue
+        except UnavailableError:
+            # A browser that is hung up on and then refused would never come back.
+            yield ": the store does not answer\n\n"
+            await asyncio.sleep(RETRY_S)
             continue
         for event in found:
             seq = event.seq

@@ -13,7 +13,6 @@ import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from dibs.errors import DibsError
 from dibs.storage.group import Group
 from dibs.storage.store import CANCEL, Cancel
 
@@ -104,6 +103,8 @@ class Writer(Worker):
         self._driver = driver
         self.groups = 0
         self.writes = 0
+        self.undone: Job = lambda: None
+        """Called before the next write, when what was written is undone."""
         super().__init__("dibs-writer", loop)
 
     def _serve(self, jobs: list[Pending]) -> None:
@@ -113,8 +114,9 @@ class Writer(Worker):
             with Group(self._driver):
                 for pending in jobs:
                     pending.run()
-        except DibsError as error:
+        except Exception as error:
             # Whatever they did is undone, so none of them may hear that it was done.
+            self.undone()
             for pending in jobs:
                 if pending.error is None:
                     pending.error = error

@@ -20,6 +20,7 @@ example: $(READY) ## two agents and one budget, without dibs and with it
 	@$(BIN)/python examples/budget.py
 
 test: $(READY) ## run the whole suite, on SQLite and on a real PostgreSQL
+	@tests/surfaces/get_browser
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 clients: $(READY) ## run the real agent CLIs against a scripted model

@@ -105,6 +105,7 @@ class Crew:
         self.idle = list(agents)
         self.asked: dict[int | str, Asked] = {}
         self._heard = 0
+        self.gone = False
         for agent in agents:
             agent.name = client.of(agent.session).call("status")["you"]
 
@@ -125,7 +126,8 @@ class Crew:
 
     def _probe(self, id: int | str) -> None:
         """Ask something else under the id of a cancelled call: it is in use until that is over."""
-        self.client.begin("prompts/list", id=id)
+        if not self.gone:
+            self.client.begin("prompts/list", id=id)
 
     def ask(self, agent: Agent, tool: str, arguments: Json) -> None:
         asked = Asked(agent, tool, arguments)
@@ -245,6 +247,7 @@ class Crew:
 
     def bury(self) -> None:
         """The server is gone: what it answered before counts, the rest nobody will know."""
+        self.gone = True
         self.listen()
         for agent in self.agents:
             agent.lets_go()

@@ -130,6 +130,17 @@ def test_what_lies_elsewhere_is_refused_here(space: dibs.Dibs) -> None:
         alice.leases.claim("/etc/passwd")
 
 
+def test_a_name_that_is_sent_must_be_the_one_name_of_something(space: dibs.Dibs) -> None:
+    """A program of another make could send anything; what is stored stays comparable."""
+    link = getattr(space.scope, "link")  # noqa: B009
+    with space.join("alice") as alice:
+        for name in ("./a", "a/", "a//b", "a/../b", "/a", "path:a", "e\u0301", ".dibs/key", "../a"):
+            given = {"resources": [name], "seen": {}}
+            with pytest.raises(dibs.InvalidError):
+                link.ask("/v1/leases/claim", {"Dibs-Session": alice.token}, given)
+        assert alice.leases.list() == ()
+
+
 # Who is let in.
 
 

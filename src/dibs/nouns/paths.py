@@ -33,11 +33,10 @@ from dibs.nouns.resources import (
     refused,
     resources_overlap,
 )
-from dibs.operation import check_text as limited_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal
+    from typing import Literal
 
     from dibs.errors import InvalidError
 
@@ -45,7 +44,6 @@ __all__ = [
     "Checkout",
     "Place",
     "Resource",
-    "Seen",
     "ancestors",
     "below",
     "content_hash",
@@ -56,7 +54,6 @@ __all__ = [
 
 MAX_COMPONENT_BYTES = 255
 MAX_HASHED_BYTES = 64 << 20
-MAX_SEEN = 500
 
 # `stat.S_ISDIR` and its kin cost a call each, on the path of every claim.
 _FILE_TYPE, _DIRECTORY, _LINK, _REGULAR = 0o170000, 0o040000, 0o120000, 0o100000
@@ -225,46 +222,6 @@ class Place:
         if key == "/.dibs" or key.startswith("/.dibs/"):
             raise _store_refused(text)
         return key
-
-
-class Seen(Place):
-    """Names that a caller elsewhere has read from its own disk, and what it saw there.
-
-    Such a name is taken as it is, if it is the one name of something: the disk here may be
-    another. `seen` says of each path its kind, inode and content hash, as far as they are known.
-    """
-
-    __slots__ = ("_seen",)
-
-    def __init__(self, seen: dict[str, Any]) -> None:
-        super().__init__(Checkout("/", "/"), "", case_blind=False)
-        self._seen = seen
-
-    def resource(self, text: str, cwd: str | None = None) -> Resource:
-        found = super().resource(text, cwd)
-        if found.text != text:
-            raise refused(text, f"is not the name of anything; it would be {found.text!r}")
-        if found.kind == "dir":
-            if self._of(text, "kind") == "file":
-                found.kind = "file"
-            found.inode = self._of(text, "inode")
-        return found
-
-    def content_hash(self, resource: Resource) -> str | None:
-        return self._of(resource.text, "content_hash")
-
-    def _of(self, text: str, what: str) -> str | None:
-        said = self._seen.get(text)
-        value = said.get(what) if isinstance(said, dict) else None
-        return None if value is None else limited_text(what, value, MAX_SEEN)
-
-    def _locate(
-        self, text: str, path: str, cwd: str | None
-    ) -> tuple[str, str, os.stat_result | None]:
-        parts = [part for part in path.split("/") if part not in ("", ".")]
-        if ".." in parts:
-            raise refused(text, "has '..' in it, and nobody here can say what that is")
-        return "".join(f"/{part}" for part in parts), "", None
 
 
 def find_place(start: str | None, user_dir: str) -> Place:

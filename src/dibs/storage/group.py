@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 SEATS = 8
-"""How many threads may use the database at a time, besides the one that writes in groups."""
-SEAT_S = 5.0
+"""How many of the crowd may use the database at a time."""
+SEAT_S = 30.0
 
 
 class GroupingDriver:
@@ -33,7 +33,10 @@ class GroupingDriver:
         self.driver = driver
         self.listen = driver.listen
         self.groups: dict[int, Group] = {}
-        self._seats = threading.Semaphore(SEATS)
+        self.crowd: set[int] = set()
+        """The threads of which there may be a thousand: they stand in line, others do not."""
+        self.seats = threading.Semaphore(SEATS)
+        self.turn = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.driver, name)
@@ -42,19 +45,64 @@ class GroupingDriver:
         group = self.groups.get(get_ident())
         if group is not None:
             return Member(group)
-        # A thousand that wake at once would each open a connection of its own.
-        if not self._seats.acquire(timeout=SEAT_S):
-            raise BusyError("too many use the store at once", next="try again")
-        try:
-            return self.driver.take()
-        except BaseException:
-            self._seats.release()
-            raise
+        return Guest(self) if get_ident() in self.crowd else self.driver.take()
 
     def give_back(self, connection: Any) -> None:
-        if not isinstance(connection, Member):
+        if isinstance(connection, Guest):
+            connection.go()
+        elif not isinstance(connection, Member):
             self.driver.give_back(connection)
-            self._seats.release()
+
+
+class Guest:
+    """One transaction of a thread of the crowd, as the store sees it.
+
+    A thousand that wake at once would each open a connection of its own, and for their turn to
+    write they would wait as strangers do, by trying again and again. So they line up here.
+    """
+
+    def __init__(self, grouping: GroupingDriver) -> None:
+        self._grouping = grouping
+        self._connection: Connection | None = None
+        self._writes = False
+
+    def begin_write(self, space: int, session: int) -> tuple[int, int, Row]:
+        self._grouping.turn.acquire()
+        self._writes = True
+        return self._sit().begin_write(space, session)
+
+    def begin_read(self) -> tuple[int, int]:
+        return self._sit().begin_read()
+
+    def _sit(self) -> Connection:
+        if not self._grouping.seats.acquire(timeout=SEAT_S):
+            raise BusyError("too many use the store at once", next="try again")
+        try:
+            connection: Connection = self._grouping.driver.take()
+        except BaseException:
+            self._grouping.seats.release()
+            raise
+        self._connection = connection
+        self.rows, self.run, self.leave = connection.rows, connection.run, connection.leave
+        return connection
+
+    def commit(self, rings: set[str]) -> None:
+        if self._connection is not None:
+            self._connection.commit(rings)
+
+    def rollback(self) -> None:
+        if self._connection is not None:
+            self._connection.rollback()
+
+    def go(self) -> None:
+        """Let the next in line."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._grouping.driver.give_back(connection)
+            self._grouping.seats.release()
+        if self._writes:
+            self._writes = False
+            self._grouping.turn.release()
 
 
 class Group:

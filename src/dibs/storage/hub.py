@@ -31,6 +31,7 @@ NOUNS = ("session", "lease", "task", "message", "entry", "token", "space")
 PAGE = 1000
 WAIT_S = 3600.0
 RETRY_S = 0.5
+STOP_S = 5.0
 
 
 class Hub:
@@ -42,15 +43,20 @@ class Hub:
         self._lock = allocate_lock()
         self._waiters: dict[str, set[HubListener]] = {}
         self._cancel = Cancel()
+        self._following = allocate_lock()
+        """Held while the thread is at it."""
 
     def start(self, store: Store, driver: Driver) -> None:
         """Follow the journal of a store, with an ear of its own to that driver's bells."""
         with store.read() as tx:
             seq = tx.rows(SPACE.position)[0]["seq"]
-        start_new_thread(self._follow, (store, driver, seq))
+        self._following.acquire()
+        start_new_thread(self._run, (store, driver, seq))
 
     def stop(self) -> None:
+        """Follow no more; after this the store may be closed."""
         self._cancel()
+        self._following.acquire(timeout=STOP_S)
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> HubListener:
         # Each once: two resources have the same ones above them.
@@ -74,6 +80,12 @@ class Hub:
             found = {listener for key in woken for listener in self._waiters.get(key, ())}
             for listener in found:
                 listener.ring()
+
+    def _run(self, store: Store, driver: Driver, seq: int) -> None:
+        try:
+            self._follow(store, driver, seq)
+        finally:
+            self._following.release()
 
     def _follow(self, store: Store, driver: Driver, seq: int) -> None:
         CANCEL.set(self._cancel)

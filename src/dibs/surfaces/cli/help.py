@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 GLOBALS = """\
 Everywhere:
   --as NAME      who you are (or DIBS_AGENT; DIBS_SESSION for a session of dibs run)
-  --store URL    which store (or DIBS_URL): a file, or postgresql://…; by default the repository's
+  --store URL    which store (or DIBS_URL): a file, postgresql://…, or http://… for a daemon
+                 (with DIBS_TOKEN where it is not yours); by default the repository's
   --space NAME   which space in a store that holds several (or DIBS_SPACE)
   --json         answer in JSON, refusals too
   --help         what a command does, with an example

@@ -160,7 +160,7 @@ function stack(list, x) {
       lane = ends.push(0) - 1;
       lanes.push([]);
     }
-    ends[lane] = right + 1;
+    ends[lane] = right - 0.5; // what follows at once fits behind it
     lanes[lane].push(one);
   }
   return lanes;
@@ -171,7 +171,7 @@ const isTask = (one) => one.kind === "task";
 function bar(one, lane, x, width) {
   const left = Math.max(-10, x(one.from));
   const right = Math.min(width + 10, x(one.to ?? now()));
-  const size = Math.max(3, right - left);
+  const size = Math.max(3, right - left - 1);
   const visible = right - Math.max(0, left);
   const room = Math.floor((visible - 10) / CHARACTER);
   const label = room < 4 ? "" : one.label.length > room ? `…${one.label.slice(1 - room)}` : one.label;

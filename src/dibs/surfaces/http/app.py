@@ -63,6 +63,7 @@ ADMIN = {
 }
 """What only an admin may do."""
 SWEEP_S = 0.5
+STOP_LOOKS = 150
 APART = ("/v1/agents/join", "/v1/me", "/v1/cancel")
 """What is called as an operation is, and is none."""
 HEADERS = [
@@ -102,7 +103,7 @@ class Daemon:
         self.writer = Writer(self.driver, loop)
         self.writer.undone = self.sessions.clear
         self.reader = Worker("dibs-reader", loop)
-        self.waits = Waits(loop)
+        self.waits = Waits(self.driver, loop)
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def _sweep(self) -> None:
@@ -128,7 +129,9 @@ class Daemon:
     async def stop(self) -> None:
         """Store what was acknowledged, and let the store go."""
         self.hush()
-        while self.waits.number:
+        for _ in range(STOP_LOOKS):  # one that is stuck must not keep the process
+            if not self.waits.number:
+                break
             await asyncio.sleep(0.01)
         await asyncio.to_thread(self.writer.stop)
         await asyncio.to_thread(self.reader.stop)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.dibs import operations
 from dibs.errors import InvalidError
-from dibs.nouns.paths import Seen
+from dibs.nouns.seen import Seen
 from dibs.records import plain
 
 if TYPE_CHECKING:

@@ -65,6 +65,13 @@ JOIN: Schema = {
             **COMMON["ttl_s"],
             "description": "how long the session lives without a beat",
         },
+        "host": {"type": "string", **A_NAME, "description": "the caller's machine, for people"},
+        "pid": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 2**31,
+            "description": "the caller's process there",
+        },
     },
     "additionalProperties": False,
 }
@@ -73,8 +80,29 @@ JOINED: Schema = {
     "properties": {
         "session": {"$ref": "#/components/schemas/Session"},
         "token": {"type": "string", "description": "what Dibs-Session takes"},
+        "owned": {"type": "boolean", "description": "whether it is the caller's to leave"},
     },
-    "required": ["session", "token"],
+    "required": ["session", "token", "owned"],
+}
+ME: Schema = {
+    "type": "object",
+    "properties": {
+        "space": {"type": "string"},
+        "agent": {"type": "string"},
+        "session": {"type": ["integer", "null"]},
+    },
+    "required": ["space", "agent", "session"],
+}
+CANCEL: Schema = {
+    "type": "object",
+    "properties": {
+        "call": {"type": "string", "description": "what Dibs-Call was in the call that waits"}
+    },
+}
+CANCELLED: Schema = {
+    "type": "object",
+    "properties": {"cancelled": {"type": "boolean"}},
+    "required": ["cancelled"],
 }
 
 
@@ -179,6 +207,15 @@ def document(operations: dict[str, Route]) -> Schema:
     }
     paths["/v1/agents/join"] = post(
         "Begin a session that lives by beats", "agents", JOIN, JOINED, {**GATE, "400": "misuse"}
+    )
+    paths["/v1/me"] = post("Say who you are here", "agents", {"type": "object", "properties": {}},
+                           ME, {**GATE, "400": "misuse"})  # fmt: skip
+    paths["/v1/cancel"] = post(
+        "End a wait; its own answer says what came of it",
+        "agents",
+        CANCEL,
+        CANCELLED,
+        {**GATE, "400": "misuse"},
     )
     records = {record.__name__: of_record(record) for record in Record.__subclasses__()}
     return {

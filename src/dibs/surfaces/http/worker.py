@@ -130,7 +130,8 @@ def settle(jobs: list[Pending]) -> None:
 class Waits:
     """Calls that wait, each in a thread, all of them cancelled at the end."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, driver: GroupingDriver, loop: asyncio.AbstractEventLoop) -> None:
+        self._crowd = driver.crowd
         self._loop = loop
         self._running: set[Cancel] = set()
         self._called: dict[tuple[str, str], Cancel] = {}
@@ -156,7 +157,9 @@ class Waits:
         pending = Pending(lambda: context.run(job), self._loop.create_future())
 
         def work() -> None:
+            self._crowd.add(threading.get_ident())
             pending.run()
+            self._crowd.discard(threading.get_ident())
             self._loop.call_soon_threadsafe(settle, [pending])
 
         self._running.add(cancel)

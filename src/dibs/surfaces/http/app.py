@@ -60,6 +60,7 @@ ADMIN = {
     "agents.add_token",
     "agents.revoke_token",
     "agents.tokens",
+    "agents.rename",  # a token is for one name
 }
 """What only an admin may do."""
 SWEEP_S = 0.5
@@ -228,7 +229,9 @@ class Daemon:
         if not isinstance(given.get("shell", False), bool):
             raise InvalidError("shell must be true or false")
 
-        scope = self.space.scope
+        scope, client = self.space.scope, given.get("client")
+        if isinstance(client, str) and access.scope != "admin":
+            client = f"{access.name}:{client}"  # the sessions of others are not to be found
 
         def job() -> Caller:
             return agents.join(
@@ -236,7 +239,7 @@ class Daemon:
                 access.agent,
                 given.get("status", ""),
                 given.get("shell", False),
-                given.get("client"),
+                client,
                 given.get("ttl_s", agents.SESSION_TTL_S),
                 remote=True,
                 host=given.get("host"),

@@ -149,6 +149,8 @@ class Waits:
 
     async def do(self, job: Job, call: tuple[str, str] | None = None) -> Any:
         """Run a job that may wait; if the caller is cancelled, so is the wait."""
+        if len(self._running) >= WAITS_LIMIT:
+            raise BusyError(f"{WAITS_LIMIT:,} calls are waiting already", next="try again later")
         cancel = Cancel()
         if call is not None:
             self._called[call] = cancel

@@ -13,6 +13,7 @@ import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from dibs.errors import BusyError
 from dibs.storage.group import Group
 from dibs.storage.store import CANCEL, Cancel
 

@@ -310,6 +310,7 @@ class Stage:
         if at_once:
             # The first look after its end: nobody sees it hold or wait for anything any more.
             assert not names & {lease.agent for lease in store.leases.list()}
+            self.free_after_s = max(self.free_after_s, time.monotonic() - began)
             assert not names & {ticket.agent for ticket in store.leases.waiting()}
             for name in (one for one in held if one.startswith("lock:")):
                 asked = other.client.call("status", resource=name)
@@ -321,7 +322,7 @@ class Stage:
                 "the end of the killed sessions",
                 SESSION_TTL_S + 30,
             )
-        self.free_after_s = max(self.free_after_s, time.monotonic() - began)
+            self.free_after_s = max(self.free_after_s, time.monotonic() - began)
         # It is really free: somebody can have all of it that nobody else got meanwhile.
         self.rest()
         taken = {name for agent in other.agents for name in agent.held}

@@ -256,10 +256,11 @@ def record(one: type[records.Record]) -> str:
 
 
 def all_errors(base: type[errors.DibsError] = errors.DibsError) -> Iterator[type[errors.DibsError]]:
-    """Every error class, each after the one it is a kind of."""
+    """Every error class of the library, each after the one it is a kind of."""
     yield base
     for one in base.__subclasses__():
-        yield from all_errors(one)
+        if one.__module__ == errors.__name__:
+            yield from all_errors(one)
 
 
 def table_of_errors() -> str:

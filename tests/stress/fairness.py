@@ -26,6 +26,7 @@ class Counted:
     def __init__(self, listener: Listener, wakes: list[float]) -> None:
         self._listener = listener
         self._wakes = wakes
+        self.patience_s = listener.patience_s
 
     def wait(self, seconds: float) -> bool:
         rung = self._listener.wait(seconds)

@@ -18,7 +18,7 @@ the agent holds is free when the client ends.
   --tools standard  the ten tools every agent needs (default)
   --tools all       these, versioned state and every other operation
 
-example: claude mcp add dibs -- dibs mcp"""
+example: dibs mcp --tools all"""
 
 
 def main(globals_: Globals, words: list[str]) -> int:

@@ -12,6 +12,7 @@ import socket
 import ssl
 import stat
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -205,10 +206,17 @@ def bind_unix(path: str) -> socket.socket:
 class Server(uvicorn.Server):
     """uvicorn, told when to say that it is ready, and to end in peace."""
 
-    def __init__(self, config: uvicorn.Config, daemon: Daemon, ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        daemon: Daemon,
+        ready: Callable[[], None],
+        over: Callable[[], None],
+    ) -> None:
         super().__init__(config)
         self._daemon = daemon
         self._ready = ready
+        self._over = over
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -217,8 +225,16 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # First, or those who wait would be waited for.
+        last = threading.Timer(GRACE_S, self._end)
+        last.daemon = True
+        last.start()
         self._daemon.hush()
         await super().shutdown(sockets)
+
+    def _end(self) -> None:
+        """End at once: what is acknowledged is stored, and what still runs is not."""
+        self._over()
+        os._exit(0)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -267,6 +283,12 @@ def serve(
         home.announce(word)
         ready(word)
 
+    def over() -> None:
+        home.forget(listening.url)
+        if listening.unix is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(listening.unix)
+
     config = uvicorn.Config(
         App(daemon, routes()),
         http=Connection,
@@ -284,9 +306,6 @@ def serve(
         ssl_keyfile=listening.tls_key,
     )
     try:
-        Server(config, daemon, say_so).run(sockets=[bound])
+        Server(config, daemon, say_so, over).run(sockets=[bound])
     finally:
-        home.forget(listening.url)
-        if listening.unix is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(listening.unix)
+        over()

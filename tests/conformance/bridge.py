@@ -50,7 +50,7 @@ def main(words: list[str]) -> None:
     config = uvicorn.Config(
         LetIn(App(daemon, pages), token), lifespan="on", log_level="error", access_log=False
     )
-    server = Server(config, daemon, lambda: print(f"{listening.url}/mcp", flush=True))
+    server = Server(config, daemon, lambda: print(f"{listening.url}/mcp", flush=True), lambda: None)
 
     def end() -> None:
         sys.stdin.read()

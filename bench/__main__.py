@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import statistics
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from bench import claims, scale, servers, spaces, start, waking
+from bench import claims, daemon, scale, servers, spaces, start, waking
 from bench.measure import ratio
 from tests.postgres_server import new_database, running
 
@@ -60,6 +61,13 @@ def report() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         yield "## MCP server\n"
         yield from server_lines(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        yield "## Daemon\n"
+        if shutil.which("wrk") is None:
+            yield "Not measured: the load comes from `wrk`, which is not installed here.\n"
+        else:
+            yield "The load comes from `wrk`, on the same two cores as the daemon.\n"
+            yield from daemon.report(folder, rounds=7, seconds=3)
     with tempfile.TemporaryDirectory() as folder, running(fsync=True) as server:
         yield "## PostgreSQL\n"
         yield "Bare is `psycopg` with the same statements, each in its own transaction.\n"

@@ -4,6 +4,9 @@ A process that serves many callers would pay for one sync per write. Within a *g
 write of its thread joins one transaction: it takes its own seq, and is undone alone if it is
 refused or fails. None of them may be acknowledged before the group has ended: that is the common
 commit, and if it fails, all of them have failed. Reads see what is committed, as always.
+
+The threads of those who wait are not in a group. There may be a thousand of them, so they are
+seated: a few at a time use the database, and for their turn to write they stand in line.
 """
 
 from __future__ import annotations

@@ -63,17 +63,7 @@ class FileLiveness:
             return
 
     def alive(self, number: int) -> bool:
-        try:
-            handle = os.open(self.path(number), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
-        return False
+        return is_held(self.path(number))
 
     def close(self) -> None:
         if os.getpid() != self._pid:
@@ -83,6 +73,21 @@ class FileLiveness:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
+
+
+def is_held(file: str) -> bool:
+    """Whether the process that keeps this file locked still lives."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def _close(handle: int) -> None:

@@ -15,6 +15,7 @@ from dibs.dibs import default_user_dir
 from dibs.errors import ExistsError
 from dibs.nouns import agents
 from dibs.nouns.digest import sha256
+from dibs.storage.liveness import is_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,21 +107,6 @@ def same_place(one: str, other: str) -> bool:
 
 def plain(url: str) -> str:
     return url.rstrip("/").lower().replace("//localhost:", "//127.0.0.1:")
-
-
-def is_held(file: str) -> bool:
-    """Whether the process that wrote a file still lives."""
-    try:
-        handle = os.open(file, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def read(file: str) -> str:

@@ -49,10 +49,11 @@ format: $(READY) ## rewrite the code in the project's format
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-docs: $(READY) ## write reference.md, commands.md and tools.md in docs/ from the source
+docs: $(READY) ## write the references in docs/, the plugin and server.json from the source
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.commands
 	@$(BIN)/python -m tools.mcp_tools
+	@$(BIN)/python -m tools.plugin
 
 # pip hands the constraints on to the build of dibs itself by one of two names, older pip by the first.
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check

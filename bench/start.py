@@ -6,6 +6,7 @@ that may not write them would measure the compiler.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -20,10 +21,17 @@ COMMANDS = {
     "dibs status PATH": [DIBS, "status", "a.py"],
     "dibs status": [DIBS, "status"],
 }
+HOOK = "dibs hook claude"
+HOOKS = {
+    f"{HOOK}, before an edit": ("PreToolUse", "Edit", {"file_path": "a.py"}),
+    f"{HOOK}, after an edit": ("PostToolUse", "Edit", {"file_path": "a.py"}),
+    f"{HOOK}, before `make`": ("PreToolUse", "Bash", {"command": "make"}),
+    f"{HOOK}, before `ls`": ("PreToolUse", "Bash", {"command": "ls -l"}),
+}
 
 
 def commands(folder: str, rounds: int, calls: int) -> dict[str, list[float]]:
-    """Seconds per call of each command and of bare Python, in turns."""
+    """Seconds per call of each command, of each hook and of bare Python, in turns."""
     place = os.path.join(folder, "start")
     os.makedirs(os.path.join(place, ".git"))
     names = ("PATH", "LANG", "HOME")
@@ -33,4 +41,15 @@ def commands(folder: str, rounds: int, calls: int) -> dict[str, list[float]]:
     sides = {BARE: [sys.executable, "-c", "pass"], **COMMANDS}
     for command in sides.values():
         run(command, stderr=subprocess.DEVNULL)  # compile once, and make the store
-    return in_turns({name: partial(run, words) for name, words in sides.items()}, rounds, calls)
+    # The client whose hooks these are is this very process.
+    environment["CLAUDE_PID"] = str(os.getpid())
+    calling = {name: partial(run, words) for name, words in sides.items()}
+    for name, (event, tool, tool_input) in HOOKS.items():
+        said = {"session_id": "1", "cwd": place, "hook_event_name": event, "tool_name": tool,
+                "tool_input": tool_input, "tool_use_id": "1"}  # fmt: skip
+        given = json.dumps(said).encode()
+        calling[name] = partial(run, [DIBS, "hook", "claude"], input=given)
+        calling[name]()
+    with open(os.path.join(place, "a.py"), "w", encoding="utf-8") as target:
+        target.write("line\n" * 200)
+    return in_turns(calling, rounds, calls)

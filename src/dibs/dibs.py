@@ -81,6 +81,7 @@ class Dibs:
         status: str = "",
         shell: bool = False,
         client: str | None = None,
+        process: str | None = None,
         ttl_s: float = SESSION_TTL_S,
     ) -> Agent:
         """Join as an agent, with a session that lives as long as this process.
@@ -89,9 +90,10 @@ class Dibs:
         shell: use the agent's one shell session instead, which outlives the process
         client: use the session of this name in the agent's own program, whatever the agent's
             name there; its server and its hooks act as one session
+        process: the process that a shell session ends with, by its name (`process_name`)
         ttl_s: how long the session lives without a beat, on a store that machines share
         """
-        scope = self.scope.join(name, status, shell, client, ttl_s)
+        scope = self.scope.join(name, status, shell, client, ttl_s, process)
         return Agent(scope, beat_s=0 if shell else ttl_s / 3)
 
     def resume(self, token: str) -> Agent:
@@ -180,7 +182,7 @@ class Agent(Dibs):
             self._beating.stop()
         if self._caller.owned:
             try:
-                self.agents.leave()
+                self.scope.part()
             except (NotYoursError, ForkedError, ClosedError):
                 pass  # it has ended already, or is the parent's to end, or nobody's any more
             finally:

@@ -104,6 +104,7 @@ class Lease(Record):
     ttl_ms: int
     expires_in_ms: int
     content_hash: str | None
+    checkout: str | None = None
 
 
 class Grant(Record):
@@ -137,6 +138,7 @@ class Blocker(Record):
     note: str
     since_at: int
     expires_in_ms: int | None
+    checkout: str | None = None
 
 
 class Availability(Record):

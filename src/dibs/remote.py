@@ -63,7 +63,9 @@ ANSWER_S = 60.0
 IDLE = 8
 BODY_LIMIT = 4 * 1024 * 1024
 """What a daemon takes at once; it hangs up on whoever sends more, before all of it has come."""
-NAMES = ("resources", "leases", "moved_to")
+NAMES = ("resource", "resources", "leases", "moved_to")
+HASHING = ("claim", "see", "report")
+"""Operations that have to know what is in the files they name."""
 """The arguments that name resources, in every operation that has them."""
 RECORDS: dict[str, type[Record]] = {"blockers": Blocker, "current": Entry, "task": Task}
 """What the details of an error hold as records."""
@@ -111,9 +113,18 @@ class RemoteScope(Scope):
         __import__(f"dibs.nouns.{name}")  # so that its operations are known
         return RemoteNoun(self, name)
 
-    def join(self, name: str, status: str, shell: bool, client: str | None, ttl_s: float) -> Scope:
+    def join(
+        self,
+        name: str,
+        status: str,
+        shell: bool,
+        client: str | None,
+        ttl_s: float,
+        process: str | None,
+    ) -> Scope:
         headers = {"Dibs-Agent": check_agent("the agent's name", name)}
         given = {"status": status, "shell": shell, "client": client, "ttl_s": ttl_s}
+        given |= {} if process is None else {"process": process}
         given |= {"host": os.uname().nodename, "pid": os.getpid()}
         answer = self.link.ask("/v1/agents/join", headers, given)
         session = Session.from_json(answer["session"])
@@ -141,6 +152,9 @@ class RemoteScope(Scope):
     def token(self) -> str:
         return self._token
 
+    def part(self) -> None:
+        self.noun("agents").leave()
+
     def let_go(self) -> None:
         """Nothing keeps the session alive but its beats."""
 
@@ -162,7 +176,7 @@ class RemoteScope(Scope):
         if "wait_s" in names:
             given.setdefault("wait_s", names["wait_s"].default)
         if not names.keys().isdisjoint(NAMES):
-            given["seen"] = self._name(given, hashed=operation.verb == "claim")
+            given["seen"] = self._name(given, hashed=operation.verb in HASHING)
         path = f"/v1/{operation.noun}/{operation.verb}"
         result = operation.load(self.link.ask(path, self._headers, given))
         if isinstance(result, Session) and self._caller and result.id == self._caller.session:
@@ -175,7 +189,7 @@ class RemoteScope(Scope):
         for name in NAMES:
             value = given.get(name)
             if isinstance(value, str):
-                given[name] = self._see(value, seen, False)
+                given[name] = self._see(value, seen, hashed)
             elif isinstance(value, (list, tuple)):
                 hashing = hashed and len(value) <= CLAIM_LIMIT
                 given[name] = [self._see(text, seen, hashing) for text in value]
@@ -183,9 +197,10 @@ class RemoteScope(Scope):
 
     def _see(self, text: str, seen: dict[str, Any], hashed: bool) -> str:
         resource: Resource = self.place.resource(text)
-        if resource.kind in ("file", "dir"):
+        if resource.kind != "name":
             content = self.place.content_hash(resource) if hashed else None
             said = {"kind": resource.kind, "inode": resource.inode, "content_hash": content}
+            said["checkout"] = resource.checkout
             seen[resource.text] = {what: value for what, value in said.items() if value}
         return resource.text
 

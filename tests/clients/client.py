@@ -48,7 +48,7 @@ class Running:
     ) -> None:
         self.name = name
         self.transcript = model.transcript
-        self._steps = len(model.script)
+        self._model = model
         self._process = process
         self._scratch = scratch
         self._output = output
@@ -70,7 +70,12 @@ class Running:
             self._kept = self._output.read_text(errors="replace")
         return self._kept
 
-    def result(self, step: int) -> str:
+    @property
+    def turns(self) -> int:
+        """How often the client has asked the model to go on."""
+        return self._model.turns
+
+    def result(self, step: int | str) -> str:
         """What came back from this step's tool call, as the model reads it; waits for it."""
         end = time.monotonic() + PATIENCE_S
         while True:
@@ -113,8 +118,10 @@ class Running:
             raise AssertionError(self.story("did not end")) from None
         problems = self.transcript.of("problem")
         assert code == 0 and not problems, self.story(f"exit {code}, {problems}")
+        last = len(self._model.script) - 1
         said = [entry["step"] for entry in self.transcript.of("say")]
-        assert said[-1:] == [self._steps - 1], self.story("did not play the script to its end")
+        said = [step for step in said if isinstance(step, int)]  # and not in a subagent's part
+        assert said[-1:] == [last], self.story("did not play the script to its end")
         end = time.monotonic() + GRACE_S
         while left := self.children():
             assert time.monotonic() < end, self.story(f"left running: {[*left.values()]}")
@@ -140,16 +147,18 @@ def start(
     *,
     prompt: str = "Follow the script.",
     variables: dict[str, str] | None = None,
+    parts: dict[str, list[Step]] | None = None,
 ) -> Iterator[Running]:
     """Start a client; whatever still runs at the end of the block is killed.
 
     variables: what a user has in the environment besides what the client itself needs
+    parts: what subagents do that are told to play a part
     """
     binary = BINARIES / name
     assert binary.exists(), f"{name} is not installed: run tests/clients/install"
     with (
         tempfile.TemporaryDirectory(prefix="dibs-client-", ignore_cleanup_errors=True) as folder,
-        ScriptedModel(script, repository) as model,
+        ScriptedModel(script, repository, parts) as model,
     ):
         scratch = Path(folder).resolve()
         home, output = scratch / "home", scratch / "output"

@@ -73,3 +73,8 @@ def shell(command: str) -> Step:
 def call(name: str, /, **arguments: Any) -> Step:
     """Call any tool, by the client's own name for it."""
     return Step("call", {"name": name, "arguments": arguments})
+
+
+def part_to_play(name: str) -> str:
+    """What a subagent is told, so that it follows the script of this name."""
+    return f"Play the part of {name}."

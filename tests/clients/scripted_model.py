@@ -4,6 +4,7 @@ One HTTP server on loopback, which speaks the dialects of the four agent CLIs. A
 offers tools is answered with the next step of the script. A conversation is answered by its
 length: a client that repeats a request hears the same answer again, and no step is lost.
 Requests without tools (for a title, a summary) hear "ok" and do not move the script.
+A subagent is a conversation of its own, with a script of its own: the part it was told to play.
 
 Whatever the model was shown goes into its transcript, each thing once.
 """
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.clients.dialects import Dialect, Json, Shown, Turn, dialect_for
-from tests.clients.script import Step, say
+from tests.clients.script import Step, part_to_play, say
 
 PATIENCE_S = 60.0
 
@@ -33,6 +34,8 @@ class Transcript:
     result   step, text                 what came back, also a hook's refusal
     say      step, text                 its last word
     problem  text                       the script or the client did something unexpected
+
+    A step is its number in the script, or `part:number` in the script of a subagent.
     """
 
     def __init__(self) -> None:
@@ -53,7 +56,7 @@ class Transcript:
         with self._changed:
             return [entry for entry in self._records if entry["kind"] == kind]
 
-    def result(self, step: int) -> str | None:
+    def result(self, step: int | str) -> str | None:
         for entry in self.of("result"):
             if entry["step"] == step:
                 return str(entry["text"])
@@ -70,16 +73,32 @@ class Transcript:
             return "\n".join(str(entry)[:500] for entry in self._records)
 
 
+class Part:
+    """One conversation with the model: that of the agent, or of a subagent."""
+
+    def __init__(self, name: str, script: list[Step]) -> None:
+        self.name = name
+        self.script = script
+        self.turns: dict[int, Turn] = {}  # length of the conversation -> the answer it got
+        self.playing = threading.Lock()
+
+    def is_played(self, shown: Shown) -> bool:
+        told = part_to_play(self.name)
+        return any(told in text for role, text in shown.context if role != "system")
+
+
 class ScriptedModel:
     """Serves a script on a free port of loopback while the `with` block runs."""
 
-    def __init__(self, script: list[Step], repository: Path) -> None:
+    def __init__(
+        self, script: list[Step], repository: Path, parts: dict[str, list[Step]] | None = None
+    ) -> None:
         self.script = script
         self.repository = repository
         self.transcript = Transcript()
-        self._turns: dict[int, Turn] = {}  # length of the conversation -> the answer it got
-        self._steps: dict[str, int] = {}  # id of a call -> its step
-        self._playing = threading.Lock()
+        self.parts = {name: Part(name, steps) for name, steps in (parts or {}).items()}
+        self._main = Part("", script)
+        self._steps: dict[str, int | str] = {}  # id of a call -> its step
         self._over = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler_for(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
@@ -99,15 +118,23 @@ class ScriptedModel:
         self._note(shown)
         if not shown.tools:
             return Turn("ok")
-        with self._playing:
-            if shown.turns not in self._turns:
-                self._turns[shown.turns] = self._play(len(self._turns), dialect, shown)
-            return self._turns[shown.turns]
+        part = next((part for part in self.parts.values() if part.is_played(shown)), self._main)
+        with part.playing:
+            if shown.turns not in part.turns:
+                part.turns[shown.turns] = self._play(part, dialect, shown)
+            return part.turns[shown.turns]
 
-    def _play(self, number: int, dialect: Dialect, shown: Shown) -> Turn:
-        step = self.script[number] if number < len(self.script) else say("end of script")
+    @property
+    def turns(self) -> int:
+        """How often the model was asked to go on, subagents left out."""
+        return len(self._main.turns)
+
+    def _play(self, part: Part, dialect: Dialect, shown: Shown) -> Turn:
+        place = len(part.turns)
+        step = part.script[place] if place < len(part.script) else say("end of script")
+        number = f"{part.name}:{place}" if part.name else place
         self._hold_back(number, step)
-        id_ = f"step_{number}"
+        id_ = f"step_{number}".replace(":", "_")
         if step.kind == "say":
             self.transcript.record("say", step=number, text=step["text"])
             return Turn(step["text"], id=id_)
@@ -117,7 +144,7 @@ class ScriptedModel:
         self.transcript.record("call", step=number, name=name, arguments=arguments, offered=offered)
         return Turn(name=name, arguments=arguments, id=id_)
 
-    def _hold_back(self, number: int, step: Step) -> None:
+    def _hold_back(self, number: int | str, step: Step) -> None:
         end = time.monotonic() + PATIENCE_S
         while not step.condition() and not self._over.wait(0.02):
             if time.monotonic() > end:

@@ -34,6 +34,8 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "leases.claim": (("port:2",), {}),
     "leases.renew": (("port:1",), {}),
     "leases.release": (("port:1",), {"outcome": "moved", "moved_to": "port:2"}),
+    "leases.see": (("port:1",), {}),
+    "leases.report": (("changed.py",), {}),
     "leases.revoke": (("port:3",), {}),
     "leases.status": (("port:1",), {}),
     "leases.list": ((), {}),
@@ -142,7 +144,7 @@ def bad_values(argument: Argument) -> list[Any]:
 
 
 @pytest.fixture
-def ids(alice, bob) -> dict[str, int]:
+def ids(alice, bob, checkout) -> dict[str, int]:
     """A world in which each of the right calls goes through, and the numbers they name."""
     alice.leases.claim("port:1")
     for id in ("open", "mine", "over"):
@@ -150,7 +152,8 @@ def ids(alice, bob) -> dict[str, int]:
     alice.work.claim("mine")
     alice.work.cancel("over")
     alice.state.set("plan", "step", 1)
-    bob.leases.claim("port:3")
+    bob.leases.claim("port:3", "changed.py")
+    (checkout / "changed.py").write_text("")
     bob.work.claim("theirs")
     message = bob.messages.send("hello alice", to="alice").id
     return {"MESSAGE": message, "TOKEN": bob.agents.add_token("ci").id}

@@ -63,6 +63,7 @@ def test_a_long_chain_of_waiters_is_searched_to_its_end(alice, space):
     """The circle is found however many sessions are in it; nothing recurses."""
     from dibs.nouns.leases import named
     from dibs.nouns.scope import Scope
+    from dibs.nouns.ticket import Ticket
     from dibs.storage.store import Caller
 
     length = 150
@@ -73,7 +74,7 @@ def test_a_long_chain_of_waiters_is_searched_to_its_end(alice, space):
         scope: Scope = agent.scope
         caller: Caller = scope.caller
         with space.scope.store.write(caller) as tx:
-            agent.leases._enqueue(tx, named(scope, [f"r:{number + 1}"], "exclusive"), 60_000, "")
+            Ticket(scope, tx, named(scope, [f"r:{number + 1}"], "exclusive"), 60_000, "")
     with pytest.raises(dibs.DeadlockError) as refusal:
         chain[-1].leases.claim("r:0", wait_s=5)
     assert len(refusal.value.cycle) == length + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ Call = Callable[[dibs.Agent, str], Any]
 HARMLESS = {
     "agents.beat": "a second sign of life says the same",
     "agents.leave": "a session ends once",
+    "leases.see": "what is in a file is the same the second time",
     "agents.rename": "a session that bears the name keeps it",
     "agents.add_token": "the answer kept for a key would keep the secret; a token that nobody "
     "was told of is revoked",
@@ -45,6 +47,13 @@ def cancelled(alice: dibs.Agent) -> None:
 
 def held(alice: dibs.Agent) -> None:
     alice.leases.claim("a", "b")
+
+
+def intruded(alice: dibs.Agent) -> None:
+    """Files that somebody else holds, and that have changed since."""
+    of_others(alice)
+    for name in ("a", "b"):
+        Path(name).write_text("changed")
 
 
 def of_others(alice: dibs.Agent) -> None:
@@ -91,6 +100,11 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
         held,
         lambda a, key: a.leases.release("a", idempotency_key=key),
         lambda a, key: a.leases.release("b", idempotency_key=key),
+    ),
+    "leases.report": (
+        intruded,
+        lambda a, key: a.leases.report("a", by=["bob"], idempotency_key=key),
+        lambda a, key: a.leases.report("b", idempotency_key=key),
     ),
     "leases.revoke": (
         of_others,

@@ -92,9 +92,12 @@ class Shell:
         until(lambda: len(self.json("leases", "waiting")) == number, f"{number} waiting")
 
 
-def finish(process: subprocess.Popen[str], seconds: float = PATIENCE_S) -> Answer:
+def finish(
+    process: subprocess.Popen[str], seconds: float = PATIENCE_S, given: str | None = None
+) -> Answer:
+    """Wait for the end of a process, which is given a text on its standard input."""
     try:
-        out, err = process.communicate(timeout=seconds)
+        out, err = process.communicate(given, timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)  # and whatever it has started
         out, err = process.communicate()

@@ -147,6 +147,16 @@ def test_a_death_is_seen_at_once(page: Page, agent: Callable[[str], Agent]) -> N
     expect(page.locator("#agents-list > li").filter(has_text="alice")).to_have_count(0)
 
 
+def test_an_intrusion_is_seen_at_once(
+    page: Page, agent: Callable[[str], Agent], shell: Shell
+) -> None:
+    alice, bob = agent("alice"), agent("bob")
+    before = alice("leases.claim", "src/a.py")["leases"][0]["content_hash"]
+    (shell.folder / "src/a.py").write_text("stolen")
+    bob("leases.report", "src/a.py", was=before, by=["bob"])
+    expect(item(page, "overwritten", "alice", "bob", "dibs recover src/a.py")).to_be_visible()
+
+
 def test_a_lost_connection_is_said_and_made_good(browser: Browser, daemon: Daemon) -> None:
     # Who signs in with a cookie must do so again after a restart, who has a token need not.
     headers = {"Authorization": f"Bearer {daemon.token}"}

@@ -51,6 +51,7 @@ from dibs.operation import (
     writes,
 )
 from dibs.records import Mismatch, NewToken, Presence, Session, Token
+from dibs.storage.boot import runs
 from dibs.storage.queries import Queries
 from dibs.storage.store import Caller
 
@@ -256,12 +257,14 @@ def join(
     shell: bool,
     client: str | None,
     ttl_s: float,
+    process: str | None = None,
     remote: bool = False,
     host: str | None = None,
     pid: int | None = None,
 ) -> Caller:
     """Mint a session, or find the shell's or the client's; return who calls from now on.
 
+    process: what `boot.process_name` calls the process that a shell session ends with
     remote: the caller is not this process, so that its session lives by beats, also where
         processes can be seen, and does not end with this one
     host, pid: which machine and process that is, as it says itself
@@ -271,6 +274,8 @@ def join(
     beat_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
     host = os.uname().nodename if host is None else check_text("host", host, NAME_LIMIT)
     pid = os.getpid() if pid is None else check_integer("pid", pid, 0, 2**31)
+    if process is not None:
+        check_name("process", process)
     store, liveness = scope.store, scope.store.liveness
     bound = liveness is not None and not shell and not remote
     label = SHELL if shell else ""
@@ -281,7 +286,7 @@ def join(
             query = AGENTS.labelled if client is None else AGENTS.of_client
             row = tx.row(query, agent=name, label=label)
             if row is not None and store.alive(row, tx.now):
-                return find(tx, row, shell, bound, beat_ms, host, pid)
+                return find(tx, row, shell, bound, beat_ms, host, pid, process)
         end_dead_sessions(tx, scope.keys, tx.rows(AGENTS.open))
         ttl_ms = None if bound or shell else beat_ms
         session = tx.event("session.joined", name, {"status": status}, agent=name)
@@ -294,6 +299,7 @@ def join(
             agent=name,
             label=label,
             process_bound=int(bound),
+            process=process,
             boot=store.driver.boot,
             host=host,
             pid=pid,
@@ -306,13 +312,23 @@ def join(
 
 
 def find(
-    tx: Write, row: Row, shell: bool, bound: bool, beat_ms: int, host: str, pid: int
+    tx: Write,
+    row: Row,
+    shell: bool,
+    bound: bool,
+    beat_ms: int,
+    host: str,
+    pid: int,
+    process: str | None,
 ) -> Caller:
     """Act in a session that is there, and keep it alive if nobody does yet.
 
     Where that is done by beats, everybody who stays beats: whoever did before may be dead.
     """
-    if shell or row["process_bound"]:
+    if shell and process is not None and process != row["process"]:
+        tx.run(AGENTS.bind, session=row["id"], process=process, host=host)
+        return Caller(row["agent"], row["id"], owned=False)
+    if shell or (row["process_bound"] and tx.store.lock_held(row["id"])):
         tx.discard()
         return Caller(row["agent"], row["id"], owned=False)
     if bound:
@@ -328,6 +344,17 @@ def find(
         deadline=None if bound else tx.now + ttl_ms,
     )
     return Caller(row["agent"], row["id"], owned=bound or row["ttl_ms"] is None)
+
+
+def part(scope: Scope) -> None:
+    """End the caller's session, unless the process that it is bound to goes on without us."""
+    session = scope.caller.session
+    with scope.write() as tx:
+        row = tx.rows(AGENTS.one, session=session)[0]
+        if row["process"] is not None and runs(row["host"], row["process"]):
+            tx.run(AGENTS.part, session=session)
+        else:
+            end_session(tx, scope.keys, session, "left")
 
 
 def dead_sessions(scope: Scope) -> list[Session]:

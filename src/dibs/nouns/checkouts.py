@@ -68,9 +68,13 @@ def origin(root: str) -> str | None:
 
     None if there is none, or none on another machine. Credentials are never part of it.
     """
-    git_dir = _git_dir(root) if os.access(f"{root}/.git", os.F_OK) else root
-    url = _setting(git_dir, "remote.origin", "url")
+    url = _setting(git_directory(root), "remote.origin", "url")
     return None if url is None else _host_and_path(url)
+
+
+def git_directory(top: str) -> str:
+    """The git directory of a checkout, where its index is; of a bare repository, itself."""
+    return _git_dir(top) if os.access(f"{top}/.git", os.F_OK) else top
 
 
 def _host_and_path(url: str) -> str | None:

@@ -4,6 +4,9 @@ A lease is in the way of a claim if both cover some path and one of them is excl
 a ticket ahead in the queue: a newcomer never overtakes, even if what it wants is free at the
 moment. Tickets are numbered by seq, so the order of the queue is the order of the asking.
 
+A claim `here` is for one checkout: what is held in another is not in its way. It is in the way
+of all who claim without that word, wherever they are.
+
 When something is freed, the same transaction hands it to the first ticket whose every
 resource is free; a ticket for several resources is granted as a whole or not at all. A ticket
 whose process is gone is dropped on the way.
@@ -37,18 +40,26 @@ TICKET_MS = 15_000
 
 
 class Want:
-    """A resource somebody wants, and how."""
+    """A resource somebody wants, and how.
 
-    __slots__ = ("content_hash", "mode", "resource")
+    here: in this checkout only, so that nobody in another one is in the way
+    """
 
-    def __init__(self, resource: Resource, mode: str, content_hash: str | None) -> None:
+    __slots__ = ("content_hash", "here", "mode", "resource")
+
+    def __init__(
+        self, resource: Resource, mode: str, content_hash: str | None, here: bool = False
+    ) -> None:
         self.resource = resource
         self.mode = mode
         self.content_hash = content_hash
+        self.here = here
 
 
 def resource_of(row: Row) -> Resource:
-    return Resource(row["resource"], row["kind"], row["base"], inode=row["inode"])
+    return Resource(
+        row["resource"], row["kind"], row["base"], row["inode"], checkout=row.get("checkout")
+    )
 
 
 def look(tx: Read, want: Want, session: int, before: int | None) -> tuple[Row | None, list[Row]]:
@@ -73,6 +84,7 @@ def look(tx: Read, want: Want, session: int, before: int | None) -> tuple[Row | 
         elif (
             (row["mode"] == EXCLUSIVE or want.mode == EXCLUSIVE)
             and not (row["waiting"] and before is not None and row["epoch"] >= before)
+            and not (want.here and row["checkout"] not in (None, resource.checkout))
             and (
                 (row["kind"] != "glob" and resource.kind != "glob")
                 or resources_overlap(resource_of(row), resource)
@@ -134,11 +146,13 @@ def grant(
     if own is not None and renewed:
         keys.require("lease", own, resource.text)
         epoch, granted_at, content_hash = own["epoch"], own["granted_at"], own["content_hash"]
+        checkout = own["checkout"]
         # Not tied to a task that asks for it too, nor cut short: it was held for another reason.
         note, task = note or own["note"], own["task"]
         ttl_ms, deadline = max(ttl_ms, own["ttl_ms"]), max(deadline, own["deadline"])
     else:
         epoch, granted_at, content_hash = tx.seq, tx.wall, want.content_hash
+        checkout = resource.checkout
     row: Row = {
         "base": resource.base,
         "resource": resource.text,
@@ -151,6 +165,7 @@ def grant(
         "note": note,
         "task": task,
         "content_hash": content_hash,
+        "checkout": checkout,
         "granted_at": granted_at,
         "ttl_ms": ttl_ms,
         "deadline": deadline,
@@ -240,7 +255,9 @@ def _serve(tx: Write, keys: Keyring, number: int) -> list[Resource]:
     alive = session is not None and tx.store.alive(session, tx.now)
     if session is None or not alive or not ticket_alive(tx, rows[0], number):
         return drop_ticket(tx, number, "dead")
-    wants = [Want(resource_of(row), row["mode"], row["content_hash"]) for row in rows]
+    wants = [
+        Want(resource_of(row), row["mode"], row["content_hash"], bool(row["here"])) for row in rows
+    ]
     owned = []
     freed: list[Resource] = []
     for want in wants:
@@ -289,7 +306,7 @@ def refuse_deadlock(tx: Read, wants: list[Want], agent: str, session: int) -> No
                     (
                         holder,
                         row["agent"],
-                        Want(resource_of(wait), wait["mode"], None),
+                        Want(resource_of(wait), wait["mode"], None, bool(wait["here"])),
                         wait["number"],
                     )
                     for wait in tx.rows(LEASES.tickets_of_session, session=holder)
@@ -329,6 +346,7 @@ def lease_record(row: Row, now: int) -> Lease:
         ttl_ms=row["ttl_ms"],
         expires_in_ms=max(0, row["deadline"] - now),
         content_hash=row["content_hash"],
+        checkout=row["checkout"],
     )
 
 
@@ -344,4 +362,5 @@ def blocker_record(row: Row, now: int) -> Blocker:
         note=row["note"],
         since_at=row["granted_at"],
         expires_in_ms=None if waiting else max(0, row["deadline"] - now),
+        checkout=row["checkout"],
     )

@@ -1,10 +1,11 @@
 """Leases: the right of one session to change a resource.
 
 Promised: at any moment at most one live session holds an exclusive lease on a path, and none
-holds an overlapping one; several may share. Each grant carries an epoch, the seq at which it
-was made, and renewing or releasing names the session and the epoch: a holder whose lease has
-lapsed is refused and changes nothing. Waiters are served first come, first served; a release
-hands over in its own transaction. A wait that could never end is refused at once.
+holds an overlapping one, unless it asked for another checkout alone (`here`); several may
+share. Each grant carries an epoch, the seq at which it was made, and renewing or releasing names
+the session and the epoch: a holder whose lease has lapsed is refused and changes nothing. Waiters
+are served first come, first served; a release hands over in its own transaction. A wait that
+could never end is refused at once.
 
 Not promised: that nobody writes to the file. A lease is advisory until a hook or a commit
 checks it.
@@ -29,6 +30,7 @@ from dibs.errors import (
 )
 from dibs.nouns import grants
 from dibs.nouns.grants import LEASES, Want, lease_record
+from dibs.nouns.own import learn, own_leases
 from dibs.nouns.paths import Resource, ancestors, below, resources_overlap
 from dibs.nouns.recovery import clear
 from dibs.nouns.scope import Noun
@@ -38,9 +40,11 @@ from dibs.operation import (
     TTL_MAX_S,
     TTL_MIN_S,
     WAIT_MAX_S,
+    check_agent,
     check_choice,
     check_filter,
     check_integer,
+    check_names,
     check_seconds,
     check_text,
     operation,
@@ -48,23 +52,20 @@ from dibs.operation import (
     writes,
 )
 from dibs.records import Availability, Grant, Outcome
-from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dibs.nouns.scope import Scope
+    from dibs.nouns.ticket import Ticket
     from dibs.records import Blocker, Lease
     from dibs.storage.driver import Row
     from dibs.storage.store import Read, Write
 
 MODES = (grants.EXCLUSIVE, grants.SHARED)
 OUTCOMES = ("released", "modified", "created", "deleted", "moved")
-KEEP_TICKET_S = 5
 CLAIM_LIMIT = 200
-MENTIONED = 3
-"""How many names the message to somebody who has lost leases spells out."""
 
 
 class Leases(Noun):
@@ -83,6 +84,7 @@ class Leases(Noun):
         mode: str = grants.EXCLUSIVE,
         ttl_s: float = 1800,
         note: str = "",
+        here: bool = False,
         wait_s: float = 0,
         idempotency_key: str | None = None,
     ) -> Grant:
@@ -92,15 +94,17 @@ class Leases(Noun):
         mode: exclusive, or shared with others who share
         ttl_s: seconds until the claim lapses unless it is renewed
         note: what you are going to do, shown to those who want it too
+        here: in this checkout only, whoever holds it in another worktree
         wait_s: how many seconds to queue for it if it is held
         idempotency_key: asked again with the same one, the first answer is given
         """
-        wants = named(self.scope, resources, mode)
+        wants = named(self.scope, resources, mode, here)
         ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
         check_text("note", note)
         wait_ms = check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
-        scope, caller, ticket = self.scope, self.scope.caller, 0
-        request = [[want.resource.text for want in wants], mode, ttl_ms, note]
+        scope, caller = self.scope, self.scope.caller
+        ticket: Ticket | None = None
+        request = [[want.resource.text for want in wants], mode, ttl_ms, note, here]
         try:
             with scope.write() as tx:
                 try:
@@ -114,153 +118,23 @@ class Leases(Noun):
                 except HeldError:
                     if not wait_ms:
                         raise
+                    from dibs.nouns.ticket import Ticket  # most claims need not wait
+
                     grants.refuse_deadlock(tx, wants, caller.agent, caller.session)
-                    ticket = self._enqueue(tx, wants, ttl_ms, note)
-            grant = self._collect(ticket, wants, wait_s)
+                    ticket = Ticket(scope, tx, wants, ttl_ms, note)
+            grant = ticket.collect(wait_s)
             if idempotency_key is None:
                 return grant
             with scope.write() as tx:
                 return scope.once(tx, "leases.claim", idempotency_key, request, lambda: grant)
         except BaseException:
-            if ticket:
-                self._withdraw(ticket, wants)
+            if ticket is not None:
+                ticket.withdraw()
             raise
         finally:
             # Also when the withdrawal failed: nobody queues behind a ticket without a waiter.
-            if ticket and scope.store.liveness is not None:
-                scope.store.liveness.let_go(ticket)
-
-    def _enqueue(self, tx: Write, wants: list[Want], ttl_ms: int, note: str) -> int:
-        caller, liveness = self.scope.caller, tx.store.liveness
-        tx.queued = True
-        tx.hold(tx.seq)
-        for want in wants:
-            tx.run(
-                LEASES.enqueue,
-                base=want.resource.base,
-                resource=want.resource.text,
-                number=tx.seq,
-                kind=want.resource.kind,
-                mode=want.mode,
-                inode=want.resource.inode,
-                session=caller.session,
-                agent=caller.agent,
-                note=note,
-                content_hash=want.content_hash,
-                ttl_ms=ttl_ms,
-                since_at=tx.wall,
-                deadline=None if liveness else tx.now + grants.TICKET_MS,
-            )
-            tx.event("lease.queued", want.resource.text, {"ticket": tx.seq, "mode": want.mode})
-        return tx.seq
-
-    def _collect(self, ticket: int, wants: list[Want], wait_s: float) -> Grant:
-        """Wait until the ticket is served, and help to serve the queue when a holder lapses."""
-        store = self.scope.store
-        kept_at = store.clock.now()
-
-        def waiting() -> tuple[Grant | None, int | None]:
-            nonlocal kept_at
-            with store.read() as tx:
-                rows = tx.rows(LEASES.ticket, number=ticket)
-                if not rows:
-                    return self._granted(tx, wants, ticket), None
-                due_in_ms, stuck = self._outlook(tx, ticket, wants)
-            if stuck:
-                self._settle(ticket, wants)
-                return None, 1
-            if store.liveness is None and store.clock.now() - kept_at > KEEP_TICKET_S * 1000:
-                kept_at = store.clock.now()
-                with store.write(None) as write:
-                    deadline = write.now + grants.TICKET_MS
-                    write.run(LEASES.keep_ticket, number=ticket, deadline=deadline)
-            return None, due_in_ms
-
-        grant = store.wait(waiting, (str(ticket),), wait_s)
-        if grant is None:
-            raise self._too_late(wants, wait_s)
-        return self._see(grant, wants)
-
-    def _see(self, grant: Grant, wants: list[Want]) -> Grant:
-        """Note the content of the files as it is now: it may have changed during the wait."""
-        changed = {}
-        for want in wants:
-            found = self.scope.place.content_hash(want.resource)
-            if found != want.content_hash:
-                changed[want.resource.text] = (want.resource, found)
-        if not changed:
-            return grant
-        with self.scope.write() as tx:
-            for resource, found in changed.values():
-                tx.run(
-                    LEASES.see,
-                    base=resource.base,
-                    resource=resource.text,
-                    session=self.scope.caller.session,
-                    content_hash=found,
-                )
-                tx.event("lease.seen", resource.text, {"content_hash": found})
-            return self._granted(tx, wants, grant.epoch)
-
-    def _too_late(self, wants: list[Want], wait_s: float) -> TimeoutError:
-        states = self._states(wants)
-        return TimeoutError(
-            f"{', '.join(state.resource for state in states)} did not become free "
-            f"within {wait_s:g} s",
-            next="work on something else, or wait longer",
-            blockers=[blocker for state in states for blocker in state.blockers],
-        )
-
-    def _granted(self, tx: Read, wants: list[Want], since: int) -> Grant:
-        """What became of a ticket that is no longer in the queue."""
-        leases = []
-        for want in wants:
-            row = self._held(tx, want.resource)
-            served = row is not None and row["mode"] in (want.mode, grants.EXCLUSIVE)
-            if row is None or not served or row["deadline"] <= tx.now:
-                raise StaleError(
-                    f"{want.resource.text} was granted while you were away, and lost again since",
-                    next="claim it again",
-                )
-            leases.append(lease_record(row, tx.now))
-        return granted(leases, since)
-
-    def _held(self, tx: Read, resource: Resource) -> Row | None:
-        """The caller's own lease on this resource."""
-        return tx.row(
-            LEASES.held,
-            base=resource.base,
-            resource=resource.text,
-            session=self.scope.caller.session,
-        )
-
-    def _in_the_way(self, tx: Read, ticket: int, wants: list[Want]) -> list[Row]:
-        session = self.scope.caller.session
-        return [row for want in wants for row in grants.look(tx, want, session, ticket)[1]]
-
-    def _outlook(self, tx: Read, ticket: int, wants: list[Want]) -> tuple[int | None, bool]:
-        """When the first holder's time is over, and whether the queue is stuck until then."""
-        rows = self._in_the_way(tx, ticket, wants)
-        left = [max(0, row["deadline"] - tx.now) for row in rows if not row["waiting"]]
-        return min(left, default=None), not rows or any(grants.lapsed(tx, rows))
-
-    def _settle(self, ticket: int, wants: list[Want]) -> None:
-        """Clear away those in the way who have lapsed, and serve the queue."""
-        with self.scope.store.write(None) as tx:
-            clear(tx, self.scope.keys, self._in_the_way(tx, ticket, wants))
-            grants.hand_over(tx, self.scope.keys, [want.resource for want in wants])
-
-    def _withdraw(self, ticket: int, wants: list[Want]) -> None:
-        """Leave the queue, and give back what the ticket was granted meanwhile."""
-        with self.scope.store.write(None) as tx:
-            freed = grants.drop_ticket(tx, ticket, "withdrawn")
-            if not freed:
-                rows = [self._held(tx, want.resource) for want in wants]
-                meanwhile = [row for row in rows if row and row["epoch"] > ticket]
-                freed = grants.free(tx, meanwhile, "released")
-            if not freed:
-                tx.discard()
-            grants.hand_over(tx, self.scope.keys, freed)
+            if ticket is not None:
+                ticket.let_go()
 
     @writes(StaleError, NotFoundError, NotYoursError, cli="renew", example="src/a.py --ttl 1h")
     def renew(
@@ -282,7 +156,7 @@ class Leases(Noun):
         """
         ttl_ms = None if ttl_s is None else check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
         renewed = []
-        for row in self._own(tx, resources, everything, epoch):
+        for row in own_leases(tx, self.scope, resources, everything, epoch):
             row["ttl_ms"] = ttl_ms or row["ttl_ms"]
             row["deadline"] = tx.now + row["ttl_ms"]
             row["signature"] = self.scope.keys.lease(row)
@@ -324,7 +198,7 @@ class Leases(Noun):
             raise InvalidError(
                 f"moved_to is a pattern: {shown(moved_to)}", next="name the one path where it is"
             )
-        rows = self._own(tx, resources, everything, epoch)
+        rows = own_leases(tx, self.scope, resources, everything, epoch)
         if place is not None and len(rows) > 1:
             raise InvalidError(
                 f"{len(rows)} resources cannot all be moved to {place.text}",
@@ -350,84 +224,80 @@ class Leases(Noun):
         grants.hand_over(tx, self.scope.keys, freed)
         return tuple(lease_record(row, tx.now) for row in rows)
 
-    def _own(
-        self, tx: Write, resources: tuple[str, ...], everything: bool, epoch: int | None
-    ) -> list[Row]:
-        """The caller's leases on these resources, in force and of that epoch, or a refusal."""
-        if epoch is not None:
-            check_integer("epoch", epoch, 1, NEWEST)
-        if (everything and resources) or not (everything or resources or epoch):
-            raise InvalidError(
-                "name the resources, or the epoch of their grant, or say everything",
-                next="do one of these",
+    @operation(StaleError, NotFoundError, NotYoursError, mutates=True, example="src/a.py")
+    def see(self, *resources: str) -> tuple[Lease, ...]:
+        """Note the content that files of this session have now, as its own work.
+
+        resources: files that this session holds and has changed
+        """
+        found = {want.resource.text: want for want in named(self.scope, resources, MODES[0])}
+        with self.scope.write() as tx:
+            rows = own_leases(tx, self.scope, tuple(found), False, None)
+            for row in rows:
+                learn(tx, row, found[row["resource"]].content_hash)
+            return tuple(lease_record(row, tx.now) for row in rows)
+
+    @operation(NotFoundError, StaleError, InvalidError, mutates=True, example="src/a.py --by bob")
+    def report(
+        self,
+        resource: str,
+        *,
+        was: str | None = None,
+        by: Sequence[str] = (),
+        doing: str = "",
+        idempotency_key: str | None = None,
+    ) -> Lease:
+        """Report that a leased file was changed by others; its holder and they are told, once.
+
+        resource: the file
+        was: the content hash that its lease says, so that each change is reported once
+        by: the agents who may have done it; none if nobody knows
+        doing: what they were doing
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        (want,) = named(self.scope, (resource,), MODES[0])
+        for name in check_names("by", by):
+            check_agent("by", name)
+        check_filter("was", was)
+        check_text("doing", doing)
+        scope = self.scope
+        with scope.write() as tx:
+            request = [want.resource.text, was, list(by), doing]
+            return scope.once(
+                tx,
+                "leases.report",
+                idempotency_key,
+                request,
+                lambda: self._report(tx, want, was, by, doing),
             )
-        if not resources:
-            rows = tx.rows(LEASES.of_session, session=self.scope.caller.session)
-            rows = [
-                row for row in rows if row["deadline"] > tx.now and epoch in (None, row["epoch"])
-            ]
-            if not rows and epoch is not None:
-                raise StaleError(
-                    f"your grant of epoch {epoch} is over",
-                    next="claim it again, and look at what changed meanwhile",
-                    epoch=epoch,
-                )
-        else:
-            found = {found.text: found for found in map(self.scope.place.resource, resources)}
-            rows = [self._own_lease(tx, resource, epoch) for resource in found.values()]
-        for row in rows:
-            self.scope.keys.require("lease", row, row["resource"])
-        return rows
 
-    def _stale(self, row: Row, why: str) -> StaleError:
-        return StaleError(
-            f"your lease on {row['resource']} {why}",
-            next="claim it again, and look at what changed meanwhile",
-            epoch=row["epoch"],
-        )
-
-    def _own_lease(self, tx: Write, resource: Resource, epoch: int | None) -> Row:
-        row = self._held(tx, resource)
-        if row is not None and row["deadline"] > tx.now and epoch in (None, row["epoch"]):
-            return row
-        name = resource.text
-        if row is not None:
-            expired = row["deadline"] <= tx.now
-            raise self._stale(row, "has expired" if expired else "is of another epoch")
-        want = Want(resource, grants.EXCLUSIVE, None)
-        _, rows = grants.look(tx, want, self.scope.caller.session, None)
-        blockers = [grants.blocker_record(row, tx.now) for row in rows if not row["waiting"]]
-        taken = self._taken_away(tx, resource, epoch)
-        if taken is not None:
+    def _report(
+        self, tx: Write, want: Want, was: str | None, by: Sequence[str], doing: str
+    ) -> Lease:
+        place, now = want.resource, want.content_hash
+        rows = standing(tx, [
+            {"waiting": 0, **row}
+            for row in tx.rows(LEASES.on, base=place.base, resource=place.text, now=tx.now)
+            if row["mode"] == grants.EXCLUSIVE and row["checkout"] == place.checkout
+        ])  # fmt: skip
+        if not rows:
+            raise NotFoundError(f"nobody holds {place.text}", next="nothing has to be reported")
+        row = rows[0]
+        if row["content_hash"] != was or now == was:
             raise StaleError(
-                f"your lease on {name} was taken away by {taken['agent']}",
-                next="leave it alone; read your inbox, and ask before you claim it again",
-                blockers=blockers,
-                epoch=taken["epoch"],
-                reason=taken["reason"],
+                f"what became of {place.text} is known already", next="look at it again"
             )
-        if epoch is not None:
-            raise StaleError(
-                f"you no longer hold {name}: your lease of epoch {epoch} is over",
-                next="claim it again, and look at what changed meanwhile",
-                blockers=blockers,
-            )
-        if blockers:
-            raise NotYoursError(
-                f"{name} is held by {blockers[0].agent}, not by this session",
-                next="ask them to release it, or claim it with a wait",
-                blockers=blockers,
-            )
-        raise NotFoundError(f"you hold no lease on {name}", next="look at what you hold: list")
+        tx.run(LEASES.see, row | {"content_hash": now})
+        tx.event(
+            "lease.intruded",
+            place.text,
+            {"holder": row["agent"], "holder_session": row["session"], "epoch": row["epoch"],
+             "was": was, "now": now, "by": list(by), "doing": doing},
+        )  # fmt: skip
+        from dibs.nouns.telling import tell_of_intrusion  # a claim does not need it
 
-    def _taken_away(self, tx: Read, resource: Resource, epoch: int | None) -> Row | None:
-        """Who took the caller's lease on this resource away, and why, if somebody did."""
-        session = self.scope.caller.session
-        for event in tx.rows(LEASES.revoked, resource=resource.text, after=session):
-            said = from_text(event["data"])
-            if said["holder_session"] == session and epoch in (None, said["epoch"]):
-                return {**said, "agent": event["agent"]}
-        return None
+        tell_of_intrusion(tx, self.scope, row, by, doing)
+        return lease_record(row | {"content_hash": now}, tx.now)
 
     @writes(
         NotFoundError,
@@ -458,7 +328,9 @@ class Leases(Noun):
                 found[row["resource"], row["session"]] = row
         rows = list(found.values())
         freed = grants.revoke(tx, rows, reason)
-        self._tell(tx, rows, reason)
+        from dibs.nouns.telling import tell_of_loss  # a claim does not need it
+
+        tell_of_loss(tx, self.scope, rows, reason)
         grants.hand_over(tx, self.scope.keys, freed)
         return tuple(lease_record(row, tx.now) for row in rows)
 
@@ -473,21 +345,6 @@ class Leases(Noun):
             raise NotFoundError(f"nobody holds {resource.text}", next="look at what is held: list")
         return others
 
-    def _tell(self, tx: Write, rows: list[Row], reason: str) -> None:
-        """Send each of those who have lost leases one message."""
-        from dibs.nouns.messages import post  # a claim does not need it
-
-        lost: dict[str, list[str]] = {}
-        for row in rows:
-            lost.setdefault(row["agent"], []).append(row["resource"])
-        for agent, names in lost.items():
-            what = ", ".join(names[:MENTIONED])
-            if len(names) > MENTIONED:
-                what += f" and {len(names) - MENTIONED} more"
-            body = f"your {'lease' if len(names) == 1 else 'leases'} on {what} "
-            body += "was taken away" if len(names) == 1 else "were taken away"
-            post(tx, self.scope, f"{body}: {reason}" if reason else body, to=agent)
-
     @operation(InvalidError, cli="status", example="src/a.py")
     def status(self, *resources: str) -> tuple[Availability, ...]:
         """Say of each resource whether it is free for you, and if not, who has it.
@@ -495,27 +352,12 @@ class Leases(Noun):
         resources: what to look at
         """
         wanted = self._resources(resources)
-        return self._states([Want(resource, grants.EXCLUSIVE, None) for resource in wanted])
+        return states(self.scope, [Want(resource, grants.EXCLUSIVE, None) for resource in wanted])
 
     def _resources(self, texts: tuple[str, ...]) -> list[Resource]:
         if len(texts) > CLAIM_LIMIT:
             raise InvalidError(f"{len(texts)} resources in one call; the limit is {CLAIM_LIMIT}")
         return [self.scope.place.resource(text) for text in texts]
-
-    def _states(self, wants: list[Want]) -> tuple[Availability, ...]:
-        session = self.scope.session
-        states = []
-        with self.scope.store.read() as tx:
-            for want in wants:
-                rows = standing(tx, grants.look(tx, want, session, None)[1])
-                states.append(
-                    Availability(
-                        resource=want.resource.text,
-                        free=not rows,
-                        blockers=tuple(grants.blocker_record(row, tx.now) for row in rows),
-                    )
-                )
-        return tuple(states)
 
     @operation(InvalidError, cli="leases", example="--agent alice")
     def list(
@@ -581,24 +423,24 @@ class Leases(Noun):
         check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
 
         def look() -> tuple[tuple[Availability, ...] | None, int | None]:
-            states = self._states(wants)
+            found = states(self.scope, wants)
             left = [
                 blocker.expires_in_ms
-                for state in states
+                for state in found
                 for blocker in state.blockers
                 if blocker.expires_in_ms is not None
             ]
-            free = all(state.free for state in states)
-            return (states if free else None), min(left, default=None)
+            free = all(state.free for state in found)
+            return (found if free else None), min(left, default=None)
 
         topics = tuple(f"lease:{want.resource.text}" for want in wants)
-        states = self.scope.store.wait(look, (*topics, "session"), wait_s)
-        if states is None:
-            raise self._too_late(wants, wait_s)
-        return states
+        free = self.scope.store.wait(look, (*topics, "session"), wait_s)
+        if free is None:
+            raise too_late(self.scope, wants, wait_s)
+        return free
 
 
-def named(scope: Scope, resources: Sequence[str], mode: str) -> list[Want]:
+def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False) -> list[Want]:
     """What these texts name, each once, with the content that files have now."""
     if not resources:
         raise InvalidError("nothing was named", next="name at least one path or resource")
@@ -609,7 +451,36 @@ def named(scope: Scope, resources: Sequence[str], mode: str) -> list[Want]:
         )
     check_choice("mode", mode, MODES)
     found = {resource.text: resource for resource in map(scope.place.resource, resources)}
-    return [Want(resource, mode, scope.place.content_hash(resource)) for resource in found.values()]
+    return [
+        Want(resource, mode, scope.place.content_hash(resource), here)
+        for resource in found.values()
+    ]
+
+
+def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
+    """Of each, whether it is free for the caller, and if not, who is in the way."""
+    session = scope.session
+    found = []
+    with scope.store.read() as tx:
+        for want in wants:
+            rows = standing(tx, grants.look(tx, want, session, None)[1])
+            found.append(
+                Availability(
+                    resource=want.resource.text,
+                    free=not rows,
+                    blockers=tuple(grants.blocker_record(row, tx.now) for row in rows),
+                )
+            )
+    return tuple(found)
+
+
+def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
+    found = states(scope, wants)
+    return TimeoutError(
+        f"{', '.join(state.resource for state in found)} did not become free within {wait_s:g} s",
+        next="work on something else, or wait longer",
+        blockers=[blocker for state in found for blocker in state.blockers],
+    )
 
 
 def take(

@@ -92,6 +92,7 @@ class Messages(Noun):
         *,
         channel: str | None = None,
         peek: bool = False,
+        until: int | None = None,
         limit: int = 100,
         wait_s: float = 0,
         idempotency_key: str | None = None,
@@ -100,11 +101,13 @@ class Messages(Noun):
 
         channel: read this channel instead of what is for you and for everybody
         peek: leave them unread
+        until: none that came after this message, by its id
         limit: at most so many; the rest comes with the next call
         wait_s: how many seconds to wait for one if there is none
         idempotency_key: asked again with the same one, the first answer is given
         """
         channel = "" if channel is None else check_name("channel", channel)
+        until = NEWEST if until is None else check_integer("until", until, 0, NEWEST)
         check_integer("limit", limit, 1, LIST_LIMIT)
         check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
 
@@ -114,17 +117,17 @@ class Messages(Noun):
                     tx,
                     "messages.inbox",
                     idempotency_key,
-                    [channel, limit],
-                    lambda: self._take(tx, channel, limit),
+                    [channel, limit, until],
+                    lambda: self._take(tx, channel, limit, until),
                 )
 
         def look() -> tuple[tuple[Message, ...] | None, None]:
             agent = self.scope.caller.agent  # it may take another name during the wait
             with self.scope.store.read() as tx:
-                rows = self._unread(tx, agent, channel, limit)
+                rows = self._unread(tx, agent, channel, limit, until)
                 if peek:
                     while rows and not self._genuine(rows):
-                        rows = self._unread(tx, agent, channel, limit, rows[-1]["id"])
+                        rows = self._unread(tx, agent, channel, limit, until, rows[-1]["id"])
                     return self._records(tx, self._genuine(rows)) or None, None
             # A reader with nothing to read takes no turn from those who write.
             return (take() or None) if rows else None, None
@@ -135,27 +138,35 @@ class Messages(Noun):
             found = self.scope.store.wait(look, (topic,), wait_s)
         return found or ()
 
-    def _unread(self, tx: Read, agent: str, channel: str, limit: int, beyond: int = 0) -> list[Row]:
+    def _unread(
+        self, tx: Read, agent: str, channel: str, limit: int, until: int, beyond: int = 0
+    ) -> list[Row]:
         cursor = tx.row(MESSAGES.cursor, agent=agent, channel=channel)
         after = max(beyond, 0 if cursor is None else cursor["seq"])
         if channel:
             return tx.rows(
-                MESSAGES.unread_channel, agent=agent, channel=channel, after=after, limit=limit
+                MESSAGES.unread_channel,
+                agent=agent,
+                channel=channel,
+                after=after,
+                until=until,
+                limit=limit,
             )
         return tx.rows(
             MESSAGES.unread,
             agent=agent,
             after=after,
             broadcasts_after=max(after, _since(tx, agent)),
+            until=until,
             limit=limit,
         )
 
-    def _take(self, tx: Write, channel: str, limit: int) -> tuple[Message, ...]:
+    def _take(self, tx: Write, channel: str, limit: int, until: int) -> tuple[Message, ...]:
         agent = self.scope.caller.agent
         upto = 0
         genuine: list[Row] = []
         # An empty page would say that all is read, so a page of forged ones is passed over.
-        while not genuine and (rows := self._unread(tx, agent, channel, limit)):
+        while not genuine and (rows := self._unread(tx, agent, channel, limit, until)):
             upto = rows[-1]["id"]
             tx.run(MESSAGES.move_cursor, agent=agent, channel=channel, seq=upto)
             genuine = self._genuine(rows)

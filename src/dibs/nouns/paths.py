@@ -67,7 +67,9 @@ class Place:
     `start`, or else from the directory the process is in at that moment.
     """
 
-    __slots__ = ("_case_blind", "_from_top", "checkout", "root", "start", "store_dir", "top")
+    __slots__ = (
+        "_case_blind", "_from_top", "_machine", "checkout", "root", "start", "store_dir", "top",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -84,6 +86,8 @@ class Place:
         self.start = start
         self._from_top = checkout.top.rstrip("/") + "/"
         self._case_blind = case_blind
+        # Those who share a server number their files alike, and may have the same directories.
+        self._machine = os.uname().nodename
 
     @property
     def case_blind(self) -> bool:
@@ -111,19 +115,19 @@ class Place:
         return content_hash(resource.file) if resource.file else None
 
     def _path(self, text: str, path: str, cwd: str | None) -> Resource:
-        key, real, status = self._locate(text, path, cwd)
+        key, real, status, top = self._locate(text, path, cwd)
         key = self._canonical(text, key)
         shown = path_text(key)
         if len(shown) > MAX_TEXT:
             raise refused(text, f"has a name of more than {MAX_TEXT:,} characters")
         inode = None
         if status and status.st_nlink > 1 and status.st_mode & _FILE_TYPE == _REGULAR:
-            # The machine's name, since those who share a server number their files alike.
-            inode = f"{os.uname().nodename}:{status.st_dev}:{status.st_ino}"
+            inode = f"{self._machine}:{status.st_dev}:{status.st_ino}"
         # Nothing is below a file, so no glob can match there; what is not there yet may become
         # a directory.
         file = status is not None and status.st_mode & _FILE_TYPE != _DIRECTORY
-        return Resource(shown, "file" if file else "dir", key, inode, real)
+        kind = "file" if file else "dir"
+        return Resource(shown, kind, key, inode, real, top and f"{self._machine}:{top}")
 
     def _glob(self, text: str, cwd: str | None) -> Resource:
         base = globs.literal_base(text)
@@ -131,7 +135,7 @@ class Place:
         if ".." in rest:
             raise refused(text, "has '..' after a wildcard, and nobody can say what that is")
         here = "/" if text.startswith("/") else "."
-        key = self._locate(text, base or here, cwd)[0]
+        key, _, _, top = self._locate(text, base or here, cwd)
         # A wildcard in the name of a real directory is read as one from here on: the claim
         # then covers more than was meant, never less.
         pattern = self._canonical(text, "/".join((key, *rest)))[1:]
@@ -139,24 +143,25 @@ class Place:
         if len(shown) > globs.MAX_LENGTH:
             raise refused(text, f"is a pattern of more than {globs.MAX_LENGTH:,} characters")
         base = globs.literal_base(pattern)
-        return Resource(shown, "glob", f"/{base}" if base else "")
+        where = top and f"{self._machine}:{top}"
+        return Resource(shown, "glob", f"/{base}" if base else "", checkout=where)
 
     def _locate(
         self, text: str, path: str, cwd: str | None
-    ) -> tuple[str, str, os.stat_result | None]:
-        """Find a path on disk: its name within the space, its canonical path, its status."""
+    ) -> tuple[str, str, os.stat_result | None, str]:
+        """Find a path on disk: its name within the space, its canonical path, status, checkout."""
         try:
             if not path.startswith("/"):
                 path = f"{cwd or self.start or os.getcwd()}/{path}"
             found = self._walk(path) if self.checkout.kind == "repository" else None
-            key, real, status = found or self._resolve(text, path)
+            key, real, status, top = found or self._resolve(text, path)
         except (OSError, ValueError, RecursionError) as error:
             raise refused(text, f"cannot be found from {cwd or 'here'!r}: {error}") from None
         if real.startswith(self.store_dir) and f"{real}/".startswith(f"{self.store_dir}/"):
             raise _store_refused(text)
-        return key, real, status
+        return key, real, status, top
 
-    def _walk(self, path: str) -> tuple[str, str, os.stat_result | None] | None:
+    def _walk(self, path: str) -> tuple[str, str, os.stat_result | None, str] | None:
         """Go down from the top; None if that does not suffice to know where the path ends.
 
         This is realpath for the common case, at a fraction of its cost.
@@ -181,9 +186,9 @@ class Place:
                 kind = status.st_mode & _FILE_TYPE
                 if kind == _LINK or (kind == _DIRECTORY and os.access(f"{real}/.git", os.F_OK)):
                     return None
-        return self.checkout.key(real), real, status
+        return self.checkout.key(real), real, status, self.top
 
-    def _resolve(self, text: str, path: str) -> tuple[str, str, os.stat_result | None]:
+    def _resolve(self, text: str, path: str) -> tuple[str, str, os.stat_result | None, str]:
         """Follow every link, and ask which checkout the end belongs to."""
         real = os.path.realpath(path)
         # After a loop of links, realpath leaves the rest of the path as it stands.
@@ -196,7 +201,7 @@ class Place:
             status = os.lstat(real)
         except OSError:
             status = None
-        return checkout.key(real), real, status
+        return checkout.key(real), real, status, checkout.top
 
     def _outside(self, text: str, real: str, checkout: Checkout) -> InvalidError:
         why = f"lies outside {self.root!r}, at {real!r}"

@@ -29,20 +29,28 @@ class Resource:
     `text` is what users see, and read again gives the same resource. `base` is the index key:
     `/src/a.py` for a path ('' for the root), the part before the first wildcard for a glob, and
     the name itself for a name. `inode` is set for an existing file with several hard links.
-    These four are all there is to store. `file` is the path on disk that the caller meant, None
-    for globs and names.
+    `checkout` says in which working tree of which machine that was, None for names; it takes no
+    part in overlap. These five are all there is to store. `file` is the path on disk that the
+    caller meant, None for globs and names.
     """
 
-    __slots__ = ("base", "file", "inode", "kind", "text")
+    __slots__ = ("base", "checkout", "file", "inode", "kind", "text")
 
     def __init__(
-        self, text: str, kind: str, base: str, inode: str | None = None, file: str | None = None
+        self,
+        text: str,
+        kind: str,
+        base: str,
+        inode: str | None = None,
+        file: str | None = None,
+        checkout: str | None = None,
     ) -> None:
         self.text = text
         self.kind = kind
         self.base = base
         self.inode = inode
         self.file = file
+        self.checkout = checkout
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Resource) and self.text == other.text

@@ -50,11 +50,19 @@ class Scope:
         module = __import__(f"dibs.nouns.{name}", fromlist=[name])
         return getattr(module, name.capitalize())(self)
 
-    def join(self, name: str, status: str, shell: bool, client: str | None, ttl_s: float) -> Scope:
+    def join(
+        self,
+        name: str,
+        status: str,
+        shell: bool,
+        client: str | None,
+        ttl_s: float,
+        process: str | None,
+    ) -> Scope:
         """The same space for an agent that joins it."""
         from dibs.nouns import agents
 
-        return self.of(agents.join(self, name, status, shell, client, ttl_s))
+        return self.of(agents.join(self, name, status, shell, client, ttl_s, process))
 
     def resume(self, token: str) -> Scope:
         """The same space for a session that another process keeps alive."""
@@ -75,6 +83,12 @@ class Scope:
     def beats(self) -> bool:
         """Whether a session lives by beats, since nobody sees its process."""
         return self.store.liveness is None
+
+    def part(self) -> None:
+        """End the caller's session, unless another process goes on with it."""
+        from dibs.nouns import agents
+
+        agents.part(self)
 
     def let_go(self) -> None:
         """This process no longer keeps the caller's session alive."""

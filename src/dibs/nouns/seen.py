@@ -36,6 +36,8 @@ class Seen(Place):
             if self._of(text, "kind") == "file":
                 found.kind = "file"
             found.inode = self._of(text, "inode")
+        if found.kind != "name":
+            found.checkout = self._of(text, "checkout")
         return found
 
     def content_hash(self, resource: Resource) -> str | None:
@@ -48,8 +50,8 @@ class Seen(Place):
 
     def _locate(
         self, text: str, path: str, cwd: str | None
-    ) -> tuple[str, str, os.stat_result | None]:
+    ) -> tuple[str, str, os.stat_result | None, str]:
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if ".." in parts:
             raise refused(text, "has '..' in it, and nobody here can say what that is")
-        return "".join(f"/{part}" for part in parts), "", None
+        return "".join(f"/{part}" for part in parts), "", None, ""

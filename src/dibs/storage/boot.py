@@ -1,4 +1,4 @@
-"""Which boot and which clock this process lives in.
+"""Which boot and which clock this process lives in, and which other processes run.
 
 The monotonic clock restarts with the machine and may be shifted in a container, so a
 deadline means something only together with these two.
@@ -30,3 +30,44 @@ def time_namespace() -> str:
         return os.readlink("/proc/self/ns/time")
     except OSError:
         return ""
+
+
+def process_name(pid: int) -> str:
+    """A process, told apart from those of other containers and from earlier ones of its number."""
+    try:
+        return f"{os.stat(f'/proc/{pid}/ns/pid').st_ino}:{pid}:{_started(pid)}"
+    except OSError:
+        return str(pid)
+
+
+def runs(host: str, process: str) -> bool:
+    """Whether a process still runs, by its name; yes if that cannot be seen from here."""
+    if host != os.uname().nodename:
+        return True
+    namespace, _, rest = process.rpartition(":")[0].partition(":")
+    if not namespace:
+        return _signalled(process)
+    try:
+        if str(os.stat("/proc/self/ns/pid").st_ino) != namespace:
+            return True
+        return f"{rest}:{_started(int(rest))}" == process.partition(":")[2]
+    except OSError:
+        return False
+
+
+def _started(pid: int) -> str:
+    """When a process began, in ticks since the boot; nothing for one that has ended."""
+    with open(f"/proc/{pid}/stat", "rb") as source:
+        # The name in parentheses may hold anything, parentheses too.
+        fields = source.read().rpartition(b")")[2].split()
+    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def _signalled(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

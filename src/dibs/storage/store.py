@@ -16,6 +16,7 @@ import os
 from contextvars import ContextVar
 
 from dibs.errors import CancelledError, NotYoursError
+from dibs.storage.boot import runs
 from dibs.storage.migrate import prepare
 from dibs.storage.queries import Queries
 
@@ -98,7 +99,13 @@ class Store:
             return False
         if session["boot"] != self.driver.boot:
             return False
-        return known_to_run or not session["process_bound"] or self.lock_held(session["id"])
+        if known_to_run:
+            return True
+        if session["process_bound"] and self.lock_held(session["id"]):
+            return True
+        if session["process"] is not None:
+            return runs(session["host"], session["process"])
+        return not session["process_bound"]
 
     def lock_held(self, number: int) -> bool:
         return self.liveness is None or self.liveness.alive(number)

@@ -7,39 +7,39 @@ VALUES (:space, :agent, :seq, :at) ON CONFLICT (space, name) DO NOTHING;
 
 -- name: join
 -- A session's id is the seq at which it was minted.
-INSERT INTO session (space, id, agent, label, process_bound, boot, host, pid, status, joined_at,
-                     seen_at, ttl_ms, deadline, ended_at, ended_why)
-VALUES (:space, :id, :agent, :label, :process_bound, :boot, :host, :pid, :status, :joined_at,
-        :joined_at, :ttl_ms, :deadline, NULL, NULL);
+INSERT INTO session (space, id, agent, label, process_bound, process, boot, host, pid, status,
+                     joined_at, seen_at, ttl_ms, deadline, ended_at, ended_why)
+VALUES (:space, :id, :agent, :label, :process_bound, :process, :boot, :host, :pid, :status,
+        :joined_at, :joined_at, :ttl_ms, :deadline, NULL, NULL);
 
 -- name: one
 -- A session by its id.
-SELECT id, agent, label, process_bound, boot, host, pid, status, joined_at, seen_at, ttl_ms,
-       deadline, ended_at, ended_why
+SELECT id, agent, label, process_bound, process, boot, host, pid, status, joined_at, seen_at,
+       ttl_ms, deadline, ended_at, ended_why
 FROM session WHERE space = :space AND id = :session;
 
 -- name: several
 -- Sessions by their ids, as far as liveness needs them.
-SELECT id, agent, process_bound, boot, deadline, ended_at
+SELECT id, agent, process_bound, process, boot, host, deadline, ended_at
 FROM session WHERE space = :space AND id IN (:sessions...);
 
 -- name: open
 -- All sessions that have not ended.
-SELECT id, agent, label, process_bound, boot, host, pid, status, joined_at, seen_at, ttl_ms,
-       deadline, ended_at, ended_why
+SELECT id, agent, label, process_bound, process, boot, host, pid, status, joined_at, seen_at,
+       ttl_ms, deadline, ended_at, ended_why
 FROM session WHERE space = :space AND ended_at IS NULL ORDER BY agent, id;
 
 -- name: labelled
 -- The session of that agent and label that has not ended.
-SELECT id, agent, label, process_bound, boot, host, pid, status, joined_at, seen_at, ttl_ms,
-       deadline, ended_at, ended_why
+SELECT id, agent, label, process_bound, process, boot, host, pid, status, joined_at, seen_at,
+       ttl_ms, deadline, ended_at, ended_why
 FROM session WHERE space = :space AND agent = :agent AND label = :label AND ended_at IS NULL
 ORDER BY id DESC LIMIT 1;
 
 -- name: of_client
 -- The session of that label that has not ended, whatever its agent's name.
-SELECT id, agent, label, process_bound, boot, host, pid, status, joined_at, seen_at, ttl_ms,
-       deadline, ended_at, ended_why
+SELECT id, agent, label, process_bound, process, boot, host, pid, status, joined_at, seen_at,
+       ttl_ms, deadline, ended_at, ended_why
 FROM session WHERE space = :space AND label = :label AND ended_at IS NULL
 ORDER BY id DESC LIMIT 1;
 
@@ -47,6 +47,15 @@ ORDER BY id DESC LIMIT 1;
 -- A process that stays keeps a session alive that others have begun.
 UPDATE session SET process_bound = :process_bound, host = :host, pid = :pid, ttl_ms = :ttl_ms,
     deadline = :deadline
+WHERE space = :space AND id = :session;
+
+-- name: bind
+-- A session ends with this process, whoever else keeps it alive.
+UPDATE session SET process = :process, host = :host WHERE space = :space AND id = :session;
+
+-- name: part
+-- Nobody keeps the session alive any more but the process that it ends with.
+UPDATE session SET process_bound = 0, ttl_ms = NULL, deadline = NULL
 WHERE space = :space AND id = :session;
 
 -- name: rename

@@ -4,49 +4,49 @@
 -- name: around
 -- All leases that could overlap with a resource, the caller's own included.
 SELECT 0 AS waiting, base, resource, kind, mode, inode, session, agent, epoch, note, task,
-       content_hash, granted_at, ttl_ms, deadline, signature
+       content_hash, checkout, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND base IN (:ancestors...)
 UNION ALL
 SELECT 0, base, resource, kind, mode, inode, session, agent, epoch, note, task,
-       content_hash, granted_at, ttl_ms, deadline, signature
+       content_hash, checkout, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND base > :low AND base < :high;
 
 -- name: queue_around
 -- All tickets that could overlap with a resource.
 SELECT 1 AS waiting, base, resource, kind, mode, inode, session, agent, number AS epoch, note,
-       content_hash, since_at AS granted_at, ttl_ms, deadline
+       content_hash, checkout, since_at AS granted_at, ttl_ms, deadline
 FROM ticket WHERE space = :space AND base IN (:ancestors...)
 UNION ALL
 SELECT 1, base, resource, kind, mode, inode, session, agent, number, note,
-       content_hash, since_at, ttl_ms, deadline
+       content_hash, checkout, since_at, ttl_ms, deadline
 FROM ticket WHERE space = :space AND base > :low AND base < :high;
 
 -- name: same_file
 -- Leases and tickets on another name of the same file (hard links).
 SELECT 0 AS waiting, base, resource, kind, mode, inode, session, agent, epoch, note, task,
-       content_hash, granted_at, ttl_ms, deadline, signature
+       content_hash, checkout, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND inode = :inode AND base <> :base
 UNION ALL
 SELECT 1, base, resource, kind, mode, inode, session, agent, number, note, NULL,
-       content_hash, since_at, ttl_ms, deadline, NULL
+       content_hash, checkout, since_at, ttl_ms, deadline, NULL
 FROM ticket WHERE space = :space AND inode = :inode AND base <> :base;
 
 -- name: grant
 -- One lease per session and resource; claiming again replaces what the claim says.
 INSERT INTO lease (space, base, resource, session, kind, mode, inode, agent, epoch, note, task,
-                   content_hash, granted_at, ttl_ms, deadline, signature)
+                   content_hash, checkout, granted_at, ttl_ms, deadline, signature)
 VALUES (:space, :base, :resource, :session, :kind, :mode, :inode, :agent, :epoch, :note, :task,
-        :content_hash, :granted_at, :ttl_ms, :deadline, :signature)
+        :content_hash, :checkout, :granted_at, :ttl_ms, :deadline, :signature)
 ON CONFLICT (space, base, resource, session) DO UPDATE SET
     kind = excluded.kind, inode = excluded.inode, mode = excluded.mode, agent = excluded.agent,
     epoch = excluded.epoch, note = excluded.note, task = excluded.task,
-    content_hash = excluded.content_hash, granted_at = excluded.granted_at,
+    content_hash = excluded.content_hash, checkout = excluded.checkout, granted_at = excluded.granted_at,
     ttl_ms = excluded.ttl_ms, deadline = excluded.deadline, signature = excluded.signature;
 
 -- name: held
 -- The lease of one session on one resource.
 SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, content_hash,
-       granted_at, ttl_ms, deadline, signature
+       checkout, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
 
 -- name: above
@@ -57,7 +57,7 @@ WHERE space = :space AND base IN (:ancestors...) AND session = :session;
 -- name: of_session
 -- All leases of one session.
 SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, content_hash,
-       granted_at, ttl_ms, deadline, signature
+       checkout, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND session = :session ORDER BY base, resource;
 
 -- name: renew
@@ -66,9 +66,16 @@ UPDATE lease SET deadline = :deadline, ttl_ms = :ttl_ms, signature = :signature
 WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
 
 -- name: see
--- What the file's content is when its new holder begins, after a wait.
+-- What the file's content is when its new holder begins, after a wait, or has worked on it.
 UPDATE lease SET content_hash = :content_hash
 WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
+
+-- name: on
+-- All leases on exactly this resource that last.
+SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, content_hash,
+       checkout, granted_at, ttl_ms, deadline, signature
+FROM lease WHERE space = :space AND base = :base AND resource = :resource AND deadline > :now
+ORDER BY session;
 
 -- name: remove
 -- A lease ends: released, expired, or its session is over.
@@ -103,7 +110,7 @@ ORDER BY seq DESC, base, resource;
 -- name: all
 -- Every lease that lasts, in the order of names.
 SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, content_hash,
-       granted_at, ttl_ms, deadline, signature
+       checkout, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND deadline > :now
   AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
   AND (CAST(:session AS BIGINT) IS NULL OR session = :session)
@@ -112,26 +119,26 @@ ORDER BY base, resource, session LIMIT :limit;
 -- name: enqueue
 -- A ticket has one row per resource; its number is its place in every queue.
 INSERT INTO ticket (space, base, resource, number, kind, mode, inode, session, agent, note,
-                    content_hash, ttl_ms, since_at, deadline)
+                    content_hash, checkout, here, ttl_ms, since_at, deadline)
 VALUES (:space, :base, :resource, :number, :kind, :mode, :inode, :session, :agent, :note,
-        :content_hash, :ttl_ms, :since_at, :deadline);
+        :content_hash, :checkout, :here, :ttl_ms, :since_at, :deadline);
 
 -- name: ticket
 -- What one ticket waits for.
-SELECT base, resource, number, kind, mode, inode, session, agent, note, content_hash, ttl_ms,
-       since_at, deadline
+SELECT base, resource, number, kind, mode, inode, session, agent, note, content_hash, checkout,
+       here, ttl_ms, since_at, deadline
 FROM ticket WHERE space = :space AND number = :number ORDER BY base, resource;
 
 -- name: tickets_of_session
 -- Everything one session waits for.
-SELECT base, resource, number, kind, mode, inode, session, agent, note, content_hash, ttl_ms,
-       since_at, deadline
+SELECT base, resource, number, kind, mode, inode, session, agent, note, content_hash, checkout,
+       here, ttl_ms, since_at, deadline
 FROM ticket WHERE space = :space AND session = :session ORDER BY number, base, resource;
 
 -- name: queue
 -- Everybody who waits, first come first.
 SELECT 1 AS waiting, base, resource, kind, mode, inode, session, agent, number AS epoch, note,
-       content_hash, since_at AS granted_at, ttl_ms, deadline
+       content_hash, checkout, since_at AS granted_at, ttl_ms, deadline
 FROM ticket WHERE space = :space ORDER BY number, base, resource LIMIT :limit;
 
 -- name: dequeue

@@ -29,19 +29,19 @@ SELECT since_seq FROM agent WHERE space = :space AND name = :agent;
 -- What is addressed to an agent, or to everybody since it came, oldest first.
 SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
 FROM message
-WHERE space = :space AND recipient = :agent AND id > :after
+WHERE space = :space AND recipient = :agent AND id > :after AND id <= :until
 UNION ALL
 SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
 FROM message
 WHERE space = :space AND recipient IS NULL AND channel IS NULL AND id > :broadcasts_after
-  AND sender <> :agent
+  AND id <= :until AND sender <> :agent
 ORDER BY id LIMIT :limit;
 
 -- name: unread_channel
 SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
 FROM message
 WHERE space = :space AND recipient IS NULL AND channel = :channel AND id > :after
-  AND sender <> :agent
+  AND id <= :until AND sender <> :agent
 ORDER BY id LIMIT :limit;
 
 -- name: count_unread

@@ -13,7 +13,8 @@ SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
 -- What a write has to know before anything else: where the counter is, whether anybody waits
 -- for a lease, and the session it is made in.
 SELECT s.seq, CASE WHEN EXISTS (SELECT 1 FROM ticket WHERE space = :space) THEN 1 ELSE 0 END
-       AS queued, c.id, c.agent, c.ended_at, c.deadline, c.process_bound, c.boot
+       AS queued, c.id, c.agent, c.ended_at, c.deadline, c.process_bound, c.process, c.boot,
+       c.host
 FROM space s LEFT JOIN session c ON c.space = :space AND c.id = :session
 WHERE s.id = :space;
 

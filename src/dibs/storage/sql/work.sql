@@ -101,7 +101,7 @@ WHERE space = :space AND session = :session ORDER BY id;
 
 -- name: claimers
 -- The sessions that have a claim, to see whether they live.
-SELECT id, agent, process_bound, boot, deadline, ended_at FROM session
+SELECT id, agent, process_bound, process, boot, host, deadline, ended_at FROM session
 WHERE space = :space AND id IN (
     SELECT session FROM task WHERE space = :space AND session IS NOT NULL);
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def main(globals_: Globals) -> int:
     with globals_.open() as space:
-        handle = globals_.join(space) if globals_.agent or globals_.session else space
+        handle = globals_.join(space) if globals_.who() else space
         board = gather(handle)
     if globals_.json:
         from dibs.records import plain

@@ -83,8 +83,10 @@ def examine(globals_: Globals) -> Iterator[Finding]:
         space = globals_.open()
     except DibsError as error:
         yield Finding("store", FAULT, error.message, error.next or "")
+        yield hooks(failures_folder())
         return
     with space:
+        yield hooks(space.scope.place.store_dir)
         if space.scope.daemon:
             # What lies beneath is looked at where it is.
             says = f"{space.scope.daemon}, space {space.space}, seq {space.events.last()}"
@@ -105,6 +107,30 @@ def examine(globals_: Globals) -> Iterator[Finding]:
         yield log_size(space)
         yield sessions(space)
         yield signatures(space)
+
+
+def failures_folder() -> str:
+    """Where hooks write down that they failed; a store that cannot be opened is one reason."""
+    from dibs.surfaces.hooks.hook import surroundings
+
+    return surroundings(None)[0]
+
+
+def hooks(folder: str) -> Finding:
+    """What went wrong in hooks, where nobody was looking."""
+    from dibs.surfaces.hooks.failures import failures, forget
+
+    found = failures(folder)
+    if not found:
+        return Finding("hooks", OK, "none has failed")
+    times = "once" if len(found) == 1 else f"{len(found)} times"
+    return Finding(
+        "hooks",
+        WARNING,
+        f"failed {times}, the last: {found[-1]}",
+        "once the reason is mended, dibs doctor --fix forgets them",
+        lambda: forget(folder),
+    )
 
 
 def versions() -> Finding:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Agent, Dibs
     from dibs.operation import Operation
+    from dibs.surfaces.hooks.who import Who
 
 INTERRUPTED = 130
 BUG = 70
@@ -51,7 +52,13 @@ BY_HAND = {
     "demo": "watch several agents share a codebase, in a scratch store",
     "open": "open the dashboard in a browser, signed in",
     "stop": "end the daemon of this space",
+    "recover": "bring back what a file held before somebody overwrote it",
+    "hook": "answer an event of an agent client or of git",
+    "port": "lease a free port and print its number",
+    "overlap": "show which files two worktrees both change, and whether they would merge",
+    "merge": "merge a branch, or run a command, when it is your turn to merge",
     "run": "run a command as a named session that holds what it claims",
+    "init": "set up this repository for every agent client",
     "doctor": "check that everything is sound, and mend what is not",
     "backup": "copy the store while others write",
     "protocol": "print what an agent needs to know in its prompt",
@@ -65,10 +72,12 @@ class Globals:
     def __init__(self) -> None:
         self.agent = os.environ.get("DIBS_AGENT")
         self.session = os.environ.get("DIBS_SESSION")
+        self.chosen = False
         self.store = os.environ.get("DIBS_URL")
         self.space = os.environ.get("DIBS_SPACE")
         self.json = False
         self.help = False
+        self.hooked = False
 
     def take(self, words: list[str]) -> list[str]:
         """Take the global options out of the words, wherever they stand before `--`."""
@@ -88,12 +97,12 @@ class Globals:
                     text = words.pop(0)
                 setattr(self, "agent" if name == "--as" else name[2:], text)
                 if name == "--as":
-                    self.session = None
+                    self.session, self.chosen = None, True
             else:
                 rest.append(word)
         return rest
 
-    def open(self) -> Dibs:
+    def open(self, start: str | None = None) -> Dibs:
         from dibs.dibs import DAEMON, open
 
         try:
@@ -101,22 +110,28 @@ class Globals:
         except FileNotFoundError:
             raise InvalidError("the current directory is gone", next="cd somewhere else") from None
         token = os.environ.get("DIBS_TOKEN") if (self.store or "").startswith(DAEMON) else None
-        return open(self.store, space=self.space, user_dir=self.user_dir, token=token)
+        return open(self.store, space=self.space, start=start, user_dir=self.user_dir,
+                    token=token)  # fmt: skip
 
     @property
     def user_dir(self) -> str | None:
         data = os.environ.get("XDG_DATA_HOME")
         return os.path.join(data, "dibs") if data else None
 
+    def who(self) -> Who | None:
+        """Who calls: as they say with --as, or in whose shell this runs; None if nobody says."""
+        from dibs.surfaces.hooks.who import Who, of_environment
+
+        return Who(self.agent or "") if self.chosen else of_environment(os.environ)
+
     def join(self, space: Dibs) -> Agent:
-        """The session to act in: the one named by the environment, or the agent's shell session."""
-        if self.session:
-            return space.resume(self.session)
-        if not self.agent:
+        """The session to act in: the one of the agent whose shell this is, or that of a name."""
+        who = self.who()
+        if who is None:
             raise InvalidError(
                 "who are you?", next="give --as NAME, or set DIBS_AGENT=NAME in the environment"
             )
-        return space.join(self.agent, shell=True)
+        return who.join(space)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -127,10 +142,13 @@ def main(arguments: list[str] | None = None) -> int:
     globals_, code = Globals(), 0
     try:
         try:
-            words = globals_.take(sys.argv[1:] if arguments is None else arguments)
+            given = sys.argv[1:] if arguments is None else arguments
+            globals_.hooked = given[:1] == ["hook"]
+            words = globals_.take(given)
             code = run(globals_, words)
         except DibsError as error:
-            code = error.exit_code
+            # To a client whose hook this is, 2 would mean that its tool must not run.
+            code = 1 if globals_.hooked else error.exit_code
             complain(globals_, error)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -248,8 +266,7 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
         if set(named) - {"limit"}:
             raise InvalidError("--search goes with --limit only", next="leave the others out")
     with globals_.open() as space:
-        as_agent = operation.mutates or globals_.agent or globals_.session
-        handle = globals_.join(space) if as_agent else space
+        handle = globals_.join(space) if operation.mutates or globals_.who() else space
         method = getattr(getattr(handle, operation.noun), operation.verb)
         try:
             result = method(*placed, **named)

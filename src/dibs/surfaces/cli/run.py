@@ -107,11 +107,23 @@ def main(globals_: Globals, words: list[str]) -> int:
     options = parse(words)
     if not globals_.agent:
         raise InvalidError("who is to run this?", next="give --as NAME")
+    return perform(globals_, globals_.agent, options)
+
+
+def perform(globals_: Globals, name: str, options: Options, *, as_caller: bool = False) -> int:
+    """Run the command while a session of this process holds what it claims.
+
+    as_caller: the command acts as whoever called, not in that session
+    """
     # Every thread starts with what is blocked here, so that no signal is lost to one of them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    with globals_.open() as space, space.join(globals_.agent) as agent:
+    with globals_.open() as space, space.join(name) as agent:
+        acting: Agent | None = agent
+        if as_caller:
+            who = globals_.who()
+            acting = None if who is None else who.join(space)
         if not options.claim:
-            return execute(globals_, agent, options, mask, None)
+            return execute(globals_, acting, options, mask, None)
         claim: dict[str, Any] = {
             "ttl_s": options.ttl_s,
             "note": options.note or printable(" ".join(options.command))[:200],
@@ -123,7 +135,7 @@ def main(globals_: Globals, words: list[str]) -> int:
         code = None
         try:
             with agent.lease(*options.claim, **claim) as lease:
-                code = execute(globals_, agent, options, mask, lease)
+                code = execute(globals_, acting, options, mask, lease)
                 lease.check()
         except StaleError as error:
             if code is None:
@@ -139,13 +151,15 @@ def printable(text: str) -> str:
 
 def execute(
     globals_: Globals,
-    agent: Agent,
+    agent: Agent | None,
     options: Options,
     mask: set[signal.Signals] | set[int],
     lease: HeldLease | None,
 ) -> int:
     """Start the command, pass signals on, and watch the lease until it ends."""
-    environment = os.environ | {"DIBS_AGENT": agent.name, "DIBS_SESSION": agent.token}
+    environment = dict(os.environ)
+    if agent is not None:
+        environment |= {"DIBS_AGENT": agent.name, "DIBS_SESSION": agent.token}
     if globals_.store:
         # The command may go to another folder.
         path = "://" not in globals_.store and not globals_.store.startswith("unix:/")

@@ -145,6 +145,21 @@ function* deaths() {
   }
 }
 
+function* intrusions() {
+  for (const event of model.events.toReversed()) {
+    if (now() - event.at > RECENT) break;
+    if (event.kind !== "lease.intruded") continue;
+    const { holder, by } = event.data;
+    yield item(
+      `intruded ${event.seq}`, "soon", "overwritten",
+      [code(event.subject), " of ", h("b", null, holder), " was changed by ",
+       h("b", null, by.join(" or ") || "somebody unknown"), " ", timeAgo(event.at),
+       ". What it was is kept: ", code(`dibs recover ${event.subject}`)],
+      [writeButton(holder)], [event.subject, holder, ...by],
+    );
+  }
+}
+
 function* questions() {
   const me = model.viewer.name;
   const answered = new Set(
@@ -167,7 +182,7 @@ function* questions() {
 const ORDER = ["stuck", "ask", "soon"];
 
 export function attention() {
-  const all = [...blocked(), ...questions(), ...tasks(), ...deaths(), ...expiring()];
+  const all = [...blocked(), ...questions(), ...tasks(), ...intrusions(), ...deaths(), ...expiring()];
   return all.sort((a, b) => ORDER.indexOf(a.level) - ORDER.indexOf(b.level));
 }
 

@@ -17,6 +17,7 @@ const WORDS = {
   "lease.queued": "waits for",
   "lease.unqueued": "waits no more for",
   "lease.seen": "looked at",
+  "lease.intruded": "found a change by others in",
   "task.added": "added task",
   "task.claimed": "claimed task",
   "task.renewed": "renewed task",
@@ -42,6 +43,7 @@ export function sentence({ kind, agent, subject, data }) {
   const what = kind.startsWith("session.") || kind === "message.delivered" ? "" : subject;
   const rest = [
     kind.endsWith(".revoked") && `from ${data?.holder}`,
+    kind === "lease.intruded" && `of ${data?.holder}, by ${data?.by?.join(" or ") || "somebody"}`,
     kind === "session.status" && `“${data?.status}”`,
     kind.startsWith("entry.") && `to v${data?.version}`,
     data?.note && `for “${data.note}”`,

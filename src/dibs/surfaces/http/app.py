@@ -223,7 +223,7 @@ class Daemon:
     async def join(self, access: Access, given: dict[str, Any]) -> Any:
         """Begin a session that lives by beats, since its process is elsewhere."""
         permit("agents.join", True, access)
-        unknown = given.keys() - {"status", "shell", "client", "ttl_s", "host", "pid"}
+        unknown = given.keys() - {"status", "shell", "client", "ttl_s", "host", "pid", "process"}
         if unknown:
             raise InvalidError(f"agents.join has no argument {shown(min(unknown))}")
         if not isinstance(given.get("shell", False), bool):
@@ -241,6 +241,7 @@ class Daemon:
                 given.get("shell", False),
                 client,
                 given.get("ttl_s", agents.SESSION_TTL_S),
+                given.get("process"),
                 remote=True,
                 host=given.get("host"),
                 pid=given.get("pid"),
@@ -345,9 +346,12 @@ class App:
             raise NotFoundError(f"there is no {path}", next="look at /openapi.json")
         body = await read_body(receive)
         if path == "/v1/me":
+            read_object(body)  # it needs nothing, but what is no object is refused as elsewhere
             return await daemon.me(access)
         if path == "/v1/cancel":
-            name = str(read_object(body).get("call"))
+            name = read_object(body).get("call", "")
+            if not isinstance(name, str):
+                raise InvalidError("call must be text", next="send what Dibs-Call was")
             return {"cancelled": daemon.waits.cancel((access.name, name))}
         if route is None:
             return await daemon.join(access, read_object(body))

@@ -63,7 +63,9 @@ COMMON: dict[str, Schema] = {
     "after_version": whole(0),
     "announce": text(LINES, BODY_LIMIT),
     "before": whole(0),
+    "by": AN_AGENT,
     "body": text(SAYS_SOMETHING, BODY_LIMIT),
+    "doing": text(LINE),
     "delay_s": seconds(0, DELAY_MAX_S),
     "epoch": whole(1),
     "expected_version": whole(0),
@@ -97,12 +99,15 @@ COMMON: dict[str, Schema] = {
     "title": text(LINE),
     "to": AN_AGENT,
     "ttl_s": seconds(TTL_MIN_S, TTL_MAX_S),
+    "until": whole(0),
     "wait_s": seconds(0, WAIT_MAX_S),
     "agent": FILTER,
     "channel": A_NAME,
     "after": A_NAME,
     "leases": A_RESOURCE,
+    "resource": A_RESOURCE,
     "resources": A_RESOURCE,
+    "was": FILTER,
 }
 OWN: dict[str, Schema] = {
     "agents.revoke_token.id": whole(0),
@@ -114,7 +119,7 @@ OWN: dict[str, Schema] = {
     "work.list.after": whole(0),
 }
 SEVERAL = {"minItems": 1, "maxItems": CLAIM_LIMIT}
-NEEDS_SOME = ("leases.claim", "leases.revoke", "leases.wait")
+NEEDS_SOME = ("leases.claim", "leases.revoke", "leases.see", "leases.wait")
 
 
 def bounded(operation: Operation, argument: Argument, found: Schema) -> Schema:

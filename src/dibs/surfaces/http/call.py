@@ -20,7 +20,7 @@ SEEN = "seen"
 Where this is given, the names are taken as they are. Without it they are read from the top of
 the daemon's own checkout.
 """
-NAMES = {"resources", "leases", "moved_to"}
+NAMES = {"resource", "resources", "leases", "moved_to"}
 """The arguments that name resources."""
 
 

@@ -72,6 +72,11 @@ JOIN: Schema = {
             "maximum": 2**31,
             "description": "the caller's process there",
         },
+        "process": {
+            "type": "string",
+            **A_NAME,
+            "description": "the process there that a shell session ends with, by its own name",
+        },
     },
     "additionalProperties": False,
 }

@@ -12,7 +12,8 @@ import os
 from _thread import RLock
 
 from dibs.errors import DibsError, NotYoursError, StoreGoneError, UnavailableError, UnfitError
-from dibs.nouns.digest import sha256
+from dibs.storage.boot import process_name
+from dibs.surfaces.hooks.who import spoken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from dibs.dibs import Agent, Dibs
     from dibs.surfaces.mcp.protocol import Request
 
-CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 KINDS = ("claude", "codex", "gemini", "opencode", "cursor")
 """Clients whose name in the protocol is longer than what people call them."""
 
@@ -157,35 +157,3 @@ def client_session(kind: str, request: Request, environment: Mapping[str, str]) 
         # These name no session, but their hooks have the same process above them.
         session = process_name(os.getppid())
     return f"{kind}:{session}" if session else None
-
-
-def process_name(pid: int) -> str:
-    """A process, told apart from those of other containers and from earlier ones of its number."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as source:
-            started = source.read().rpartition(b")")[2].split()[19].decode()
-        return f"{os.stat(f'/proc/{pid}/ns/pid').st_ino}:{pid}:{started}"
-    except OSError:
-        return str(pid)
-
-
-def is_made_up(name: str) -> bool:
-    """Whether a name is of the kind that sessions are given."""
-    syllables = name.rpartition("-")[2]
-    return (
-        "-" in name
-        and len(syllables) == 6
-        and all(sign in CONSONANTS for sign in syllables[::2])
-        and all(sign in VOWELS for sign in syllables[1::2])
-    )
-
-
-def spoken(text: str) -> str:
-    """A name one can say, the same for the same text: 14 × 5 syllables, three of them."""
-    number = int.from_bytes(sha256(text.encode()).digest()[:8], "big")
-    syllables = []
-    for _ in range(3):
-        number, syllable = divmod(number, len(CONSONANTS) * len(VOWELS))
-        consonant, vowel = divmod(syllable, len(VOWELS))
-        syllables.append(CONSONANTS[consonant] + VOWELS[vowel])
-    return "".join(syllables)

@@ -44,9 +44,11 @@ COVERED = {
     "state.export", "state.watch",
 }  # fmt: skip
 DESTRUCTIVE = {"agents.leave", "work.cancel", "events.prune"}
-# What only people do: agents do not take things from each other, and no model gets to see a secret.
+# What only people do, since agents do not take things from each other and no model gets to see a
+# secret; and what only hooks do, since a model does not know what is in a file.
 NOT_OFFERED = {
     "leases.revoke", "work.revoke", "agents.add_token", "agents.tokens", "agents.revoke_token",
+    "leases.see", "leases.report",
 }  # fmt: skip
 ANYTHING: dict[str, Any] = {
     "anyOf": [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]

@@ -20,8 +20,8 @@ from dibs.errors import (
     TimeoutError,
 )
 from dibs.nouns.leases import MODES, OUTCOMES
+from dibs.surfaces.hooks.who import is_made_up
 from dibs.surfaces.mcp.board import available, board
-from dibs.surfaces.mcp.callers import is_made_up
 from dibs.surfaces.mcp.calling import HINTS, in_the_way, moment, seconds, shown_task
 from dibs.surfaces.mcp.tool import (
     ADDS,

@@ -1,0 +1,59 @@
+"""`dibs merge`: one merge at a time in the whole space, first come, first served."""
+
+from __future__ import annotations
+
+from dibs.errors import InvalidError
+from dibs.surfaces.cli import run
+from dibs.surfaces.cli.arguments import seconds, unknown
+from dibs.surfaces.git.committer import person
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.surfaces.cli.main import Globals
+
+HELP = """usage: dibs merge [--wait TIME] BRANCH
+       dibs merge [--wait TIME] -- COMMAND…
+
+Wait for the merge slot (the lease git:merge), then run `git merge BRANCH` or the command. The
+next in line begins when it has ended, in whatever worktree.
+
+  --wait TIME              how long to queue for it [1d]
+
+The exit code is the command's own; 1 if the wait was in vain.
+
+example: dibs merge -- sh -c 'git merge feature && make test && git push'"""
+
+SLOT = "git:merge"
+
+
+def main(globals_: Globals, words: list[str]) -> int:
+    options = parse(words)
+    who = globals_.who()
+    # The merge is the caller's, who may hold files already; only the slot is ours.
+    return run.perform(globals_, (who and who.name) or person(), options, as_caller=True)
+
+
+def parse(words: list[str]) -> run.Options:
+    options, words = run.Options(), list(words)
+    options.claim = [SLOT]
+    branch: list[str] = []
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            if branch or not words:
+                break
+            options.command = words
+            return options
+        name, equals, text = word.partition("=")
+        if name == "--wait":
+            if not equals and not words:
+                raise InvalidError("--wait needs a value")
+            options.wait_s = seconds(name, text if equals else words.pop(0))
+        elif word.startswith("-") and word != "-":
+            raise unknown("option", name, ["--wait", "--"])
+        else:
+            branch.append(word)
+    if len(branch) != 1 or words:
+        raise InvalidError("name one branch, or a command after --", next="see: dibs merge --help")
+    options.command = ["git", "merge", "--no-edit", *branch]
+    return options

@@ -1,0 +1,148 @@
+"""`dibs recover PATH`: bring back what a file held before somebody overwrote it."""
+
+from __future__ import annotations
+
+import os
+
+from dibs.errors import HeldError, InvalidError, NotFoundError
+from dibs.nouns.paths import content_hash
+from dibs.surfaces.cli.show import ago, note, say
+from dibs.surfaces.hooks.kept import Kept
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.dibs import Dibs
+    from dibs.surfaces.cli.main import Globals
+    from dibs.surfaces.hooks.kept import Version
+
+HELP = """usage: dibs recover PATH [--list | --show | --to HASH]
+
+Bring back what the last holder of a file had in it, byte for byte, after somebody else wrote to it.
+
+  --list                   list the contents that are kept, the latest first
+  --show                   print that content instead of writing it
+  --to HASH                this content instead, by the first letters of its hash
+
+What is in the file now is kept too, so that this can be undone. Whoever has written to a file
+that another holds may undo just that; anything else is refused while another holds it.
+
+example: dibs recover src/a.py"""
+
+
+class Options:
+    def __init__(self, words: list[str]) -> None:
+        self.path = ""
+        self.list = self.show = False
+        self.to = ""
+        words = list(words)
+        while words:
+            word = words.pop(0)
+            if word in ("--list", "--show"):
+                setattr(self, word[2:], True)
+            elif word == "--to" and words:
+                self.to = words.pop(0)
+            elif word.startswith("--to="):
+                self.to = word[5:]
+            elif word.startswith("-") or self.path:
+                raise InvalidError(f"recover does not understand {word!r}", next="see --help")
+            else:
+                self.path = word
+        if not self.path:
+            raise InvalidError("PATH is missing", next="see: dibs recover --help")
+
+
+def main(globals_: Globals, words: list[str]) -> int:
+    options = Options(words)
+    with globals_.open() as space:
+        resource = space.scope.place.resource(f"path:{options.path}")
+        file = resource.file or ""
+        kept = Kept(space.scope.place.store_dir)
+        versions = kept.versions(file)
+        if options.list:
+            listed(globals_, versions, content_hash(file))
+            return 0
+        chosen = choose(versions, options.to, content_hash(file), resource.text)
+        content = kept.content(chosen.content_hash) or b""
+        if options.show:
+            import sys
+
+            sys.stdout.flush()
+            sys.stdout.buffer.write(content)
+            return 0
+        if options.to or not is_intruders(versions[0], content_hash(file)):
+            permit(globals_, space, options.path)
+        kept.keep(file, "recover", foreign=True)
+        write(file, content)
+        note(f"{resource.text} is as {chosen.agent} left it {ago(chosen.at)}")
+        return 0
+
+
+def choose(versions: list[Version], to: str, now: str | None, name: str) -> Version:
+    """The content that was asked for, or the latest that a holder had."""
+    for version in versions:
+        if version.content_hash.startswith(to) if to else not version.foreign:
+            if version.content_hash == now:
+                raise NotFoundError(
+                    f"{name} is as {version.agent} left it already",
+                    next=f"choose an earlier one: dibs recover {name} --list",
+                )
+            return version
+    raise NotFoundError(
+        f"nothing {'of that hash ' if to else ''}is kept of {name}",
+        next=f"look at what is: dibs recover {name} --list",
+    )
+
+
+def is_intruders(latest: Version, now: str | None) -> bool:
+    """Whether nobody's work is undone but that of somebody who did not hold the file."""
+    return latest.foreign and latest.content_hash == now
+
+
+def permit(globals_: Globals, space: Dibs, path: str) -> None:
+    """Refuse to write under the lease of another; whoever is told to recover may hold it."""
+    who = globals_.who()
+    agent = who.join(space) if who else space
+    (state,) = agent.leases.status(path)
+    if state.free:
+        return
+    first = state.blockers[0]
+    raise HeldError(
+        f"{first.resource} is held by {first.agent}",
+        next=f"ask them to recover it (dibs send TEXT --to {first.agent}), or look: dibs recover "
+        f"{path} --show",
+        blockers=state.blockers,
+    )
+
+
+def write(file: str, content: bytes) -> None:
+    """Put the content in place at once, with the mode that the file had."""
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    part = f"{file}.dibs-{os.getpid()}"
+    try:
+        with open(part, "xb") as target:
+            target.write(content)
+            if os.path.exists(file):
+                os.fchmod(target.fileno(), os.stat(file).st_mode & 0o7777)
+        os.replace(part, file)
+    except BaseException:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise
+
+
+def listed(globals_: Globals, versions: list[Version], now: str | None) -> None:
+    if globals_.json:
+        from dibs.surfaces.cli.main import print_json
+
+        print_json([
+            {"content_hash": one.content_hash, "agent": one.agent, "at": one.at,
+             "foreign": one.foreign}
+            for one in versions
+        ])  # fmt: skip
+        return
+    for one in versions:
+        here = "  (in the file now)" if one.content_hash == now else ""
+        how = "  (without the lease)" if one.foreign else ""
+        say(f"{one.content_hash[:12]}  {ago(one.at):<12}  {one.agent}{how}{here}")
+    if not versions:
+        note("nothing is kept of this file")

@@ -1,0 +1,1 @@
+"""What makes coordination happen by itself: the hooks of agent clients."""

@@ -1,0 +1,172 @@
+"""Tools that are under way now: who may be writing at this moment.
+
+Before a tool that may write, its hook leaves a small file here, and after it takes that away.
+So whoever finds a leased file changed knows whom to ask. A hint, never a lease: the file of a
+client that died is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from time import time
+
+from dibs.nouns.digest import sha256
+from dibs.storage.boot import runs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.surfaces.hooks.occasion import Occasion
+    from dibs.surfaces.hooks.who import Who
+
+LONGEST_S = 7200
+"""No tool runs for longer; what is older was left behind."""
+EDIT_S = 30
+"""No edit takes longer, once it is allowed: older ones wait for a person, or were not allowed."""
+SHOWN = 80
+BY = ".by-"
+
+
+class Flight:
+    """
+    edits: the names of the files that the tool says it changes, and what it puts into each
+    command: the shell command, "" for an edit tool
+    brief: resources that were claimed for this one tool, and end with it
+    stale: files that its session has read and that had changed before the tool began
+    """
+
+    def __init__(self, path: str, said: dict[str, Any]) -> None:
+        self.path = path
+        self.session: int = said["session"]
+        self.agent: str = said["agent"]
+        self.edits: dict[str, list[str]] = said["edits"]
+        self.command: str = said["command"]
+        self.brief: list[str] = said["brief"]
+        self.stale: list[str] = said["stale"]
+        self.since: float = said["since"]
+        self.host: str = said["host"]
+        self.client: str | None = said["client"]
+        self.process: str | None = said["process"]
+
+    def names(self, resource: str) -> bool:
+        """Whether the tool said that it would change this, or its command mentions it."""
+        return resource in self.edits or resource.rpartition("/")[2] in self.command
+
+    @property
+    def doing(self) -> str:
+        line = " ".join(filter(str.isprintable, self.command.split()))
+        return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+
+
+class Flights:
+    def __init__(self, store_dir: str) -> None:
+        self._folder = os.path.join(store_dir, "hooks", "flights")
+
+    def begin(
+        self,
+        occasion: Occasion,
+        session: int,
+        agent: str,
+        who: Who,
+        edits: dict[str, list[str]],
+        brief: list[str],
+        stale: list[str],
+    ) -> None:
+        said = {
+            "session": session,
+            "agent": agent,
+            "edits": edits,
+            "command": occasion.command[:4000],
+            "brief": brief,
+            "stale": stale,
+            "since": time(),
+            "host": os.uname().nodename,
+            "client": who.client,
+            "process": who.process,
+        }
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        path = self._path(occasion, session)
+        part = f"{path}.part"
+        with open(part, "w", encoding="utf-8", errors="surrogateescape") as target:
+            json.dump(said, target)
+        os.replace(part, path)
+
+    def end(self, occasion: Occasion, session: int) -> Flight | None:
+        """Take the mark of this tool away; what it said, if there was one."""
+        path = self._path(occasion, session)
+        flight = read(path)
+        name = os.path.basename(path)
+        for other in self._names():
+            if other.startswith(name):
+                remove(os.path.join(self._folder, other))
+        return flight
+
+    def suspect(self, flight: Flight, by: Flight) -> None:
+        """Note on an edit that is under way that another tool ran at the same time."""
+        with open(f"{flight.path}{BY}{by.session}", "w", encoding="utf-8") as target:
+            target.write(f"{by.agent}\n{by.doing}")
+
+    def suspects(self, occasion: Occasion, session: int) -> dict[str, str]:
+        """Who has run meanwhile and is done, each agent with what it was doing."""
+        found = {}
+        name = os.path.basename(self._path(occasion, session)) + BY
+        for other in self._names():
+            if other.startswith(name):
+                with open(os.path.join(self._folder, other), encoding="utf-8") as source:
+                    agent, _, doing = source.read().partition("\n")
+                    found[agent] = doing
+        return found
+
+    def end_all(self, session: int) -> None:
+        for name in self._names():
+            if name.startswith(f"{session}-"):
+                remove(os.path.join(self._folder, name))
+
+    def under_way(self, mine: int) -> list[Flight]:
+        """All who may be writing now; `mine` is the session that asks."""
+        found = []
+        for name in self._names():
+            if "." in name:
+                continue  # not a whole one yet, or a note on another
+            path = os.path.join(self._folder, name)
+            flight = read(path)
+            if flight is None:
+                continue
+            over = flight.process is not None and not runs(flight.host, flight.process)
+            age_s = time() - flight.since
+            if over or age_s > LONGEST_S:
+                remove(path)
+            elif flight.command or age_s < EDIT_S or flight.session == mine:
+                found.append(flight)
+        return found
+
+    def _path(self, occasion: Occasion, session: int) -> str:
+        # Where a client does not name its calls, the call itself has to do.
+        call = occasion.call or "\0".join(
+            [occasion.tool, occasion.command, *(edit.path for edit in occasion.edits)]
+        )
+        word = sha256(call.encode("utf-8", "surrogateescape")).hexdigest()[:20]
+        return os.path.join(self._folder, f"{session}-{word}")
+
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+
+
+def read(path: str) -> Flight | None:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as source:
+            return Flight(path, json.load(source))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # it has ended this moment, or is of another release
+
+
+def remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass  # another hook of the same tool was faster

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.conformance, pytest.mark.timeout(420)]
 TOOLS = Path(__file__).resolve().parents[2] / ".conformance/python"
 PATIENCE_S = 400
 OPTIONS = (
-    "--exclude-checks=positive_data_acceptance --max-examples=10 --seed=1 "
+    "--exclude-checks=positive_data_acceptance --max-examples=20 --seed=1 "
     "--generation-database=none --report=json --report-json-path=report.json --no-color"
 ).split()
 MOMENT_S = 0.2

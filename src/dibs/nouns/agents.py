@@ -48,10 +48,11 @@ from dibs.operation import (
     check_seconds,
     check_text,
     operation,
+    shown,
     writes,
 )
 from dibs.records import Mismatch, NewToken, Presence, Session, Token
-from dibs.storage.boot import runs
+from dibs.storage.boot import is_process_name, runs
 from dibs.storage.queries import Queries
 from dibs.storage.store import Caller
 
@@ -274,8 +275,8 @@ def join(
     beat_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
     host = os.uname().nodename if host is None else check_text("host", host, NAME_LIMIT)
     pid = os.getpid() if pid is None else check_integer("pid", pid, 0, 2**31)
-    if process is not None:
-        check_name("process", process)
+    if process is not None and not is_process_name(check_name("process", process)):
+        raise InvalidError(f"{shown(process)} is not the name of a process")
     store, liveness = scope.store, scope.store.liveness
     bound = liveness is not None and not shell and not remote
     label = SHELL if shell else ""

@@ -40,6 +40,14 @@ def process_name(pid: int) -> str:
         return str(pid)
 
 
+def is_process_name(text: str) -> bool:
+    """Whether this can be such a name; one that comes from elsewhere can be any text."""
+    parts = text.split(":")
+    pid = parts[len(parts) // 2]
+    shaped = len(parts) in (1, 3) and all(parts[:2]) and not text.strip("0123456789:")
+    return shaped and len(pid) < 10  # the system takes no larger number
+
+
 def runs(host: str, process: str) -> bool:
     """Whether a process still runs, by its name; yes if that cannot be seen from here."""
     if host != os.uname().nodename:

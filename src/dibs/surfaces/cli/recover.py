@@ -73,7 +73,12 @@ def main(globals_: Globals, words: list[str]) -> int:
             permit(globals_, space, options.path)
         kept.keep(file, "recover", foreign=True)
         write(file, content)
-        note(f"{resource.text} is as {chosen.agent} left it {ago(chosen.at)}")
+        if globals_.json:
+            from dibs.surfaces.cli.main import print_json
+
+            print_json(told(chosen))
+        else:
+            note(f"{resource.text} is as {chosen.agent} left it {ago(chosen.at)}")
         return 0
 
 
@@ -130,15 +135,20 @@ def write(file: str, content: bytes) -> None:
         raise
 
 
+def told(version: Version) -> dict[str, object]:
+    return {
+        "content_hash": version.content_hash,
+        "agent": version.agent,
+        "at": version.at,
+        "foreign": version.foreign,
+    }
+
+
 def listed(globals_: Globals, versions: list[Version], now: str | None) -> None:
     if globals_.json:
         from dibs.surfaces.cli.main import print_json
 
-        print_json([
-            {"content_hash": one.content_hash, "agent": one.agent, "at": one.at,
-             "foreign": one.foreign}
-            for one in versions
-        ])  # fmt: skip
+        print_json([told(one) for one in versions])
         return
     for one in versions:
         here = "  (in the file now)" if one.content_hash == now else ""

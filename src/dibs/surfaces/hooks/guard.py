@@ -47,6 +47,11 @@ def before(case: Case, edits: list[Edit]) -> Answer:
         found[resource.text] = (edit, resource)
     if len(found) > CLAIM_LIMIT and (top := case.resource(case.place.top)):
         found = {top.text: (Edit(case.place.top, "tree"), top)}
+    if "git" in case.occasion.command:
+        from dibs.surfaces.git import unhooked
+
+        if reason := unhooked.refusal(case):
+            return Answer(deny=reason)
     # Not every client shows what a hook says before a tool.
     briefing = Briefing(case)
     briefing.postpone(sweep(case))

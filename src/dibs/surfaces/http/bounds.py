@@ -56,6 +56,7 @@ def seconds(low: float, high: float) -> Schema:
 A_NAME = text(NAME, NAME_LIMIT)
 A_RESOURCE = text(NAME, MAX_TEXT)
 AN_AGENT = text(AGENT, NAME_LIMIT)
+PROCESS = text(r"^([0-9]{1,9}|[0-9]+:[0-9]{1,9}:[0-9]*)$", NAME_LIMIT)
 FILTER = text(LINE, VALUE_LIMIT)
 
 # By name; what an operation has otherwise is below, under its own.

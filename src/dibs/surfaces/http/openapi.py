@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse
 
 from dibs.operation import LIST_LIMIT
 from dibs.records import Record
-from dibs.surfaces.http.bounds import A_NAME, AN_AGENT, COMMON, NEEDS_SOME, bounded
+from dibs.surfaces.http.bounds import A_NAME, AN_AGENT, COMMON, NEEDS_SOME, PROCESS, bounded
 from dibs.version import VERSION
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ JOIN: Schema = {
         },
         "process": {
             "type": "string",
-            **A_NAME,
+            **PROCESS,
             "description": "the process there that a shell session ends with, by its own name",
         },
     },

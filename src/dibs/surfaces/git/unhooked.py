@@ -1,0 +1,40 @@
+"""Shells in which git runs no hooks: a commit there has to be asked for in another way.
+
+Gemini CLI sets `core.hooksPath` to nothing for the commands that it runs. An option of git's own
+counts more than that, so the agent is told which.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.surfaces.hooks.case import Case
+
+CLIENTS = ("gemini",)
+RECORDS = re.compile(r"\bgit\b[^|;&\n]*\s(commit|push|merge)\b")
+
+
+def refusal(case: Case) -> str:
+    """Why a command must not run as it stands: its commit would pass by everybody's leases."""
+    command = case.occasion.command
+    if case.occasion.client not in CLIENTS or "core.hooksPath" in command:
+        return ""
+    found = RECORDS.search(command)
+    if found is None or not os.path.exists(hooks(case)) or case.is_alone():
+        return ""
+    return (
+        f"dibs: git runs no hooks in this shell, so nobody would see whether `git {found[1]}` takes "
+        f"in files of other agents. Write it like this: git -c core.hooksPath={hooks(case)} "
+        f"{found[1]} …"
+    )
+
+
+def hooks(case: Case) -> str:
+    """Where the hooks of the repository are."""
+    from dibs.surfaces.git.call import elsewhere, git
+
+    said = git("rev-parse", "--git-path", "hooks", cwd=case.place.top, environment=elsewhere())
+    return os.path.join(case.place.top, os.fsdecode(said.rstrip(b"\n")))

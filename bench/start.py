@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 
 from bench.measure import in_turns
@@ -43,7 +44,9 @@ def commands(folder: str, rounds: int, calls: int) -> dict[str, list[float]]:
         run(command, stderr=subprocess.DEVNULL)  # compile once, and make the store
     # The client whose hooks these are is this very process.
     environment["CLAUDE_PID"] = str(os.getpid())
-    calling = {name: partial(run, words) for name, words in sides.items()}
+    calling: dict[str, Callable[[], object]] = {
+        name: partial(run, words) for name, words in sides.items()
+    }
     for name, (event, tool, tool_input) in HOOKS.items():
         said = {"session_id": "1", "cwd": place, "hook_event_name": event, "tool_name": tool,
                 "tool_input": tool_input, "tool_use_id": "1"}  # fmt: skip

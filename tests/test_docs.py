@@ -259,7 +259,8 @@ def test_the_map_of_files_has_every_module_and_no_other() -> None:
     there = {
         path.relative_to(folder).as_posix() for path in folder.rglob("*.py") if path.stat().st_size
     }
-    assert named == there - {f"surfaces/{name}/__init__.py" for name in ("cli", "mcp", "http", "hooks", "git", "init")}
+    surfaces = ("cli", "mcp", "http", "hooks", "git", "init")
+    assert named == there - {f"surfaces/{name}/__init__.py" for name in surfaces}
 
 
 def test_the_path_of_a_claim_is_as_the_architecture_says(

@@ -140,6 +140,12 @@ def test_a_process_of_another_container_is_not_taken_for_dead(space, bob):
         bob.leases.claim("a")
 
 
+@pytest.mark.parametrize("text", ["x", ":1:2", "1:2", "9999999999"])
+def test_a_process_that_is_none_is_refused(space, text):
+    with pytest.raises(dibs.InvalidError):
+        space.join("bob", process=text)
+
+
 def test_messages_up_to_one_can_be_taken_without_those_that_came_since(alice, bob):
     first = alice.messages.send("one", to="bob")
     alice.messages.send("two", to="bob")

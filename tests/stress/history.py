@@ -19,7 +19,9 @@ from typing import Any
 
 import dibs
 from dibs.errors import BusyError, DibsError, RefusedError
-from dibs.nouns.leases import Leases
+from dibs.nouns import leases
+from dibs.nouns.own import own_leases
+from dibs.nouns.scope import Scope
 from dibs.nouns.work import Work
 from dibs.storage.store import Write
 from tests.stress.checker import NEVER, Holding, Op, Register, Verdict, check
@@ -197,18 +199,18 @@ def play(config: dict[str, Any], log: Log) -> None:
 
 def take_the_fence_away() -> None:
     """The store variant that the checker must reject: any epoch of the right session will do."""
-    own_task, own_leases = Work._own, Leases._own
+    own_task = Work._own
 
     def any_task(work: Work, tx: Write, id: str, epoch: int | None) -> Row:
         return own_task(work, tx, id, None)
 
     def any_leases(
-        leases: Leases, tx: Write, resources: tuple[str, ...], everything: bool, epoch: int | None
+        tx: Write, scope: Scope, resources: tuple[str, ...], everything: bool, epoch: int | None
     ) -> list[Row]:
-        return own_leases(leases, tx, resources, everything, None)
+        return own_leases(tx, scope, resources, everything, None)
 
     Work._own = any_task  # type: ignore
-    Leases._own = any_leases  # type: ignore
+    leases.own_leases = any_leases  # type: ignore
 
 
 def make(config: dict[str, Any], log: Log) -> None:

@@ -65,7 +65,8 @@ class Client:
     def read(self, file: Path) -> str:
         self.calls += 1
         content = file.read_text()
-        shown = {"type": "text", "file": {"filePath": str(file), "content": content}}
+        lines = content.count("\n") + 1
+        shown = {"type": "text", "file": {"content": content, "totalLines": lines}}
         arguments = {"file_path": str(file)}
         self.hook("PostToolUse", "Read", tool_input=arguments, tool_response=shown)
         return content
@@ -129,6 +130,7 @@ class Client:
             while outcome == "stale":
                 outcome = getattr(self, kind)(file, token)
             said = {"token": token, "file": file.name, "kind": kind, "outcome": outcome}
+            said |= {"session": self.number, "at": time.time()}
             print(json.dumps(said), flush=True)
             self.done += outcome in ("done", "told")
             if self.done % 3 == 2 or outcome == "denied":

@@ -88,7 +88,8 @@ class Client:
         file = self.folder / path
         self.calls += 1
         text = file.read_text()
-        shown = {"type": "text", "file": {"filePath": str(file), "content": text}}
+        lines = text.count("\n") + 1
+        shown = {"type": "text", "file": {"content": text, "totalLines": lines}}
         self.event(
             "PostToolUse", tool_name="Read", tool_input={"file_path": str(file)},
             tool_use_id=f"call-{self.calls}", tool_response=shown,

@@ -177,12 +177,30 @@ def test_what_git_does_to_files_of_its_caller_is_its_callers_work(
 
 
 @pytest.mark.usefixtures("feature")
-def test_what_git_does_to_files_of_others_is_reported_to_them(alice: Worker, bob: Worker) -> None:
+@pytest.mark.parametrize("start", ["master", "master~"])  # not ahead of the branch: no merge commit
+@pytest.mark.parametrize("how", ["checkout", "merge", "rebase"])
+def test_what_git_does_to_files_of_others_is_reported_to_them(
+    alice: Worker, bob: Worker, how: str, start: str
+) -> None:
+    """Even if their holder has no hooks, which would know its own work."""
+    bob.did("checkout", "-q", "-b", "work", start)
     alice.ok("claim", "src/b.py")
-    bob.did("checkout", "-q", "feature")
+    words = ("--no-verify", "--no-edit") if how == "merge" else ()
+    answer = bob.git(how, "-q", *words, "feature")
+    assert answer.code == 0
+    assert "src/b.py is held by alice, and changed while your command ran" in answer.err
     assert intrusions(bob) == ["src/b.py"]
     (message,) = alice.json("inbox")
-    assert "src/b.py" in message["body"]
+    assert "src/b.py, which you hold, was changed by bob (git)" in message["body"]
+
+
+@pytest.mark.usefixtures("feature")
+def test_what_git_did_not_touch_may_be_its_holders_own_work(alice: Worker, bob: Worker) -> None:
+    alice.ok("claim", "src/new.py")
+    alice.write("src/new.py", "by alice\n")
+    bob.did("checkout", "-q", "feature")
+    bob.did("commit", "-q", "--amend", "-m", "anew")
+    assert intrusions(bob) == []
 
 
 @pytest.mark.usefixtures("feature")

@@ -73,11 +73,9 @@ def test_a_lease_in_the_same_worktree_stops_whatever_the_setting(
 
 
 def test_who_edits_here_what_is_held_elsewhere_is_known_here(main: Worker, linked: Worker) -> None:
-    """Its name for this checkout alone is what its hook has claimed."""
+    """As hooks do, it has claimed the file for its own checkout."""
     main.as_("alice").ok("claim", "src/a.py")
-    (lease,) = main.json("leases")
-    here = lease["checkout"].replace(str(main.folder), str(linked.folder))
-    linked.as_("carol").ok("claim", f"file:{here}/src/a.py")
+    linked.as_("carol").ok("claim", "src/a.py", "--here")
     bob = linked.as_("bob")
     bob.stage("src/a.py", "a = 2\n")
     answer = bob.git("commit", "-q", "-m", "mine")

@@ -68,7 +68,7 @@ CASES = [
     (
         "claude",
         "after read",
-        {"tool": "Read", "reads": ("/repo/new.py",), "shown": "hello\n"},
+        {"tool": "Read", "reads": ("/repo/new.py",), "shown": "hello\n", "lines": 2},
     ),
     ("claude", "after failed read", {"tool": "Read"}),
     ("claude", "stop", {"event": "stop"}),
@@ -101,7 +101,7 @@ CASES = [
     (
         "gemini",
         "after read",
-        {"tool": "read_file", "reads": ("/repo/new.py",), "shown": "hello\n"},
+        {"tool": "read_file", "reads": ("/repo/new.py",), "shown": "hello\n", "lines": 2},
     ),
     ("gemini", "after failed read", {"tool": "read_file", "deaf": True}),
     ("gemini", "stop", {"event": "stop"}),

@@ -149,6 +149,13 @@ def test_what_is_no_object_of_arguments_is_refused(daemon: Daemon) -> None:
         assert (reply.status, reply.error) == (400, "invalid"), body[:60]
 
 
+@pytest.mark.usefixtures("unchanged")
+@pytest.mark.parametrize(("path", "body"), [("/v1/me", "[]"), ("/v1/cancel", '{"call": {}}')])
+def test_what_is_no_operation_is_as_strict(daemon: Daemon, path: str, body: str) -> None:
+    reply = daemon.client("alice").request("POST", path, body)
+    assert (reply.status, reply.error) == (400, "invalid")
+
+
 # Strangers.
 
 

@@ -150,6 +150,17 @@ def test_what_is_said_at_the_end_names_what_is_left_to_do(shell: Shell, tmp_path
     assert "not on the PATH" in lost.communicate()[1]
 
 
+def test_a_client_that_is_named_twice_is_set_up_once(shell: Shell) -> None:
+    answer = shell.ok("init", "--client", "claude", "--client", "claude")
+    lines = answer.out.splitlines()
+    assert len(lines) == len(set(lines))
+    assert "set up for Claude Code\n" in answer.err
+    written = (shell.folder / ".claude/settings.json").read_bytes()
+    shell.ok("init", "--client", "claude")
+    assert (shell.folder / ".claude/settings.json").read_bytes() == written
+    assert json.loads((shell.folder / ".dibs/init.json").read_text())["clients"] == ["claude"]
+
+
 def test_an_unknown_client_and_an_unknown_option_are_misuse(shell: Shell) -> None:
     assert shell("init", "--client", "emacs").code == 2
     assert shell("init", "--clients").code == 2

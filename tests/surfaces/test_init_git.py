@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dibs.surfaces.git.hook import HOOKS
+from dibs.surfaces.git.hook import HOOKS, STOPPING
+from tests.surfaces.repository import Worker
 from tests.surfaces.shell import Answer, Shell
 
 STAND_IN = """\
@@ -25,6 +26,8 @@ if [ "$2" = git ]; then
 fi
 [ "$3" != "$STOPS_AT" ] || exit "$STOPS_WITH"
 """
+PREPARED = "dibs hook git prepare-commit-msg .git/COMMIT_EDITMSG message"
+"""Asked between the hooks of others before a commit and the commit itself."""
 
 
 class Repository:
@@ -58,6 +61,18 @@ class Repository:
     def commit(self, **variables: str) -> Answer:
         return self.git("commit -q --allow-empty -m x", **variables)
 
+    def parted(self) -> None:
+        """A branch `other` that has gone on, as the one that is checked out has."""
+        for line in ("commit -q --allow-empty -m x", "checkout -q -b other"):
+            assert self.git(line).code == 0
+        for name in ("theirs", "ours"):
+            (self.folder / name).touch()
+            assert self.git(f"add {name}").code == 0
+            assert self.git(f"commit -q -m {name}").code == 0
+            if name == "theirs":
+                assert self.git("checkout -q -b ours HEAD~").code == 0
+        self.seen()
+
     def seen(self) -> list[str]:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
@@ -85,7 +100,8 @@ def test_git_asks_dibs_at_each_hook(repository: Repository, tmp_path: Path) -> N
     bare = tmp_path / "there.git"
     subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
     assert repository.commit().code == 0
-    assert repository.seen() == ["dibs hook git pre-commit", "dibs hook git post-commit"]
+    expected = ["dibs hook git pre-commit", PREPARED, "dibs hook git post-commit"]
+    assert repository.seen() == expected
     head = repository.git("rev-parse HEAD").out.strip()
     assert repository.git(f"push -q {bare} HEAD:refs/heads/main").code == 0
     assert repository.seen() == [
@@ -99,27 +115,70 @@ def test_git_asks_dibs_at_each_hook(repository: Repository, tmp_path: Path) -> N
     repository.git("checkout -q -b other")
     (line,) = repository.seen()
     assert line.startswith("dibs hook git post-checkout ") and line.endswith(" 1")
-    repository.commit()
-    repository.seen()
-    repository.git("checkout -q -")
-    repository.seen()
-    repository.git("merge -q other")
-    assert "dibs hook git post-merge 0" in repository.seen()
 
 
-@pytest.mark.parametrize("hook", ["pre-commit", "pre-push"])
+def test_git_asks_dibs_before_and_after_a_merge(repository: Repository) -> None:
+    repository.shell.ok("init")
+    repository.parted()
+    assert repository.git("merge -q other").code == 0
+    assert repository.seen() == [
+        "dibs hook git pre-merge-commit",
+        "dibs hook git prepare-commit-msg .git/MERGE_MSG merge",
+        "dibs hook git post-merge 0",
+    ]
+
+
+@pytest.mark.parametrize("hook", STOPPING)
 def test_git_stops_if_dibs_says_so(repository: Repository, tmp_path: Path, hook: str) -> None:
     repository.shell.ok("init")
     bare = tmp_path / "there.git"
     subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
-    repository.commit()
-    push = f"push -q {bare} HEAD:refs/heads/main"
-    stopped = (
-        repository.commit if hook == "pre-commit" else lambda **more: repository.git(push, **more)
-    )
-    assert stopped(STOPS_AT=hook).code != 0
+    repository.parted()
+    lines = {"pre-merge-commit": "merge -q other", "pre-push": f"push -q {bare} HEAD:refs/heads/a"}
+    line = lines.get(hook, "commit -q --allow-empty -m x")
+    assert repository.git(line, STOPS_AT=hook).code != 0
+    repository.git("reset -q --merge")
     # Any other end is a failure of dibs, and its own policy decides about those.
-    assert stopped(STOPS_AT=hook, STOPS_WITH="70").code == 0
+    assert repository.git(line, STOPS_AT=hook, STOPS_WITH="70").code == 0
+
+
+def test_a_clean_merge_of_a_held_file_stops(shell: Shell) -> None:
+    """With the real `dibs hook git`."""
+    person = Worker.of(shell)
+    person.did("commit", "-q", "--allow-empty", "-m", "first")
+    person.did("checkout", "-q", "-b", "feature")
+    person.stage("theirs.py", "1\n")
+    person.did("commit", "-q", "-m", "on feature")
+    person.did("checkout", "-q", "-b", "work", "HEAD~")
+    person.stage("ours.py", "1\n")
+    person.did("commit", "-q", "-m", "on work")
+    person.ok("init")
+    person.as_("alice").ok("claim", "theirs.py")
+    answer = person.as_("bob").git("merge", "-q", "--no-edit", "feature")
+    assert answer.code == 1
+    assert "theirs.py  alice holds theirs.py" in answer.err
+    ways = (
+        "wait for them (dibs wait theirs.py; git commit), or give the merge up (git merge --abort)"
+    )
+    assert f"next: {ways}\n" in answer.err
+    # Nor in a second step, in which a part of it cannot be committed.
+    assert f"next: {ways}\n" in person.as_("bob").git("commit", "--no-edit").err
+    person.did("merge", "--abort")
+    person.as_("alice").ok("release", "theirs.py")
+    (person.folder / ".dibs/config.toml").write_text('protected = ["theirs.py"]\n')
+    answer = person.as_("bob").git("merge", "-q", "--no-edit", "feature")
+    assert "next: give the merge up (git merge --abort)\n" in answer.err
+    assert person.commits()[0] == "on work"
+
+
+def test_in_a_shell_without_hooks_those_of_the_repository_are_set_up(
+    repository: Repository,
+) -> None:
+    """As in the shell of Gemini CLI, whose agent may be asked to run it."""
+    off = {"COUNT": "1", "KEY_0": "core.hooksPath", "VALUE_0": ""}
+    repository.shell.with_(**{f"GIT_CONFIG_{name}": text for name, text in off.items()}).ok("init")
+    assert (repository.hooks / "pre-commit").exists()
+    assert not (repository.folder / "pre-commit").exists()
 
 
 def test_what_has_happened_is_not_stopped(repository: Repository) -> None:
@@ -138,7 +197,7 @@ def test_without_dibs_git_goes_on_and_says_so(repository: Repository, tmp_path: 
         (tools / name).symlink_to(shutil.which(name) or name)
     answer = repository.commit(PATH=str(tools))
     assert answer.code == 0
-    assert answer.err.splitlines() == ["dibs is not installed: git goes on without it"] * 2
+    assert answer.err.splitlines() == ["dibs is not installed: git goes on without it"] * 3
 
 
 # Beside hooks of the user's own.
@@ -278,7 +337,7 @@ def test_core_hooks_path_is_honoured(repository: Repository) -> None:
     repository.git("config core.hooksPath tools/hooks")
     repository.shell.at(repository.folder / "src").ok("init")
     assert repository.commit().code == 0
-    expected = ["dibs hook git pre-commit", "mine", "dibs hook git post-commit"]
+    expected = ["dibs hook git pre-commit", "mine", PREPARED, "dibs hook git post-commit"]
     assert repository.seen() == expected
     assert not (repository.folder / ".git/hooks/pre-commit").exists()
     repository.shell.ok("init", "--remove")
@@ -331,7 +390,7 @@ def test_husky_keeps_working_and_survives_its_own_installation(repository: Repos
     assert stat.S_IMODE(mine.stat().st_mode) == 0o644
     install()
     assert repository.commit().code == 0
-    expected = ["dibs hook git pre-commit", "mine", "dibs hook git post-commit"]
+    expected = ["dibs hook git pre-commit", "mine", PREPARED, "dibs hook git post-commit"]
     assert repository.seen() == expected
     assert repository.commit(STOPS_AT="pre-commit").code == 1
     assert repository.commit(STOPS_AT="pre-commit", STOPS_WITH="70").code == 0
@@ -364,7 +423,7 @@ def test_pre_commit_keeps_working_and_survives_its_own_installation(
     assert path.read_text() == PRE_COMMIT
     path.write_text(PRE_COMMIT)  # as `pre-commit install` does
     assert repository.commit().code == 0
-    expected = ["dibs hook git pre-commit", "framework", "dibs hook git post-commit"]
+    expected = ["dibs hook git pre-commit", "framework", PREPARED, "dibs hook git post-commit"]
     assert repository.seen() == expected
     assert repository.commit(STOPS_AT="pre-commit").code == 1
     assert repository.shell("init", "--check").code == 0
@@ -411,8 +470,12 @@ def test_lefthook_keeps_working_and_check_says_when_it_has_written_over_us(
     path = repository.hook("pre-commit", LEFTHOOK)
     repository.shell.ok("init")
     assert repository.commit().code == 0
-    expected = ["dibs hook git pre-commit", "lefthook run pre-commit", "dibs hook git post-commit"]
-    assert repository.seen() == expected
+    assert repository.seen() == [
+        "dibs hook git pre-commit",
+        "lefthook run pre-commit",
+        PREPARED,
+        "dibs hook git post-commit",
+    ]
     path.write_text(LEFTHOOK)  # as `lefthook install` does
     answer = repository.shell("init", "--check")
     assert (answer.code, answer.out) == (1, ".git/hooks/pre-commit: not as dibs init writes it\n")
@@ -432,7 +495,12 @@ def test_the_repositories_of_submodules_are_asked_too(
     assert repository.user.sh(add).code == 0
     repository.shell.ok("init")
     assert repository.user.sh("cd sub && git commit -q --allow-empty -m y").code == 0
-    assert repository.seen() == ["dibs hook git pre-commit", "dibs hook git post-commit"]
+    message = repository.folder / ".git/modules/sub/COMMIT_EDITMSG"
+    assert repository.seen() == [
+        "dibs hook git pre-commit",
+        f"dibs hook git prepare-commit-msg {message} message",
+        "dibs hook git post-commit",
+    ]
     repository.shell.ok("init", "--remove")
     hooks = repository.folder / ".git/modules/sub/hooks"
     assert [path.name for path in hooks.iterdir() if not path.name.endswith(".sample")] == []

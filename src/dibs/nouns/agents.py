@@ -326,7 +326,9 @@ def find(
 
     Where that is done by beats, everybody who stays beats: whoever did before may be dead.
     """
-    if shell and process is not None and process != row["process"]:
+    bound_to = row["process"]
+    gone = bound_to is None or not runs(row["host"], bound_to)
+    if shell and process is not None and gone:
         tx.run(AGENTS.bind, session=row["id"], process=process, host=host)
         return Caller(row["agent"], row["id"], owned=False)
     if shell or (row["process_bound"] and tx.store.lock_held(row["id"])):

@@ -146,7 +146,8 @@ def grant(
     if own is not None and renewed:
         keys.require("lease", own, resource.text)
         epoch, granted_at, content_hash = own["epoch"], own["granted_at"], own["content_hash"]
-        checkout = own["checkout"]
+        # Held in two checkouts, it is held in all of them.
+        checkout = own["checkout"] if own["checkout"] == resource.checkout else None
         # Not tied to a task that asks for it too, nor cut short: it was held for another reason.
         note, task = note or own["note"], own["task"]
         ttl_ms, deadline = max(ttl_ms, own["ttl_ms"]), max(deadline, own["deadline"])

@@ -37,7 +37,7 @@ def tell_of_intrusion(tx: Write, scope: Scope, row: Row, by: Sequence[str], doin
     how = f" ({doing})" if doing else ""
     told = {
         row["agent"]: f"{name}, which you hold, was changed by {whom}{how}; "
-        f"what you had is kept: dibs recover {name}"
+        f"what is kept of it comes back with: dibs recover {name}"
     }
     for agent in by:
         what = f" ({row['note']})" if row["note"] else ""

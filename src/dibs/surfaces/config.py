@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from dibs.errors import InvalidError
+from dibs.nouns import globs
 from dibs.nouns.paths import Resource, resources_overlap
 from dibs.operation import TTL_MAX_S, TTL_MIN_S
 
@@ -46,9 +47,11 @@ class Config:
             )
 
     def ignores(self, resource: Resource) -> bool:
-        return touches(self.ignored, resource)
+        """Whether all of a resource is passed over."""
+        return any(covers(one, resource) for one in self.ignored)
 
     def protects(self, resource: Resource) -> bool:
+        """Whether a change to a resource is a change to something that is protected."""
         return touches(self.protected, resource)
 
     def _resources(self, given: dict[str, Any], name: str) -> list[Resource]:
@@ -58,8 +61,15 @@ class Config:
         return [self._place.resource(text, self._place.top) for text in texts]
 
 
+def covers(named: Resource, resource: Resource) -> bool:
+    if resource.kind == "glob" or named.kind == "name":
+        return named == resource
+    if named.kind == "glob":
+        return globs.covers(named.text, resource.base.removeprefix("/"))
+    return f"{resource.base}/".startswith(f"{named.base}/")
+
+
 def touches(named: list[Resource], resource: Resource) -> bool:
-    """Whether a change to a resource is a change to something that a setting names."""
     if resource.kind == "dir" and not os.path.isdir(resource.file or ""):
         # It may become a directory, so that a claim covers what is below; an edit makes a file.
         resource = Resource(resource.text, "file", resource.base)
@@ -83,6 +93,21 @@ def load(place: Place) -> Config:
         return Config(place, tomllib.loads(text.decode()))
     except (ValueError, RecursionError) as error:
         raise InvalidError(f"{file} cannot be read: {error}", next="correct it") from None
+
+
+def policy_of(place: Place) -> str:
+    """The policy, also where the other settings cannot be read."""
+    try:
+        return load(place).policy
+    except (InvalidError, OSError):
+        pass
+    try:
+        with open(os.path.join(place.store_dir, FILE), encoding="utf-8", errors="replace") as text:
+            words = [line.split("#")[0].replace("'", '"').split() for line in text]
+    except OSError:
+        return POLICIES[0]
+    said = ["".join(line) for line in words]
+    return "closed" if 'policy="closed"' in said else POLICIES[0]
 
 
 def choice(given: dict[str, Any], name: str, words: tuple[str, ...]) -> str:

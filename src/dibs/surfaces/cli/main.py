@@ -106,7 +106,7 @@ class Globals:
         from dibs.dibs import DAEMON, open
 
         try:
-            os.getcwd()
+            start or os.getcwd()
         except FileNotFoundError:
             raise InvalidError("the current directory is gone", next="cd somewhere else") from None
         token = os.environ.get("DIBS_TOKEN") if (self.store or "").startswith(DAEMON) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs.errors import HeldError, InvalidError, NotFoundError
+from dibs.nouns.digest import sha256
 from dibs.nouns.paths import content_hash
 from dibs.surfaces.cli.show import ago, note, say
 from dibs.surfaces.hooks.kept import Kept
@@ -56,20 +57,27 @@ def main(globals_: Globals, words: list[str]) -> int:
     with globals_.open() as space:
         resource = space.scope.place.resource(f"path:{options.path}")
         file = resource.file or ""
+        if os.path.isdir(file):
+            raise InvalidError(f"{resource.text} is a directory", next="name a file")
         kept = Kept(space.scope.place.store_dir)
         versions = kept.versions(file)
         if options.list:
             listed(globals_, versions, content_hash(file))
             return 0
         chosen = choose(versions, options.to, content_hash(file), resource.text)
-        content = kept.content(chosen.content_hash) or b""
+        content = kept.content(chosen.content_hash)
+        if content is None or sha256(content).hexdigest() != chosen.content_hash:
+            raise NotFoundError(
+                f"the content {chosen.content_hash[:12]} is damaged or gone",
+                next=f"choose another: dibs recover {options.path} --list",
+            )
         if options.show:
             import sys
 
             sys.stdout.flush()
             sys.stdout.buffer.write(content)
             return 0
-        if options.to or not is_intruders(versions[0], content_hash(file)):
+        if options.to or not is_intruders(globals_, space, versions[0], content_hash(file)):
             permit(globals_, space, options.path)
         kept.keep(file, "recover", foreign=True)
         write(file, content)
@@ -98,9 +106,11 @@ def choose(versions: list[Version], to: str, now: str | None, name: str) -> Vers
     )
 
 
-def is_intruders(latest: Version, now: str | None) -> bool:
-    """Whether nobody's work is undone but that of somebody who did not hold the file."""
-    return latest.foreign and latest.content_hash == now
+def is_intruders(globals_: Globals, space: Dibs, latest: Version, now: str | None) -> bool:
+    """Whether nobody's work is undone but the caller's own, who did not hold the file."""
+    who = globals_.who()
+    mine = who is not None and latest.agent == who.join(space).name
+    return mine and latest.foreign and latest.content_hash == now
 
 
 def permit(globals_: Globals, space: Dibs, path: str) -> None:

@@ -58,7 +58,12 @@ def code_and_output(
 
 def elsewhere() -> dict[str, str]:
     """The environment for a git that is to find its repository from where it runs."""
-    mine = {name: value for name, value in os.environ.items() if name not in LOCAL}
+    mine = {
+        # Some clients switch hooks off in their shells; the repository has them all the same.
+        name: "dibs.ignored" if value.lower() == "core.hookspath" else value
+        for name, value in os.environ.items()
+        if name not in LOCAL
+    }
     # To look must not write: a refresh of the index would look like a change of it.
     return mine | {"GIT_OPTIONAL_LOCKS": "0"}
 

@@ -15,6 +15,8 @@ staged, and for agents a protected path. A lease in another worktree warns, by d
 
 from __future__ import annotations
 
+import os
+
 from dibs.errors import HeldError, PrunedError, StaleError, TimeoutError
 from dibs.nouns.checkouts import git_directory
 from dibs.surfaces.cli.show import complaint
@@ -46,14 +48,18 @@ class Findings:
         self.staged_by: dict[str, str] = {}
         self.protected: list[str] = []
         self.intruded: dict[str, str] = {}
+        self.merges = False
 
     @property
     def stops(self) -> bool:
         return bool(self.held or self.staged_by or self.protected)
 
 
-def before(by: Committer) -> int:
-    """Let a commit begin (0), or stop it (1)."""
+def before(by: Committer, merges: bool) -> int:
+    """Let a commit begin (0), or stop it (1).
+
+    merges: whether git has merged by itself; it does not say so in its directory yet
+    """
     from dibs.surfaces.git import words
 
     directory = own_git_dir()
@@ -61,6 +67,7 @@ def before(by: Committer) -> int:
     try:
         take_turn(turn, index_name(by.place, directory))
         found = look(by, directory)
+        found.merges |= merges
         words.warn(found.elsewhere)
         goes_on = not found.stops
         if not goes_on:
@@ -112,6 +119,7 @@ def take_turn(turn: Agent, name: str) -> None:
 def look(by: Committer, directory: str) -> Findings:
     """Compare what is staged with what others hold and have staged."""
     found, paths = Findings(), staged_paths()
+    found.merges = os.path.exists(f"{directory}/MERGE_HEAD")
     resources = named(by, paths)
     if not by.is_person:
         found.protected = [path for path, one in resources.items() if by.config.protects(one)]

@@ -53,7 +53,7 @@ def answer(space: Dibs, name: str, words: list[str], given: str) -> int:
 
     by = Committer(space)
     if name in COMMIT:
-        return commit.before(by)
+        return commit.before(by, merges=name == "pre-merge-commit")
     if name == "prepare-commit-msg":
         return commit.again(by)
     try:
@@ -63,7 +63,7 @@ def answer(space: Dibs, name: str, words: list[str], given: str) -> int:
             return push.before(by, given)
         if name == "post-rewrite" and words[:1] == ["rebase"]:
             learn.rewritten(by, given)
-        return learn.after(by)
+        return learn.after(by, learn.heads(name, words))
     finally:
         if by.is_person:
             leave(by)

@@ -1,8 +1,9 @@
 """After a checkout, a merge or a rewrite: git itself has changed files.
 
 What git did to files that its caller holds is the caller's own work, and noted as such. What it
-did to files that others hold is an intrusion, which the sweep reports. What sessions have read
-stays as it is: the file did change under its readers.
+did to files that others hold is an intrusion, and here it is sure who did it; whatever else has
+changed is left to the sweep. What sessions have read stays as it is: the file did change under
+its readers.
 """
 
 from __future__ import annotations
@@ -11,25 +12,44 @@ from dibs.errors import NotFoundError, StaleError
 from dibs.nouns.paths import content_hash
 from dibs.surfaces.cli.show import note
 from dibs.surfaces.git import made, staged
-from dibs.surfaces.hooks.sweep import sweep
+from dibs.surfaces.git.call import code_and_output
+from dibs.surfaces.hooks.sweep import report, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.surfaces.git.committer import Committer
 
 
-def after(by: Committer) -> int:
+def heads(name: str, words: list[str]) -> tuple[str, ...]:
+    """Between which commits git has changed the files here; none if it has changed no file."""
+    if name == "post-checkout":
+        return tuple(words[:2])
+    return () if words[:1] == ["amend"] else ("ORIG_HEAD", "HEAD")
+
+
+def after(by: Committer, between: tuple[str, ...]) -> int:
     """Learn the contents that files have now, and say what git did to those of others."""
+    told = []
     for lease, file in by.leased_files():
-        if lease.session == by.session and content_hash(file) != lease.content_hash:
+        if content_hash(file) == lease.content_hash:
+            continue
+        if lease.session == by.session:
             try:
                 by.agent.leases.see(lease.resource)
             except (NotFoundError, StaleError):
                 pass  # it has lapsed this moment
-    for line in sweep(by):
+        elif lease.session not in by.sessions and differs(file, between):
+            told += report(by, lease, file, {by.name: "git"}, sure=True)
+    for line in [*told, *sweep(by)]:
         note(line)
     staged.refresh(by.place)
     return 0
+
+
+def differs(file: str, between: tuple[str, ...]) -> bool:
+    """Whether a file is another in two commits; not if one of them is none, or has no such file."""
+    words = ("--literal-pathspecs", "diff", "--quiet", "--no-ext-diff", *between, "--", file)
+    return bool(between) and code_and_output(*words, codes=(0, 1, 128))[0] == 1
 
 
 def rewritten(by: Committer, pairs: str) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dibs.surfaces.hooks.case import Case
 
 CLIENTS = ("gemini",)
-RECORDS = re.compile(r"\bgit\b[^|;&\n]*\s(commit|push|merge)\b")
+RECORDS = re.compile(r"\bgit(?:\s+-[cC]\s+\S+|\s+-\S+)*\s+(commit|merge|pull|push)(?![\w-])")
 
 
 def refusal(case: Case) -> str:
@@ -23,12 +23,17 @@ def refusal(case: Case) -> str:
     if case.occasion.client not in CLIENTS or "core.hooksPath" in command:
         return ""
     found = RECORDS.search(command)
-    if found is None or not os.path.exists(hooks(case)) or case.is_alone():
+    if found is None or case.is_alone():
         return ""
+    folder = hooks(case)
+    if not os.path.exists(os.path.join(folder, "pre-commit")):
+        return ""  # nor would it anywhere else
+    from shlex import quote
+
     return (
-        f"dibs: git runs no hooks in this shell, so nobody would see whether `git {found[1]}` takes "
-        f"in files of other agents. Write it like this: git -c core.hooksPath={hooks(case)} "
-        f"{found[1]} …"
+        f"dibs: git runs no hooks in this shell, so nobody would see whether `git {found[1]}` "
+        "takes in files of other agents. Write it like this: "
+        f"git -c core.hooksPath={quote(folder)} {found[1]} …"
     )
 
 

@@ -37,18 +37,24 @@ def refuse(found: Findings, by: Committer) -> None:
 
 
 def advise(found: Findings, by: Committer) -> None:
+    ways = ["give the merge up (git merge --abort)"] if found.merges else smaller(found)
+    if found.held:
+        then = "; git commit" if found.merges else ""
+        ways.insert(0, f"wait for them (dibs wait {spelled(found.held)}{then})")
+    if by.is_person:
+        ways.append("decide yourself (git commit --no-verify)")
+    offer(ways)
+
+
+def smaller(found: Findings) -> list[str]:
+    """How to commit less; a merge cannot be divided."""
     paths = spelled(dict.fromkeys([*found.held, *found.staged_by, *found.protected]))
     # Before the first commit there is nothing to restore from.
     born = git("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
-    ways = [
+    return [
         "commit only your own (git commit -- YOUR PATHS)",
         f"take these out (git {'restore --staged' if born else 'rm -q --cached'} {paths})",
     ]
-    if found.held:
-        ways.insert(0, f"wait for them (dibs wait {spelled(found.held)})")
-    if by.is_person:
-        ways.append("decide yourself (git commit --no-verify)")
-    note(f"next: {', '.join(ways[:-1])}, or {ways[-1]}")
 
 
 def warn(found: Mapping[str, Blocker]) -> None:
@@ -69,7 +75,11 @@ def refuse_push(found: Mapping[str, Blocker], by: Committer) -> None:
     ways = [f"wait for them (dibs wait {spelled(found)})", "have them look at the commit"]
     if by.is_person:
         ways.append("decide yourself (git push --no-verify)")
-    note(f"next: {', '.join(ways[:-1])}, or {ways[-1]}")
+    offer(ways)
+
+
+def offer(ways: list[str]) -> None:
+    note("next: " + ", or ".join(filter(None, (", ".join(ways[:-1]), ways[-1]))))
 
 
 def say(text: str) -> None:

@@ -1,11 +1,17 @@
-"""After a tool: what it changed is noted, leases last longer, and what was lent ends."""
+"""After a tool: what it changed is noted, leases last longer, and what was lent ends.
+
+And after all of them, at the end of a session.
+"""
 
 from __future__ import annotations
 
 import os
 
 from dibs.errors import NotFoundError, NotYoursError, StaleError
-from dibs.surfaces.hooks.guard import release
+from dibs.surfaces.hooks.briefing import Briefing
+from dibs.surfaces.hooks.case import hooked
+from dibs.surfaces.hooks.flights import remove
+from dibs.surfaces.hooks.guard import BRIEF, release
 from dibs.surfaces.hooks.sweep import refresh_reads, sweep
 
 TYPE_CHECKING = False
@@ -18,7 +24,7 @@ def after(case: Case) -> list[str]:
     occasion = case.occasion
     for path in occasion.reads:
         if file := file_of(case, path):
-            case.read(file, occasion.shown)
+            case.read(file, occasion.shown, occasion.lines)
     told: list[str] = []
     if occasion.edits or occasion.command:
         told = sweep(case)
@@ -30,10 +36,11 @@ def after(case: Case) -> list[str]:
             from dibs.surfaces.git import staged
 
             staged.look(case.place)
-        flight = case.flights.end(occasion, case.session)
+        flight = case.flights.of(occasion, case.session)
         if flight is not None:
             refresh_reads(case, flight)
-            release(case, flight.brief)
+            release(case, flight.brief, flight)
+        case.flights.end(occasion, case.session)
     renew(case)
     return told
 
@@ -47,10 +54,21 @@ def file_of(case: Case, path: str) -> str:
 
 
 def renew(case: Case) -> None:
-    """Activity renews: whatever has less than half of its time left lasts as long again."""
+    """Activity renews: what has less than half of its time left lasts as long again."""
     mine = case.agent.leases.list(session=case.session)
-    if any(lease.expires_in_ms < lease.ttl_ms / 2 for lease in mine):
+    names = [lease.resource for lease in mine if lease.note != BRIEF]
+    if any(lease.expires_in_ms < lease.ttl_ms / 2 for lease in mine if lease.note != BRIEF):
         try:
-            case.agent.leases.renew(everything=True)
+            case.agent.leases.renew(*names)
         except (NotFoundError, StaleError, NotYoursError):
             pass  # one of them was lost this moment, which the next briefing says
+
+
+def leave(case: Case) -> None:
+    """The session is over: everything it holds is free."""
+    case.flights.end_all(case.session)
+    case.reads.forget()
+    Briefing(case).forget()
+    remove(hooked(case.store_dir, case.session))
+    if not case.who.token:  # else it is the session of `dibs run`, which ends by itself
+        case.agent.agents.leave()

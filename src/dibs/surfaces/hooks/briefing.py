@@ -31,6 +31,7 @@ class Briefing:
         self._pending = os.path.join(case.store_dir, "hooks", f"pending-{case.session}")
         self._told = self._read()
         self._until = 0
+        self._said: list[str] = []
 
     def postpone(self, said: list[str]) -> None:
         """Say this at the next event at which the model listens."""
@@ -48,8 +49,17 @@ class Briefing:
             return []
         with open(mine, encoding="utf-8") as source:
             said = [json.loads(line) for line in source]
-        os.unlink(mine)
+        self._said.append(mine)
         return said
+
+    def news(self, warnings: list[str]) -> list[str]:
+        """Those of the warnings that were not given before."""
+        known: list[str] = self._told.get("warned", [])
+        fresh = [one for one in dict.fromkeys(warnings) if one and one not in known]
+        if fresh:
+            self._told["warned"] = [*known, *fresh][-SHOWN:]
+            self._write()
+        return fresh
 
     def messages(self) -> list[str]:
         """What peers have written since the last time."""
@@ -67,7 +77,8 @@ class Briefing:
         case = self._case
         leases = case.agent.leases.list()
         mine = {lease.resource: lease for lease in leases if lease.session == case.session}
-        said = lost(leases, self._told.get("mine", []), case.session)
+        before = [name for name in self._told.get("mine", []) if name not in mine]
+        said = lost(leases, before, case.session)
         said += ending(mine)
         here = others(case, leases)
         if here != self._told.get("here", ""):
@@ -79,12 +90,17 @@ class Briefing:
         """It was said: do not say it again."""
         if self._until:
             self._case.agent.messages.inbox(until=self._until, limit=SHOWN)
+        for file in self._said:
+            os.unlink(file)
         if self._told != self._read():
-            os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
-            part = f"{self._file}.{os.getpid()}"
-            with open(part, "w", encoding="utf-8") as target:
-                json.dump(self._told, target)
-            os.replace(part, self._file)
+            self._write()
+
+    def _write(self) -> None:
+        os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
+        part = f"{self._file}.{os.getpid()}"
+        with open(part, "w", encoding="utf-8") as target:
+            json.dump(self._told, target)
+        os.replace(part, self._file)
 
     def forget(self) -> None:
         for file in (self._file, self._pending):
@@ -105,6 +121,7 @@ class Briefing:
 def line(message: Message) -> str:
     # One line each, quoted, so that a body cannot pass for a line of ours.
     body = json.dumps(message.body[:BODY], ensure_ascii=False)
+    body = body.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     more = "" if len(message.body) <= BODY else f" (cut: dibs messages, number {message.id})"
     return f"- from {message.sender}: {body}{more}"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 from dibs.errors import InvalidError
 from dibs.nouns.globs import is_glob
-from dibs.nouns.paths import content_hash
 from dibs.surfaces.config import load
 from dibs.surfaces.hooks.flights import Flights
-from dibs.surfaces.hooks.kept import Kept
+from dibs.surfaces.hooks.hashes import quick_hash
+from dibs.surfaces.hooks.kept import Kept, read_file
 from dibs.surfaces.hooks.reads import Reads
 
 TYPE_CHECKING = False
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dibs.surfaces.hooks.occasion import Occasion
     from dibs.surfaces.hooks.who import Who
 
+SIGNS = bytes(sign for sign in range(128) if not chr(sign).isalnum())
 NOT_KEPT = "?"
 """Instead of a hash: an older content that nobody has kept."""
 
@@ -51,15 +53,26 @@ class Case:
             os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
             os.close(os.open(file, os.O_CREAT | os.O_CLOEXEC, 0o600))
 
-    def resource(self, path: str) -> Resource | None:
-        """What a path of the client's means here; None for what lies outside the space."""
+    def resource(self, path: str, pattern: bool = False) -> Resource | None:
+        """What a path of the client's means here; None for what lies outside the space.
+
+        pattern: whether it may be a pattern, as in a shell
+        """
         path = os.path.join(self.cwd, path)
-        # A file may bear a name that reads as a pattern.
-        text = f"path:{path}" if os.path.lexists(path) or not is_glob(path) else path
+        pattern = pattern and is_glob(path) and not os.path.lexists(path)
         try:
-            return self.place.resource(text)
+            return self.place.resource(path if pattern else f"path:{path}")
         except InvalidError:
             return None
+
+    def is_unnamed(self, path: str) -> bool:
+        """Whether a path lies here, and has a name that nobody could claim."""
+        return (
+            not path.isprintable()
+            and f"{os.path.realpath(os.path.join(self.cwd, path))}/".startswith(
+                f"{self.place.top}/"
+            )
+        )
 
     def is_own(self, path: str) -> bool:
         """Whether a path leads into the folder of dibs itself."""
@@ -94,26 +107,54 @@ class Case:
         return found.file or "" if found.text == lease.resource else ""
 
     def is_alone(self) -> bool:
-        """Whether no other agent is here now."""
-        family = {self.agent.name, self.agent.name.partition("/")[0]}
+        """Whether no other agent is here now, but for its own subagents or its own parent."""
+        root = self.who.root
         return all(
-            presence.agent in family or presence.agent.partition("/")[0] in family
+            session.id == self.session
+            or session.agent.startswith(f"{root}/")
+            or (session.agent == root != self.agent.name)
             for presence in self.agent.agents.list()
+            for session in presence.sessions
         )
 
-    def made(self, file: str) -> None:
-        """This session has made what is in the file now."""
-        self.reads.note(file, self.kept.keep(file, self.agent.name) or content_hash(file))
+    def content_hash(self, file: str) -> str | None:
+        """The hash of a file; of a large one that has not changed, as it was found before."""
+        return quick_hash(self.store_dir, file)
 
-    def read(self, file: str, shown: str = "") -> None:
+    def is_formatted(self, file: str, session: int) -> bool:
+        """Whether a file is what a session has made of it, but for how it is written down.
+
+        A formatter that the user has hung on the client's edits moves words and changes signs
+        between them. The letters stay.
+        """
+        known = Reads(self.store_dir, session).known(file)
+        then = self.kept.content(known.content_hash) if known and known.made else None
+        now = read_file(file)
+        return then is not None and now is not None and letters(then) == letters(now)
+
+    def made(self, file: str) -> str | None:
+        """This session has made what is in the file now; its hash."""
+        found = self.kept.keep(file, self.agent.name) or self.content_hash(file)
+        self.reads.note(file, found, made=True)
+        return found
+
+    def read(self, file: str, shown: str = "", lines: int = 0) -> None:
         """This session has read what is in the file now.
 
-        shown: what it was shown; if that is not in the file, somebody was faster than this hook
+        shown, lines: what it was shown of it, and how many lines it had; if that is not so any
+            more, somebody was faster than this hook
         """
         content = self.kept.keep(file)
-        if shown and content and not is_in(shown, self.kept.content(content) or b""):
-            content = NOT_KEPT
-        self.reads.note(file, content or content_hash(file))
+        if shown and content:
+            now = self.kept.content(content) or b""
+            if not is_in(shown, now) or (lines and now.count(b"\n") + 1 != lines):
+                content = NOT_KEPT
+        self.reads.note(file, content or self.content_hash(file))
+
+
+def letters(content: bytes) -> Counter[int]:
+    """How often each letter is in a content, in whatever order."""
+    return Counter(content.translate(None, SIGNS))
 
 
 def hooked(store_dir: str, session: int) -> str:
@@ -122,5 +163,5 @@ def hooked(store_dir: str, session: int) -> str:
 
 
 def is_in(text: str, content: bytes) -> bool:
-    """Whether a file holds a text, however its lines end."""
-    return text.replace("\r\n", "\n").encode("utf-8", "replace") in content.replace(b"\r\n", b"\n")
+    """Whether a file holds a text, however its lines end and whatever its encoding."""
+    return text.replace("\r\n", "\n") in content.decode("utf-8", "replace").replace("\r\n", "\n")

@@ -25,7 +25,8 @@ LONGEST_S = 7200
 """No tool runs for longer; what is older was left behind."""
 EDIT_S = 30
 """No edit takes longer, once it is allowed: older ones wait for a person, or were not allowed."""
-SHOWN = 80
+SHOWN = 60
+WORDS = 6
 BY = ".by-"
 
 
@@ -52,11 +53,13 @@ class Flight:
 
     def names(self, resource: str) -> bool:
         """Whether the tool said that it would change this, or its command mentions it."""
-        return resource in self.edits or resource.rpartition("/")[2] in self.command
+        return resource in self.edits or mentions(self.command, resource.rpartition("/")[2])
 
     @property
     def doing(self) -> str:
-        line = " ".join(filter(str.isprintable, self.command.split()))
+        """The command in short, for other agents: without what may be a secret."""
+        words = [word for word in self.command.split() if "=" not in word and word.isprintable()]
+        line = " ".join(words[:WORDS])
         return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
 
 
@@ -88,35 +91,36 @@ class Flights:
         }
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         path = self._path(occasion, session)
-        part = f"{path}.part"
+        part = f"{path}.part-{os.getpid()}"
         with open(part, "w", encoding="utf-8", errors="surrogateescape") as target:
             json.dump(said, target)
         os.replace(part, path)
 
-    def end(self, occasion: Occasion, session: int) -> Flight | None:
-        """Take the mark of this tool away; what it said, if there was one."""
-        path = self._path(occasion, session)
-        flight = read(path)
-        name = os.path.basename(path)
+    def of(self, occasion: Occasion, session: int) -> Flight | None:
+        """What this tool said before it began."""
+        return read(self._path(occasion, session))
+
+    def end(self, occasion: Occasion, session: int) -> None:
+        """Take the mark of this tool away."""
+        name = os.path.basename(self._path(occasion, session))
         for other in self._names():
             if other.startswith(name):
                 remove(os.path.join(self._folder, other))
-        return flight
 
-    def suspect(self, flight: Flight, by: Flight) -> None:
-        """Note on an edit that is under way that another tool ran at the same time."""
+    def suspect(self, flight: Flight, by: Flight, content_hash: str | None) -> None:
+        """Note on an edit that is under way that another tool ran, and what was there then."""
         with open(f"{flight.path}{BY}{by.session}", "w", encoding="utf-8") as target:
-            target.write(f"{by.agent}\n{by.doing}")
+            target.write(f"{by.agent}\n{content_hash}\n{by.doing}")
 
-    def suspects(self, occasion: Occasion, session: int) -> dict[str, str]:
-        """Who has run meanwhile and is done, each agent with what it was doing."""
-        found = {}
+    def suspects(self, occasion: Occasion, session: int) -> list[tuple[str, str, str]]:
+        """Who has run meanwhile and is done: the agent, what it was doing, what it saw then."""
+        found = []
         name = os.path.basename(self._path(occasion, session)) + BY
         for other in self._names():
             if other.startswith(name):
                 with open(os.path.join(self._folder, other), encoding="utf-8") as source:
-                    agent, _, doing = source.read().partition("\n")
-                    found[agent] = doing
+                    agent, content_hash, doing = source.read().split("\n", 2)
+                    found.append((agent, doing, content_hash))
         return found
 
     def end_all(self, session: int) -> None:
@@ -155,6 +159,20 @@ class Flights:
             return os.listdir(self._folder)
         except FileNotFoundError:
             return []
+
+
+def mentions(command: str, name: str) -> bool:
+    """Whether a name stands in a command by itself, not as a part of another."""
+    start = command.find(name)
+    while start >= 0:
+        before, rest = command[:start][-1:], command[start + len(name) :][:2]
+        joined = (
+            rest[:1].isalnum() or rest[:1] in ("_", "-") or (rest[:1] == "." and rest[1:].isalnum())
+        )
+        if not (before.isalnum() or before in ("_", "-", ".")) and not joined:
+            return True
+        start = command.find(name, start + 1)
+    return False
 
 
 def read(path: str) -> Flight | None:

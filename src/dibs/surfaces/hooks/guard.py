@@ -13,10 +13,10 @@ warned that its work will have to be merged.
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from dibs.errors import HeldError, NotFoundError, NotYoursError, StaleError
 from dibs.nouns.leases import CLAIM_LIMIT
-from dibs.nouns.paths import content_hash
 from dibs.surfaces.hooks.briefing import Briefing
 from dibs.surfaces.hooks.occasion import Answer, Edit
 from dibs.surfaces.hooks.sweep import sweep
@@ -25,9 +25,13 @@ from dibs.surfaces.hooks.words import difference, held, protected, stale, worktr
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.nouns.paths import Resource
-    from dibs.records import Blocker, Grant
+    from dibs.records import Blocker
     from dibs.surfaces.hooks.case import Case
+    from dibs.surfaces.hooks.flights import Flight
 
+BRIEF = "for one command"
+"""The note of a lease that ends with the tool; nobody's activity renews it."""
+BRIEF_TTL_S = 900
 TEXT_LIMIT = 100_000
 """A longer text is not noted on a tool that is under way."""
 
@@ -35,38 +39,73 @@ TEXT_LIMIT = 100_000
 def before(case: Case, edits: list[Edit]) -> Answer:
     """Answer to a tool that may write, and leave word that it is under way."""
     found: dict[str, tuple[Edit, Resource]] = {}
-    for edit in edits:
-        if case.is_own(edit.path):
-            return Answer(deny=f"{edit.path} belongs to dibs itself; leave it to the people here")
-        path = case.place.top if edit.kind == "tree" else edit.path
-        resource = case.resource(path)
-        if resource is None or case.config.ignores(resource) or is_nothing(edit, resource):
-            continue
-        if case.config.protects(resource):
-            return Answer(deny=protected(resource.text))
-        found[resource.text] = (edit, resource)
-    if len(found) > CLAIM_LIMIT and (top := case.resource(case.place.top)):
-        found = {top.text: (Edit(case.place.top, "tree"), top)}
     if "git" in case.occasion.command:
         from dibs.surfaces.git import unhooked
 
         if reason := unhooked.refusal(case):
             return Answer(deny=reason)
+    for edit in edits:
+        if reason := forbidden(case, edit):
+            return Answer(deny=reason)
+        resource = meant(case, edit)
+        if resource is not None and not case.config.ignores(resource):
+            found[resource.text] = (edit, resource)
+    if len(found) > CLAIM_LIMIT and (top := case.resource(case.place.top)):
+        found = {top.text: (Edit(case.place.top, "tree"), top)}
     # Not every client shows what a hook says before a tool.
     briefing = Briefing(case)
     briefing.postpone(sweep(case))
+    resources = [resource for _, resource in found.values()]
+    files = [one for one in resources if is_file(one)]
+    brief = lendable(case, [one for one in resources if not is_file(one)])
+    # First the word and then the lease: a hook that is killed in between leaves nothing held.
+    begin(case, list(found.values()), [one.text for one in brief])
     try:
-        brief, warning = claim(case, [resource for _, resource in found.values()])
+        warnings = [claim(case, brief, BRIEF_TTL_S, BRIEF), claim(case, files, case.config.ttl_s)]
+        refusal = next(filter(None, map(partial(compare, case), found.values())), "")
     except HeldError as error:
-        return Answer(deny=held(error.details["blockers"]))
-    for edit, resource in found.values():
-        refusal = compare(case, resource) if is_file(resource) and edit.kind == "write" else ""
-        if refusal:
-            release(case, brief)
-            return Answer(deny=refusal)
-    begin(case, list(found.values()), brief)
-    briefing.postpone([warning] if warning else [])
+        refusal = held(error.details["blockers"])
+    if refusal:
+        abandon(case)
+        return Answer(deny=refusal)
+    briefing.postpone(briefing.news(warnings))
     return Answer()
+
+
+def forbidden(case: Case, edit: Edit) -> str:
+    """Why nobody may do this, whoever holds what."""
+    if case.is_own(edit.path):
+        return f"dibs: {edit.path} belongs to dibs itself; leave it to the people here"
+    if case.is_unnamed(edit.path):
+        return f"dibs: {edit.path!r} has characters in its name that nobody can claim; rename it"
+    resource = meant(case, edit)
+    if resource is not None and edit.kind != "tree" and case.config.protects(resource):
+        return protected(resource.text)
+    return ""
+
+
+def meant(case: Case, edit: Edit) -> Resource | None:
+    """What an edit is about; None for what lies elsewhere, or is to be removed and is not there."""
+    if edit.kind == "tree":
+        return case.resource(case.place.top)
+    resource = case.resource(edit.path, pattern=bool(case.occasion.command))
+    return None if resource is None or is_nothing(edit, resource) else resource
+
+
+def lendable(case: Case, resources: list[Resource]) -> list[Resource]:
+    """Of directories, patterns and the tree, what this session does not hold for longer."""
+    if not resources:
+        return []
+    own = {one.resource: one.note for one in case.agent.leases.list(session=case.session)}
+    return [one for one in resources if own.get(one.text, BRIEF) == BRIEF]
+
+
+def abandon(case: Case) -> None:
+    """The tool does not run: give back what was leased for it."""
+    flight = case.flights.of(case.occasion, case.session)
+    if flight is not None:
+        release(case, flight.brief, flight)
+    case.flights.end(case.occasion, case.session)
 
 
 def begin(case: Case, found: list[tuple[Edit, Resource]], brief: list[str]) -> None:
@@ -99,33 +138,22 @@ def is_file(resource: Resource) -> bool:
     )
 
 
-def claim(case: Case, resources: list[Resource]) -> tuple[list[str], str]:
-    """Claim for this session: what ends with the tool, and what is to be known of other worktrees.
-
-    A directory, a pattern or the tree is leased for the tool only, unless it was held before.
-    """
+def claim(case: Case, resources: list[Resource], ttl_s: float, note: str = "") -> str:
+    """Claim for this session; what is to be known of other worktrees."""
     if not resources:
-        return [], ""
+        return ""
     here = case.config.worktrees != "block" and several_checkouts(case)
     texts = [text_of(one) for one in resources]
-    grant = take(case, texts, here)
-    before = set(grant.kept) - lent(case)
-    brief = {one.text for one in resources if not is_file(one)} - before
-    if not here or case.config.worktrees == "off":
-        return sorted(brief), ""
-    found = [blocker for state in case.agent.leases.status(*texts) for blocker in state.blockers]
-    return sorted(brief), worktree(found) if found else ""
-
-
-def take(case: Case, texts: list[str], here: bool) -> Grant:
-    """Claim; what the agent itself holds passes to the subagent that it has sent to work on it."""
-    ttl_s = case.config.ttl_s
     try:
-        return case.agent.leases.claim(*texts, ttl_s=ttl_s, here=here)
+        case.agent.leases.claim(*texts, ttl_s=ttl_s, note=note, here=here)
     except HeldError as error:
         if not case.occasion.subagent or not hand_down(case, error.details["blockers"]):
             raise
-        return case.agent.leases.claim(*texts, ttl_s=ttl_s, here=here)
+        case.agent.leases.claim(*texts, ttl_s=ttl_s, note=note, here=here)
+    if not here or case.config.worktrees == "off":
+        return ""
+    found = [blocker for state in case.agent.leases.status(*texts) for blocker in state.blockers]
+    return worktree(found) if found else ""
 
 
 def hand_down(case: Case, blockers: list[Blocker]) -> bool:
@@ -163,10 +191,13 @@ def several_checkouts(case: Case) -> bool:
         return False
 
 
-def compare(case: Case, resource: Resource) -> str:
+def compare(case: Case, found: tuple[Edit, Resource]) -> str:
     """Why an edit must wait: its file is not what the session has read. Said once."""
+    edit, resource = found
+    if edit.kind != "write" or not is_file(resource):
+        return ""
     file = resource.file or ""
-    known, now = case.reads.known(file), content_hash(file)
+    known, now = case.reads.known(file), case.content_hash(file)
     if known is None or now is None or known.content_hash == now or not is_others(case, file, now):
         case.kept.keep(file, case.agent.name)
         return ""
@@ -178,22 +209,27 @@ def compare(case: Case, resource: Resource) -> str:
 def is_others(case: Case, file: str, now: str) -> bool:
     """Whether somebody else made this content, as far as is known.
 
-    An agent that is alone is not bothered with what its own formatter does.
+    An agent is not bothered with what its own formatter does, nor with anything if it is alone.
     """
     makers = [one.agent for one in case.kept.versions(file) if one.content_hash == now]
-    # The first: later ones have only held the file.
-    return makers[-1] != case.agent.name if makers else not case.is_alone()
+    if makers:
+        return makers[-1] != case.agent.name  # the first: later ones have only held the file
+    return not case.is_formatted(file, case.session) and not case.is_alone()
 
 
-def lent(case: Case) -> set[str]:
-    """What is leased only for tools of this session that are under way."""
-    flights = case.flights.under_way(case.session)
-    return {name for one in flights if one.session == case.session for name in one.brief}
+def release(case: Case, names: list[str], but: Flight | None = None) -> None:
+    """Give back what was leased for tools, unless another tool of this session needs it.
 
-
-def release(case: Case, names: list[str]) -> None:
-    """Give back what was leased for one tool, unless another tool of this session needs it."""
-    needed = lent(case) if names else set()
+    but: the tool that does not need it any more
+    """
+    if not names:
+        return
+    needed = {
+        name
+        for flight in case.flights.under_way(case.session)
+        if flight.session == case.session and (but is None or flight.path != but.path)
+        for name in flight.brief
+    }
     for name in names:
         if name not in needed:
             try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from time import time
 
 from dibs.errors import DibsError, NotYoursError
 from dibs.surfaces.hooks import dialects, failures
@@ -37,11 +38,13 @@ if TYPE_CHECKING:
     from dibs.surfaces.hooks.dialects import Dialect
 
 FAILED, DENIED = 1, 2
+LONGEST_S = 7 * 86_400
 
 
 def run(globals_: Globals, client: str) -> int:
     """Answer one event, read from standard input."""
     occasion: Occasion | None = None
+    os.umask(0o077)  # what is kept may be secret, and nothing else is written here
     try:
         dialect = dialects.of(client)
         occasion = dialect.read(payload(), os.environ)
@@ -66,8 +69,10 @@ def answer(globals_: Globals, occasion: Occasion, dialect: Dialect) -> int:
     if occasion.cwd and not os.path.isdir(occasion.cwd):
         occasion.cwd = ""  # a tool has removed it
     with globals_.open(start=occasion.cwd or None) as space:
-        if edits and not globals_.store:
-            refusal = elsewhere(globals_, space, occasion, edits)
+        if (edits or occasion.event == END) and not globals_.store:
+            from dibs.surfaces.hooks.elsewhere import visit
+
+            refusal = visit(globals_, space, occasion, edits or [])
             if refusal.deny:
                 return respond(dialect, occasion, refusal)
         if space.scope.place.checkout.kind == "none":
@@ -79,39 +84,6 @@ def answer(globals_: Globals, occasion: Occasion, dialect: Dialect) -> int:
                 raise
             # Another process of the client has ended the session this moment: begin anew.
             return decide(space, occasion, edits or [], dialect)
-
-
-def elsewhere(globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit]) -> Answer:
-    """Files of other repositories that use dibs are guarded there."""
-    from dibs.surfaces.hooks import who
-    from dibs.surfaces.hooks.after import after
-    from dibs.surfaces.hooks.case import Case
-    from dibs.surfaces.hooks.guard import before
-
-    found: dict[str, list[Edit]] = {}
-    for edit in edits:
-        root = root_of(os.path.join(occasion.cwd or os.getcwd(), edit.path))
-        if root and root != space.scope.place.root:
-            found.setdefault(root, []).append(edit)
-    for root, some in found.items():
-        with globals_.open(start=root) as other:
-            case = Case(other, who.of_occasion(occasion, os.environ), occasion)
-            if occasion.event == AFTER:
-                after(case)
-            elif (answer := before(case, some)).deny:
-                return answer
-    return Answer()
-
-
-def root_of(path: str) -> str:
-    """The root of the repository that a path lies in, "" if dibs is not used there."""
-    from dibs.nouns.checkouts import checkout_around
-
-    try:
-        root = checkout_around(os.path.realpath(path)).root
-    except (DibsError, OSError, ValueError):
-        return ""
-    return root if os.path.isdir(os.path.join(root, ".dibs")) else ""
 
 
 def planned(occasion: Occasion) -> list[Edit] | None:
@@ -138,6 +110,8 @@ def decide(space: Dibs, occasion: Occasion, edits: list[Edit], dialect: Dialect)
 
     case = Case(space, who.of_occasion(occasion, os.environ), occasion)
     if occasion.event in (END, SUBAGENT_END):
+        from dibs.surfaces.hooks.after import leave
+
         leave(case)
         return 0
     if occasion.event == BEFORE:
@@ -171,7 +145,7 @@ def brief(case: Case, dialect: Dialect) -> None:
         told = catch_up(case)
     briefing = Briefing(case)
     if occasion.event == START:
-        case.reads.prune()
+        prune(os.path.join(case.store_dir, "hooks"))
         begin(case)
     if occasion.deaf:
         briefing.postpone(told)
@@ -182,20 +156,23 @@ def brief(case: Case, dialect: Dialect) -> None:
         told += briefing.picture()
     if told:
         respond(dialect, occasion, Answer(context="\n".join(told)))
-    briefing.remember()
+    try:
+        briefing.remember()
+    except (DibsError, OSError) as error:
+        # It was said. If it is said again, nobody is harmed.
+        failures.record(case.store_dir, f"hook {occasion.client} {occasion.event}: {error}")
 
 
 def catch_up(case: Case) -> list[str]:
-    """Look at what tools have done whose end no hook was told of."""
-    mine = [one for one in case.flights.under_way(case.session) if one.session == case.session]
-    if not mine:
-        return []
-    from dibs.surfaces.hooks.guard import release
+    """Look at what tools have done whose end no hook was told of, and free what they left."""
+    from dibs.surfaces.hooks.guard import BRIEF, release
     from dibs.surfaces.hooks.sweep import sweep
 
-    told = sweep(case)
+    flights = case.flights.under_way(case.session)
+    told = sweep(case) if any(one.session == case.session for one in flights) else []
     case.flights.end_all(case.session)
-    release(case, sorted({name for flight in mine for name in flight.brief}))
+    mine = case.agent.leases.list(session=case.session)
+    release(case, [lease.resource for lease in mine if lease.note == BRIEF])
     return told
 
 
@@ -213,17 +190,16 @@ def begin(case: Case) -> None:
             target.write(occasion.session)
 
 
-def leave(case: Case) -> None:
-    """The session is over: everything it holds is free."""
-    from dibs.surfaces.hooks.briefing import Briefing
-    from dibs.surfaces.hooks.case import hooked
-    from dibs.surfaces.hooks.flights import remove
-
-    case.flights.end_all(case.session)
-    case.reads.forget()
-    Briefing(case).forget()
-    remove(hooked(case.store_dir, case.session))
-    case.agent.agents.leave()
+def prune(folder: str) -> None:
+    """Remove what those left who went without a word, and nobody has touched for long."""
+    for path, folders, names in os.walk(folder, topdown=False):
+        for name in (*names, *folders):
+            file = os.path.join(path, name)
+            try:
+                if time() - os.stat(file).st_mtime > LONGEST_S:
+                    os.rmdir(file) if name in folders else os.unlink(file)
+            except OSError:
+                continue  # another hook was faster, or something young is in the folder
 
 
 def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
@@ -233,8 +209,11 @@ def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
     event = occasion.event if occasion else "?"
     failures.record(folder, f"hook {client} {event}: {what}")
     print(f"dibs: the hook failed: {what} (see: dibs doctor)", file=sys.stderr)
-    if policy != "closed" or occasion is None or occasion.event != BEFORE:
+    if policy != "closed" or (occasion is not None and occasion.event != BEFORE):
         return FAILED
+    if occasion is None:
+        # Not known how to say it in the client's words; this all of them take for a refusal.
+        return DENIED
     reason = (
         f"dibs could not check whether this file is free ({what}), and this repository's policy "
         "is `closed`. Tell the person you work for; dibs doctor says more."
@@ -246,13 +225,10 @@ def surroundings(occasion: Occasion | None) -> tuple[str, str]:
     """Where failures are written down, and the policy, as far as that can still be found out."""
     from dibs.dibs import default_user_dir
     from dibs.nouns.paths import find_place
-    from dibs.surfaces.config import load
+    from dibs.surfaces.config import policy_of
 
     try:
         place = find_place(occasion.cwd if occasion and occasion.cwd else None, default_user_dir())
     except DibsError:
         return default_user_dir(), "open"
-    try:
-        return place.store_dir, load(place).policy
-    except (DibsError, OSError):
-        return place.store_dir, "open"
+    return place.store_dir, policy_of(place)

@@ -43,15 +43,8 @@ class Kept:
 
         agent: who has made it, or holds it with that content; nobody if it was only read
         """
-        try:
-            handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(handle, "rb") as source:
-                if not S_ISREG(os.fstat(handle).st_mode):
-                    return None  # to read a fifo would take from it
-                content = source.read(FILE_LIMIT + 1)
-        except OSError:
-            return None
-        if len(content) > FILE_LIMIT:
+        content = read_file(file)
+        if content is None:
             return None
         name: str = sha256(content).hexdigest()
         if not self._touch(name):
@@ -141,3 +134,16 @@ class Kept:
         lines.append(f"{round(time() * 1000)} {content_hash} {how} {agent}")
         text = "\n".join([lines[0], *lines[1:][-NAMES_LIMIT:]]) + "\n"
         self._write(path, text.encode("utf-8", "surrogateescape"))
+
+
+def read_file(file: str) -> bytes | None:
+    """What is in a file; None if there is none, if it is no regular file, or too large."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as source:
+            if not S_ISREG(os.fstat(handle).st_mode):
+                return None  # to read a fifo would take from it
+            content = source.read(FILE_LIMIT + 1)
+    except OSError:
+        return None
+    return content if len(content) <= FILE_LIMIT else None

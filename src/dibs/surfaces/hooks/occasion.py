@@ -51,6 +51,7 @@ class Occasion:
     edits: what an edit tool changes; paths as the client gave them
     reads: files whose content the tool has shown to the model
     shown: what the model was shown of the one file it read, "" if the client does not say
+    lines: how many lines that file had then, 0 if the client does not say
     command: the text of a shell command, "" for every other tool
     again: whether this stop comes after one that the hook has turned into going on
     afresh: whether this start follows another session of the same process (`/clear`)
@@ -58,8 +59,8 @@ class Occasion:
     """
 
     __slots__ = (
-        "afresh", "again", "call", "client", "command", "cwd", "deaf", "edits", "event", "reads",
-        "session", "shown", "subagent", "subagent_kind", "tool",
+        "afresh", "again", "call", "client", "command", "cwd", "deaf", "edits", "event", "lines",
+        "reads", "session", "shown", "subagent", "subagent_kind", "tool",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +77,7 @@ class Occasion:
         edits: tuple[Edit, ...] = (),
         reads: tuple[str, ...] = (),
         shown: str = "",
+        lines: int = 0,
         command: str = "",
         again: bool = False,
         afresh: bool = False,
@@ -92,6 +94,7 @@ class Occasion:
         self.edits = edits
         self.reads = reads
         self.shown = shown
+        self.lines = lines
         self.command = command
         self.again = again
         self.afresh = afresh

@@ -7,31 +7,28 @@ It is written after each read and after each edit of its own, and looked at befo
 from __future__ import annotations
 
 import os
-from time import time
 
 from dibs.nouns.digest import sha256
-
-LONGEST_S = 3 * 86_400
-"""What a session that has not said goodbye has read is forgotten after this."""
 
 
 class Known:
     """The content of a file as its reader knows it, and what the disk said then."""
 
-    __slots__ = ("content_hash", "file", "stamp")
+    __slots__ = ("content_hash", "file", "made", "stamp")
 
-    def __init__(self, file: str, content_hash: str, stamp: str) -> None:
+    def __init__(self, file: str, content_hash: str, stamp: str, made: bool) -> None:
         self.file = file
         self.content_hash = content_hash
         self.stamp = stamp
+        self.made = made
+        """Whether the session has not only read it, but written it."""
 
 
 class Reads:
     def __init__(self, store_dir: str, session: int) -> None:
-        self._all = os.path.join(store_dir, "hooks", "reads")
-        self._folder = os.path.join(self._all, str(session))
+        self._folder = os.path.join(store_dir, "hooks", "reads", str(session))
 
-    def note(self, file: str, content_hash: str | None) -> None:
+    def note(self, file: str, content_hash: str | None, made: bool = False) -> None:
         path = self._path(file)
         if content_hash is None:
             try:
@@ -42,7 +39,8 @@ class Reads:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         part = f"{path}.{os.getpid()}"
         with open(part, "w", encoding="utf-8", errors="surrogateescape") as target:
-            target.write(f"{content_hash} {stamp(file)}\n{file}")
+            how = "made" if made else "read"
+            target.write(f"{content_hash} {stamp(file)} {how}\n{file}")
         os.replace(part, path)
 
     def known(self, file: str) -> Known | None:
@@ -60,16 +58,6 @@ class Reads:
     def forget(self) -> None:
         remove_folder(self._folder)
 
-    def prune(self) -> None:
-        """Forget those who went without a word."""
-        try:
-            folders = list(os.scandir(self._all))
-        except FileNotFoundError:
-            return
-        for folder in folders:
-            if time() - folder.stat().st_mtime > LONGEST_S:
-                remove_folder(folder.path)
-
     def _path(self, file: str) -> str:
         return os.path.join(self._folder, sha256(os.fsencode(file)).hexdigest()[:40])
 
@@ -80,8 +68,8 @@ def read(path: str) -> Known | None:
             first, _, file = source.read().partition("\n")
     except OSError:
         return None
-    content_hash, _, then = first.partition(" ")
-    return Known(file, content_hash, then)
+    content_hash, then, how = first.split(" ")
+    return Known(file, content_hash, then, how == "made")
 
 
 def stamp(file: str) -> str:

@@ -18,9 +18,9 @@ from __future__ import annotations
 import os
 
 from dibs.errors import DibsError, NotFoundError, StaleError
-from dibs.nouns.paths import content_hash
 from dibs.surfaces.hooks import failures
 from dibs.surfaces.hooks.case import hooked, is_in
+from dibs.surfaces.hooks.kept import read_file
 from dibs.surfaces.hooks.words import intruded, intruder
 
 TYPE_CHECKING = False
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dibs.records import Lease
     from dibs.surfaces.hooks.case import Case
     from dibs.surfaces.hooks.flights import Flight
+
+UNDOING = "dibs recover"
 
 
 def sweep(case: Case) -> list[str]:
@@ -44,30 +46,26 @@ def sweep(case: Case) -> list[str]:
 
 def look(case: Case, lease: Lease, file: str) -> list[str]:
     """Compare one leased file; what this agent has to be told."""
-    found = content_hash(file)
+    found = case.content_hash(file)
     if found == lease.content_hash:
         if found is not None and not case.kept.has(found):
             case.kept.keep(file, lease.agent)
         return []
     flights = case.flights.under_way(case.session)
     suspects = suspected(flights, lease)
+    others = [one for one in flights if one.session != lease.session]
     if lease.session == case.session:
-        return own_file(case, lease, file, suspects)
+        return own_file(case, lease, file, found, suspects)
     if is_holders(suspects, lease) and may_be_done(suspects, lease, file):
-        return defer(case, lease, flights)
-    others = writing(suspects, lease) or writing(flights, lease)
-    if not named(others, lease) and not os.path.exists(hooked(case.store_dir, lease.session)):
+        return defer(case, lease, flights, found)
+    if case.is_formatted(file, lease.session):
+        return []  # the holder's own formatter, which its next hook will see
+    accused = [one for one in suspects if one.session != lease.session] or others
+    with_hooks = os.path.exists(hooked(case.store_dir, lease.session))
+    if not with_hooks and not any(one.names(lease.resource) for one in accused):
         return []  # a holder without hooks may have done it itself
-    return report(case, lease, file, {flight.agent: flight.doing for flight in others})
-
-
-def named(flights: list[Flight], lease: Lease) -> bool:
-    """Whether somebody said that they would change the file."""
-    return any(flight.names(lease.resource) for flight in flights)
-
-
-def writing(flights: list[Flight], lease: Lease) -> list[Flight]:
-    return [flight for flight in flights if flight.session != lease.session]
+    sure = not any(one.session == lease.session for one in suspects)
+    return report(case, lease, file, {one.agent: one.doing for one in accused}, sure)
 
 
 def may_be_done(suspects: list[Flight], lease: Lease, file: str) -> bool:
@@ -81,19 +79,36 @@ def may_be_done(suspects: list[Flight], lease: Lease, file: str) -> bool:
     return holds(file, texts)
 
 
-def own_file(case: Case, lease: Lease, file: str, suspects: list[Flight]) -> list[str]:
+def own_file(
+    case: Case, lease: Lease, file: str, found: str | None, suspects: list[Flight]
+) -> list[str]:
     """A file of this session has changed: by itself, or by somebody else."""
     others = {one.agent: one.doing for one in suspects if one.session != case.session}
     if is_holders(suspects, lease):
-        meanwhile = case.flights.suspects(case.occasion, case.session) | others
-        if not meanwhile or has_own(case, lease.resource, file):
-            settle(case, lease.resource, file)
-            return []
-        return report(case, lease, file, meanwhile)
-    if not suspects and case.is_alone():
-        settle(case, lease.resource, file)
-        return []
-    return report(case, lease, file, others)
+        accused = meanwhile(case, lease, file, found, others)
+        if not accused:
+            return settle(case, lease, file, found)
+        return report(case, lease, file, accused, sure=False)
+    if case.is_formatted(file, case.session) or (not suspects and case.is_alone()):
+        return settle(case, lease, file, found)
+    sure = not any(one.session == case.session for one in suspects)
+    return report(case, lease, file, others, sure)
+
+
+def meanwhile(
+    case: Case, lease: Lease, file: str, found: str | None, others: dict[str, str]
+) -> dict[str, str]:
+    """Who has written to a file that this session has just edited.
+
+    An edit tool writes once. Who was done before that, and saw the file changed already, but not
+    as it is now, has changed it.
+    """
+    notes = case.flights.suspects(case.occasion, case.session)
+    if not has_own(case, lease.resource, file):
+        return {agent: doing for agent, doing, _ in notes} | others
+    if case.occasion.command:
+        return {}
+    return {agent: doing for agent, doing, seen in notes if seen != str(found)}
 
 
 def has_own(case: Case, name: str, file: str) -> bool:
@@ -111,29 +126,28 @@ def holds(file: str, texts: list[str]) -> bool:
     """Whether a file holds all of these texts."""
     if not texts:
         return True
-    try:
-        with open(file, "rb") as source:
-            content = source.read()
-    except OSError:
-        return False
-    return all(is_in(text, content) for text in texts)
+    content = read_file(file)
+    return content is not None and all(is_in(text, content) for text in texts)
 
 
-def defer(case: Case, lease: Lease, flights: list[Flight]) -> list[str]:
+def defer(case: Case, lease: Lease, flights: list[Flight], found: str | None) -> list[str]:
     """Leave it to the holder's own hook, and let it know who else was writing."""
     mine = next((one for one in flights if one.session == case.session and one.command), None)
     if mine is None:
         return []
     for flight in flights:
         if flight.session == lease.session and lease.resource in flight.edits:
-            case.flights.suspect(flight, mine)
+            case.flights.suspect(flight, mine, found)
             return [intruder(lease)] if mine.names(lease.resource) else []
     return []
 
 
 def suspected(flights: list[Flight], lease: Lease) -> list[Flight]:
-    """Who may have changed the file: those who name it, else all who may be writing."""
-    return [flight for flight in flights if flight.names(lease.resource)] or flights
+    """Who may have changed the file: those who name it, and its holder; else all who write."""
+    if any(one.names(lease.resource) and one.session != lease.session for one in flights):
+        return [one for one in flights if one.names(lease.resource) or one.session == lease.session]
+    editing = [one for one in flights if lease.resource in one.edits]
+    return editing or flights
 
 
 def is_holders(suspects: list[Flight], lease: Lease) -> bool:
@@ -143,22 +157,26 @@ def is_holders(suspects: list[Flight], lease: Lease) -> bool:
     return editing or (bool(holders) and len(holders) == len(suspects))
 
 
-def settle(case: Case, name: str, file: str) -> None:
+def settle(case: Case, lease: Lease, file: str, found: str | None) -> list[str]:
     """Note that a change is this session's own."""
-    case.made(file)
+    if case.made(file) != found:
+        return []  # it changes this very moment: the next look will tell
     try:
-        case.agent.leases.see(name)
+        case.agent.leases.see(lease.resource)
     except (NotFoundError, StaleError):
         pass  # the lease has lapsed meanwhile, and says nothing any more
+    return []
 
 
-def report(case: Case, lease: Lease, file: str, by: dict[str, str]) -> list[str]:
+def report(case: Case, lease: Lease, file: str, by: dict[str, str], sure: bool = True) -> list[str]:
     """Tell the holder and those who may have done it, once; what this agent has to be told.
 
     by: those who may have done it, each with what it was doing
+    sure: whether it cannot have been the holder itself
     """
-    doing = next(iter(by.values())) if len(by) == 1 else ""
-    case.kept.keep(file, next(iter(by)) if len(by) == 1 else "?", foreign=True)
+    one = next(iter(by)) if sure and len(by) == 1 else "?"
+    doing = by.get(one, "")
+    case.kept.keep(file, one, foreign=True)
     case.intruded.add(file)
     try:
         case.agent.leases.report(lease.resource, was=lease.content_hash, by=list(by), doing=doing)
@@ -166,7 +184,9 @@ def report(case: Case, lease: Lease, file: str, by: dict[str, str]) -> list[str]
         return []  # somebody else has told it this moment, or the holder has let go
     if lease.session == case.session:
         return [intruded(lease, list(by), doing)]
-    return [intruder(lease)] if case.agent.name in by else []
+    if case.agent.name not in by or doing.startswith(UNDOING):
+        return []
+    return [intruder(lease)]
 
 
 def refresh_reads(case: Case, flight: Flight) -> None:
@@ -183,7 +203,7 @@ def refresh_reads(case: Case, flight: Flight) -> None:
     if any(one.session != case.session for one in others):
         return
     for known in changed:
-        if content_hash(known.file) == known.content_hash:
+        if case.content_hash(known.file) == known.content_hash:
             case.reads.note(known.file, known.content_hash)
         else:
             case.made(known.file)

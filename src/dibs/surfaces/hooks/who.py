@@ -37,12 +37,19 @@ DEPTH = 30
 class Who:
     """Somebody who acts: an agent's name, and by what its session is found."""
 
-    __slots__ = ("client", "name", "process", "token")
+    __slots__ = ("client", "name", "process", "root", "token")
 
     def __init__(
-        self, name: str, client: str | None = None, process: str | None = None, token: str = ""
+        self,
+        name: str,
+        client: str | None = None,
+        process: str | None = None,
+        token: str = "",
+        root: str = "",
     ) -> None:
         self.name = name
+        self.root = root or name
+        """The agent that a subagent is a part of."""
         self.client = client
         self.process = process
         self.token = token
@@ -72,7 +79,7 @@ class Who:
         kind = "".join(sign for sign in kind.lower() if sign.isalnum() or sign in "-_")[:30]
         client = f"{self.client or self.name}:{id}"[:200]
         name = f"{self.name}/{kind or 'subagent'}-{spoken(client, 2)}"
-        return Who(name, client, self.process)
+        return Who(name, client, self.process, root=self.name)
 
 
 def of_occasion(occasion: Occasion, environment: Mapping[str, str]) -> Who:
@@ -116,26 +123,27 @@ def nearest(environment: Mapping[str, str]) -> str:
 
 
 def of_client(client: str, session: str, environment: Mapping[str, str]) -> Who:
-    process = client_process(client, environment)
+    process, sure = client_process(client, environment)
     if client in BY_PROCESS:
         # Their MCP server knows nothing else to go by.
         session = process
     key = f"{client}:{session or process}"
     name = environment.get("DIBS_AGENT") or f"{client}-{spoken(key)}"
-    bound = process if client in CLIENTS else None
+    bound = process if sure and client in CLIENTS else None
     return Who(name, key, bound, environment.get("DIBS_SESSION", ""))
 
 
-def client_process(client: str, environment: Mapping[str, str]) -> str:
-    """The client that has started this process, by way of shells or directly."""
+def client_process(client: str, environment: Mapping[str, str]) -> tuple[str, bool]:
+    """The client that has started this process, and whether that is sure."""
     said = environment.get({"claude": "CLAUDE_PID", "opencode": "OPENCODE_PID"}.get(client, ""), "")
     if said.isdigit():
-        return process_name(int(said))
+        return process_name(int(said)), True
     above = list(ancestors())
     for pid, name in above:
         if is_client(client, pid, name):
-            return process_name(pid)
-    return process_name(next((pid for pid, name in above if name not in SHELLS), os.getppid()))
+            return process_name(pid), True
+    guess = next((pid for pid, name in above if name not in SHELLS), os.getppid())
+    return process_name(guess), False
 
 
 def is_client(client: str, pid: int, name: str) -> bool:

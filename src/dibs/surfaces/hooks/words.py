@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.records import Blocker, Lease
 
+DIFFERENCE_LIMIT = 128 << 10
 LINES = 60
 """At most so many lines of a difference: the model can read the file itself."""
 ADVICE = (
@@ -18,8 +21,8 @@ ADVICE = (
 def held(blockers: list[Blocker]) -> str:
     """Why an edit is denied: who holds the file, what for, how long."""
     first = next((one for one in blockers if not one.waiting), blockers[0])
-    name = first.resource
-    doing = f" ({first.note})" if first.note else ""
+    name = quote(first.resource)
+    doing = f" (note: {json.dumps(first.note)})" if first.note else ""
     if first.waiting:
         said = f"dibs: {name} is wanted by {first.agent}{doing}, who waits for it already."
     else:
@@ -76,6 +79,8 @@ def difference(then: bytes | None, now: bytes | None) -> str:
     """What changed, as lines, as far as both contents are known and are text."""
     if then is None or now is None or b"\0" in then + now:
         return "(the earlier content was not kept: read the file again)"
+    if len(then) + len(now) > DIFFERENCE_LIMIT:
+        return "(too large to be shown: read the file again)"
     from difflib import unified_diff
 
     lines = list(
@@ -97,14 +102,23 @@ def intruded(lease: Lease, by: list[str], doing: str) -> str:
     how = f" ({doing})" if doing else ""
     return (
         f"dibs: {lease.resource}, which you hold, was changed by {whom}{how}. What you had is "
-        f"kept: `dibs recover {lease.resource}` brings it back. Read the file before you go on."
+        f"kept: `dibs recover {quote(lease.resource)}` brings it back. Read the file before you "
+        "go on."
     )
 
 
 def intruder(lease: Lease) -> str:
-    what = f" ({lease.note})" if lease.note else ""
     return (
-        f"dibs: {lease.resource} is held by {lease.agent}{what}, and changed while your command "
-        f"ran. They have been told. If it was you, undo it with `dibs recover {lease.resource}`, "
+        f"dibs: {lease.resource} is held by {lease.agent}, and changed while your command ran. "
+        f"They have been told. If it was you, undo it with `dibs recover {quote(lease.resource)}`, "
         "and wait for the file before you edit it."
     )
+
+
+def quote(name: str) -> str:
+    """A name as a shell takes it."""
+    if all(sign.isalnum() or sign in "_-./:@%+," for sign in name):
+        return name
+    from shlex import quote  # hardly ever needed
+
+    return quote(name)

@@ -21,6 +21,7 @@ import os
 import re
 
 from dibs.errors import InvalidError
+from dibs.surfaces.git.call import elsewhere
 from dibs.surfaces.git.hook import HOOKS, STOPPING
 from dibs.surfaces.init.draft import Draft
 from dibs.surfaces.init.targets import Target, delimited
@@ -170,13 +171,10 @@ def written_by_pre_commit(path: str) -> bool:
 def git(folder: str, *words: str) -> str:
     import subprocess
 
-    # Set where a hook of git runs us, and then they name another repository than the folder does.
-    names = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE")
-    surroundings = {name: text for name, text in os.environ.items() if name not in names}
     try:
         done = subprocess.run(
             ["git", "-C", folder, *words],
-            capture_output=True, text=True, check=False, env=surroundings,
+            capture_output=True, text=True, check=False, env=elsewhere(),
         )  # fmt: skip
     except FileNotFoundError:
         raise InvalidError("git is not installed", next="install git") from None

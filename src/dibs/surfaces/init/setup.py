@@ -41,7 +41,7 @@ class Setup:
     def __init__(self, place: Place, named: list[str], home: str) -> None:
         self.place = place
         self.record = Record(place.root, place.store_dir)
-        self.named = named
+        self.named = list(dict.fromkeys(named))
         self.home = home
         self.skipped: list[str] = []
         self._of_repository: list[Target] = []

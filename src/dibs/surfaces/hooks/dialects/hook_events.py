@@ -87,7 +87,9 @@ def read(client: str, payload: dict[str, Any], tools: Tools, cwd: str = "") -> E
     if event.event in (BEFORE, AFTER):
         read_tool(event, record(payload, "tool_input"), tools)
         if event.reads:
-            event.shown = text(record(record(payload, "tool_response"), "file"), "content")
+            file = record(record(payload, "tool_response"), "file")
+            event.shown = text(file, "content")
+            event.lines = file["totalLines"] if isinstance(file.get("totalLines"), int) else 0
     return event
 
 

@@ -747,3 +747,14 @@ def test_a_whole_life_in_a_repository_that_had_everything(shell: Shell) -> None:
     for name in ("AGENTS.md", ".codex/config.toml"):
         assert after.pop(name) == before.pop(name) + b"# later\n"
     assert after == before
+
+
+def test_the_doctor_says_when_the_set_up_has_drifted(shell: Shell) -> None:
+    assert "set-up" not in shell.ok("doctor").out
+    shell.ok("init", "--client", "claude")
+    [found] = [one for one in shell.json("doctor") if one["check"] == "set-up"]
+    assert (found["state"], found["says"]) == ("ok", "as dibs init wrote it, for claude")
+    (shell.folder / ".mcp.json").unlink()
+    [found] = [one for one in shell.json("doctor") if one["check"] == "set-up"]
+    assert (found["state"], found["next"]) == ("warning", "dibs init")
+    assert ".mcp.json" in found["says"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HELP = """usage: dibs doctor [--fix]
 
-Check versions, files, clock, key, integrity, log size, sessions and signatures.
+Check versions, hooks, set-up, files, clock, key, integrity, log size, sessions and signatures.
 
   --fix                    mend what can be mended without losing anything
 
@@ -87,6 +87,7 @@ def examine(globals_: Globals) -> Iterator[Finding]:
         return
     with space:
         yield hooks(space.scope.place.store_dir)
+        yield from set_up(space)
         if space.scope.daemon:
             # What lies beneath is looked at where it is.
             says = f"{space.scope.daemon}, space {space.space}, seq {space.events.last()}"
@@ -131,6 +132,24 @@ def hooks(folder: str) -> Finding:
         "once the reason is mended, dibs doctor --fix forgets them",
         lambda: forget(folder),
     )
+
+
+def set_up(space: Dibs) -> Iterator[Finding]:
+    """Whether what `dibs init` wrote is still there, where it was run."""
+    from dibs.surfaces.cli.init import drift
+    from dibs.surfaces.init.setup import Setup
+
+    place = space.scope.place
+    setup = Setup(place, [], os.path.expanduser("~"))
+    if place.checkout.kind != "repository" or not setup.record.clients:
+        return
+    wrong = drift(setup)
+    if not wrong:
+        yield Finding("set-up", OK, f"as dibs init wrote it, for {', '.join(setup.record.clients)}")
+        return
+    names = ", ".join(setup.label(step.path) for step in wrong[:3])
+    more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+    yield Finding("set-up", WARNING, f"{names}{more} not as dibs init wrote it", "dibs init")
 
 
 def versions() -> Finding:

@@ -79,15 +79,20 @@ def place_of(globals_: Globals) -> Place:
     return find_place(None, globals_.user_dir or default_user_dir())
 
 
-def check(globals_: Globals, setup: Setup) -> int:
-    """Say what is not as it would be written; a client that is not set up is no drift."""
-    planned = setup.plan(setup.set_up())
-    wrong = [step for step in planned if step.changes or step.fault]
+def drift(setup: Setup) -> list[Step]:
+    """The files that are not as they would be written, each with why and what to do."""
+    wrong = [step for step in setup.plan(setup.set_up()) if step.changes or step.fault]
     for step in wrong:
         if step.changes:
             missing = step.before is None
             step.why = "missing" if missing else "not as dibs init writes it"
             step.next = "dibs init"
+    return wrong
+
+
+def check(globals_: Globals, setup: Setup) -> int:
+    """Say what is not as it would be written; a client that is not set up is no drift."""
+    wrong = drift(setup)
     if globals_.json:
         from dibs.surfaces.cli.main import print_json
 

@@ -19,23 +19,34 @@ if TYPE_CHECKING:
     from dibs.surfaces.hooks.occasion import Edit, Occasion
 
 
-def visit(globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit]) -> Answer:
-    """Files of other repositories that use dibs are guarded there."""
-    found: dict[str, list[Edit]] = {}
-    for edit in edits:
-        root = root_of(os.path.join(occasion.cwd or os.getcwd(), edit.path))
-        if root and root != space.scope.place.root:
-            found.setdefault(root, []).append(edit)
-    visited = Visited(space.scope.place.store_dir, occasion)
-    if occasion.event == END:
-        found = {root: [] for root in visited.roots()}
-    for root, some in found.items():
-        with globals_.open(start=root) as other:
-            if (answer := in_other(other, occasion, some)).deny:
-                return answer
-        if occasion.event != END:
-            visited.add(root)
-    return Answer()
+class Elsewhere:
+    """The repositories that an event concerns besides the one that the client works in."""
+
+    def __init__(
+        self, globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit]
+    ) -> None:
+        self._globals = globals_
+        self._occasion = occasion
+        self._visited = Visited(space.scope.place.store_dir, occasion)
+        self._found: dict[str, list[Edit]] = {}
+        if globals_.store:
+            return  # whoever names a store means that one
+        for edit in edits:
+            root = root_of(os.path.join(occasion.cwd or os.getcwd(), edit.path))
+            if root and root != space.scope.place.root:
+                self._found.setdefault(root, []).append(edit)
+
+    def visit(self) -> Answer:
+        """Do there what the event asks for; a refusal if one of them refuses it."""
+        if self._occasion.event == END:
+            self._found = {root: [] for root in self._visited.roots()}
+        for root, edits in self._found.items():
+            with self._globals.open(start=root) as space:
+                if (answer := in_other(space, self._occasion, edits)).deny:
+                    return answer
+            if self._occasion.event == BEFORE:
+                self._visited.add(root)
+        return Answer()
 
 
 def in_other(space: Dibs, occasion: Occasion, edits: list[Edit]) -> Answer:

@@ -14,6 +14,7 @@ from time import time
 
 from dibs.errors import DibsError, NotYoursError
 from dibs.surfaces.hooks import dialects, failures
+from dibs.surfaces.hooks.elsewhere import Elsewhere
 from dibs.surfaces.hooks.occasion import (
     AFTER,
     BEFORE,
@@ -69,21 +70,17 @@ def answer(globals_: Globals, occasion: Occasion, dialect: Dialect) -> int:
     if occasion.cwd and not os.path.isdir(occasion.cwd):
         occasion.cwd = ""  # a tool has removed it
     with globals_.open(start=occasion.cwd or None) as space:
-        if (edits or occasion.event == END) and not globals_.store:
-            from dibs.surfaces.hooks.elsewhere import visit
-
-            refusal = visit(globals_, space, occasion, edits or [])
-            if refusal.deny:
-                return respond(dialect, occasion, refusal)
+        elsewhere = Elsewhere(globals_, space, occasion, edits or [])
         if space.scope.place.checkout.kind == "none":
-            return 0  # dibs is about what people share, which a directory of its own is not
+            # Dibs is about what people share, which a directory of its own is not.
+            return respond(dialect, occasion, elsewhere.visit())
         try:
-            return decide(space, occasion, edits or [], dialect)
+            return decide(space, occasion, edits or [], elsewhere, dialect)
         except NotYoursError as error:
             if "session" not in error.details:
                 raise
             # Another process of the client has ended the session this moment: begin anew.
-            return decide(space, occasion, edits or [], dialect)
+            return decide(space, occasion, edits or [], elsewhere, dialect)
 
 
 def planned(occasion: Occasion) -> list[Edit] | None:
@@ -104,7 +101,9 @@ def kind_of(path: str) -> str:
     return "file" if os.path.lexists(path) else ""
 
 
-def decide(space: Dibs, occasion: Occasion, edits: list[Edit], dialect: Dialect) -> int:
+def decide(
+    space: Dibs, occasion: Occasion, edits: list[Edit], elsewhere: Elsewhere, dialect: Dialect
+) -> int:
     from dibs.surfaces.hooks import who
     from dibs.surfaces.hooks.case import Case
 
@@ -112,12 +111,18 @@ def decide(space: Dibs, occasion: Occasion, edits: list[Edit], dialect: Dialect)
     if occasion.event in (END, SUBAGENT_END):
         from dibs.surfaces.hooks.after import leave
 
+        elsewhere.visit()
         leave(case)
         return 0
     if occasion.event == BEFORE:
-        from dibs.surfaces.hooks.guard import before
+        from dibs.surfaces.hooks.guard import abandon, before
 
-        return respond(dialect, occasion, before(case, edits))
+        said = before(case, edits)
+        if not said.deny and (refusal := elsewhere.visit()).deny:
+            abandon(case)
+            said = refusal
+        return respond(dialect, occasion, said)
+    elsewhere.visit()
     brief(case, dialect)
     return 0
 

@@ -254,14 +254,26 @@ def test_a_branch_is_merged(main: Worker, linked: Worker) -> None:
     assert main.json("leases") == []
 
 
+def test_a_fast_forward_does_not_change_files_of_others(main: Worker, linked: Worker) -> None:
+    linked.stage("src/b.py", "b = 2\n")
+    linked.did("commit", "-q", "-m", "on feature")
+    main.as_("alice").ok("claim", "src/b.py")
+    assert main("merge", "feature").code == 1
+    assert (main.folder / "src/b.py").read_text() != "b = 2\n"
+    main.as_("alice").ok("release", "src/b.py")
+    assert main("merge", "feature").code == 0
+
+
 def test_a_merge_of_files_that_the_caller_holds_is_its_own(main: Worker, linked: Worker) -> None:
     linked.stage("src/b.py", "b = 2\n")
     linked.did("commit", "-q", "-m", "on feature")
     main.stage("src/a.py", "a = 2\n")
     main.did("commit", "-q", "-m", "on main")
     main.as_("alice").ok("claim", "src/b.py")
-    assert main.as_("bob")("merge", "feature").code == 1
-    main.did("merge", "--abort")
+    refusal = main.as_("bob")("merge", "feature")
+    assert refusal.code == 1
+    assert "the merge would change src/b.py, which alice holds here" in refusal.err
+    assert main.did("status", "--porcelain") == ""
     answer = main.as_("alice")("merge", "feature")
     assert answer.code == 0, answer
 

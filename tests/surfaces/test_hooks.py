@@ -670,10 +670,18 @@ def test_what_a_command_was_given_is_not_told_to_others(a: Client, b: Client) ->
 
 
 def test_a_closed_policy_is_closed_also_if_another_setting_is_wrong(a: Client) -> None:
-    config(a.shell, 'policy = "closed"\nttl = "soon"\n')
-    answer = a.raw("PreToolUse", tool_name="Write", tool_use_id="1",
-                   tool_input={"file_path": "src/a.py", "content": "x"})  # fmt: skip
-    assert "policy is `closed`" in answer.out
+    config(a.shell, 'policy = "closed"\nttl = "soon"\nprotcted = ["x"]\n')
+    assert a.write("src/a.py", "1").denied == ""
+    [found] = [one for one in a.shell("doctor", "--json").json if one["check"] == "settings"]
+    assert found["state"] == "fault"
+    assert "ttl is not a time: 'soon'; there is no setting 'protcted'" in found["says"]
+    for text in ('policy = "closd"\n', "policy = closed\n"):
+        config(a.shell, text)
+        broken(a.shell)
+        assert "policy is `closed`" in a.raw(
+            "PreToolUse", tool_name="Write", tool_use_id="1",
+            tool_input={"file_path": "src/a.py", "content": "x"},
+        ).out  # fmt: skip
     assert a.raw("PreToolUse", tool_name="Write", tool_use_id="1", tool_input={}).code == 2
 
 
@@ -710,3 +718,65 @@ def test_nobody_but_the_user_reads_what_hooks_keep(a: Client, b: Client) -> None
     a.prompt()
     modes = {path.stat().st_mode & 0o077 for path in (a.folder / ".dibs").rglob("*")}
     assert modes == {0}
+
+
+def test_the_holder_is_told_once_that_another_wants_its_file(a: Client, b: Client) -> None:
+    a.write("src/a.py", "1")
+    b.write("src/a.py", "2")
+    b.write("src/a.py", "2")
+    said = a.bash("ls").context
+    assert said == (
+        f"dibs: {name_of(b)} wants src/a.py, which you hold; when you are done with it: "
+        "dibs release src/a.py"
+    )
+    assert a.bash("ls").quiet
+    a.shell.ok("release", "src/a.py")
+    assert b.write("src/a.py", "2").denied == ""
+
+
+def test_at_the_end_of_a_turn_what_git_has_is_free(a: Client, b: Client) -> None:
+    a.shell.sh("git add . && git -c user.name=x -c user.email=x@x commit -qm first")
+    a.shell.ok("claim", "docs/plan.md")
+    a.before("Write", file_path=str(a.folder / "never.py"), content="1")
+    a.write("src/a.py", "a = 2\n")
+    a.write("new.py", "1")
+    a.stop()
+    held = {lease["resource"] for lease in a.shell.json("leases")}
+    assert held == {"docs/plan.md", "src/a.py", "new.py"}
+    a.shell.sh("git add . && git -c user.name=x -c user.email=x@x commit --no-verify -qm second")
+    a.stop()
+    assert {lease["resource"] for lease in a.shell.json("leases")} == {"docs/plan.md"}
+
+
+def test_what_the_agent_said_of_its_claim_stays(a: Client, b: Client) -> None:
+    a.shell.ok("claim", "src/a.py", "--note", "the parser", "--ttl", "1h")
+    a.write("src/a.py", "2")
+    [lease] = a.shell.json("leases")
+    assert (lease["note"], lease["ttl_ms"]) == ("the parser", 3_600_000)
+    assert '(note: "the parser")' in b.write("src/a.py", "3").denied
+
+
+def test_only_people_take_leases_away(a: Client, b: Client, shell: Shell) -> None:
+    a.write("src/a.py", "1")
+    refusal = b.shell("revoke", "src/a.py")
+    assert refusal.code == 1
+    assert "only people" in refusal.err
+    shell.ok("revoke", "src/a.py")
+    assert b.write("src/a.py", "2").denied == ""
+
+
+def test_the_end_of_an_agent_is_that_of_its_subagents(a: Client, b: Client) -> None:
+    a.write("src/a.py", "1", agent="one")
+    a.end()
+    assert b.write("src/a.py", "2").denied == ""
+
+
+def test_an_agent_does_not_commit_without_the_checks(a: Client, b: Client) -> None:
+    assert a.bash("git commit --no-verify -m x").denied == ""
+    b.start()
+    assert "only people" in a.bash("git commit --no-verify -m x").denied
+
+
+def test_people_at_a_prompt_are_not_announced(a: Client, shell: Shell) -> None:
+    shell.as_("paul").ok("send", "hello", "--to", "somebody")
+    assert a.start().quiet

@@ -753,7 +753,7 @@ def test_the_doctor_says_when_the_set_up_has_drifted(shell: Shell) -> None:
     assert "set-up" not in shell.ok("doctor").out
     shell.ok("init", "--client", "claude")
     [found] = [one for one in shell.json("doctor") if one["check"] == "set-up"]
-    assert (found["state"], found["says"]) == ("ok", "as dibs init wrote it, for claude")
+    assert (found["state"], found["says"]) == ("ok", "as dibs init writes it, for claude")
     (shell.folder / ".mcp.json").unlink()
     [found] = [one for one in shell.json("doctor") if one["check"] == "set-up"]
     assert (found["state"], found["next"]) == ("warning", "dibs init")

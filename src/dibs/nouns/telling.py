@@ -47,4 +47,4 @@ def tell_of_intrusion(tx: Write, scope: Scope, row: Row, by: Sequence[str], doin
         )
     for agent, body in told.items():
         if agent != me:
-            post(tx, scope, body, to=agent)
+            post(tx, scope, body, kind="report", to=agent)

@@ -31,20 +31,18 @@ class Config:
     ttl_s: how long an edited file stays leased without activity
     ignored: paths and globs that hooks and commits pass over
     protected: paths and globs that only people may change
+    problems: what cannot be read; such a setting has its default, and `dibs doctor` says so
     """
 
-    def __init__(self, place: Place, given: dict[str, Any]) -> None:
+    def __init__(self, place: Place, given: dict[str, Any], problems: tuple[str, ...] = ()) -> None:
         self._place = place
-        self.policy: str = choice(given, "policy", POLICIES)
-        self.worktrees: str = choice(given, "worktrees", WORKTREES)
-        self.ttl_s = duration(given, "ttl", 1800)
+        self.problems = list(problems)
+        self.policy = self._choice(given, "policy", POLICIES)
+        self.worktrees = self._choice(given, "worktrees", WORKTREES)
+        self.ttl_s = self._duration(given, "ttl", 1800)
         self.ignored = self._resources(given, "ignored")
         self.protected = self._resources(given, "protected")
-        for name in given:
-            raise InvalidError(
-                f"{FILE} has no setting {name!r}",
-                next="policy, worktrees, ttl, ignored and protected are what there is",
-            )
+        self.problems += [f"there is no setting {name!r}" for name in given]
 
     def ignores(self, resource: Resource) -> bool:
         """Whether all of a resource is passed over."""
@@ -54,11 +52,42 @@ class Config:
         """Whether a change to a resource is a change to something that is protected."""
         return touches(self.protected, resource)
 
+    def _choice(self, given: dict[str, Any], name: str, words: tuple[str, ...]) -> str:
+        value = given.pop(name, words[0])
+        if value in words:
+            return str(value)
+        self.problems.append(f"{name} is {value!r}; it can be {' or '.join(words)}")
+        # Whoever wrote something about the policy did not mean the default.
+        return "closed" if name == "policy" else words[0]
+
+    def _duration(self, given: dict[str, Any], name: str, default: float) -> float:
+        from dibs.surfaces.cli.arguments import seconds
+
+        value = given.pop(name, None)
+        if value is None:
+            return default
+        try:
+            found = seconds(name, str(value))
+        except InvalidError as error:
+            self.problems.append(error.message)
+            return default
+        if TTL_MIN_S <= found <= TTL_MAX_S:
+            return found
+        self.problems.append(f"{name} must be between {TTL_MIN_S:g} s and {TTL_MAX_S:g} s")
+        return default
+
     def _resources(self, given: dict[str, Any], name: str) -> list[Resource]:
         texts = given.pop(name, [])
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise InvalidError(f"{name} must be a list of paths and globs", next=f"edit {FILE}")
-        return [self._place.resource(text, self._place.top) for text in texts]
+        if not isinstance(texts, list):
+            self.problems.append(f"{name} must be a list of paths and globs")
+            return []
+        found = []
+        for text in texts:
+            try:
+                found.append(self._place.resource(text, self._place.top))
+            except InvalidError as error:
+                self.problems.append(f"{name}: {error.message}")
+        return found
 
 
 def covers(named: Resource, resource: Resource) -> bool:
@@ -77,14 +106,15 @@ def touches(named: list[Resource], resource: Resource) -> bool:
 
 
 def load(place: Place) -> Config:
-    """The settings of the space around a place, or an `InvalidError` that says what is wrong."""
-    file = os.path.join(place.store_dir, FILE)
+    """The settings of the space around a place."""
     try:
-        with open(file, "rb") as source:
+        with open(os.path.join(place.store_dir, FILE), "rb") as source:
             text = source.read()
     except FileNotFoundError:
         return Config(place, {})
-    lines = map(bytes.strip, text.splitlines())
+    except OSError as error:
+        return Config(place, {}, (f"cannot be read: {error.strerror}",))
+    lines = [line.strip() for line in text.splitlines()]
     if not any(line and not line.startswith(b"#") for line in lines):
         return Config(place, {})  # as `dibs init` makes it; the parser takes long to load
     import tomllib
@@ -92,38 +122,7 @@ def load(place: Place) -> Config:
     try:
         return Config(place, tomllib.loads(text.decode()))
     except (ValueError, RecursionError) as error:
-        raise InvalidError(f"{file} cannot be read: {error}", next="correct it") from None
-
-
-def policy_of(place: Place) -> str:
-    """The policy, also where the other settings cannot be read."""
-    try:
-        return load(place).policy
-    except (InvalidError, OSError):
-        pass
-    try:
-        with open(os.path.join(place.store_dir, FILE), encoding="utf-8", errors="replace") as text:
-            words = [line.split("#")[0].replace("'", '"').split() for line in text]
-    except OSError:
-        return POLICIES[0]
-    said = ["".join(line) for line in words]
-    return "closed" if 'policy="closed"' in said else POLICIES[0]
-
-
-def choice(given: dict[str, Any], name: str, words: tuple[str, ...]) -> str:
-    value = given.pop(name, words[0])
-    if value not in words:
-        raise InvalidError(f"{name} is {value!r}", next=f"write one of: {', '.join(words)}")
-    return str(value)
-
-
-def duration(given: dict[str, Any], name: str, default: float) -> float:
-    from dibs.surfaces.cli.arguments import seconds
-
-    value = given.pop(name, None)
-    if value is None:
-        return default
-    found = seconds(name, str(value))
-    if not TTL_MIN_S <= found <= TTL_MAX_S:
-        raise InvalidError(f"{name} must be between {TTL_MIN_S:g} s and {TTL_MAX_S:g} s")
-    return found
+        # Whoever wrote something about the policy did not mean the default.
+        policy = any(line.startswith(b"policy") for line in lines)
+        given = {"policy": "closed"} if policy else {}
+        return Config(place, given, (str(error),))

@@ -30,6 +30,7 @@ def gather(space: Dibs) -> dict[str, Any]:
         "space": space.space,
         "agents": space.agents.list(),
         "leases": space.leases.list(),
+        "waiting": space.leases.waiting(),
         "tasks": space.work.list(state="claimed"),
         "available": len(space.work.list(state="available", limit=1000)),
     }
@@ -52,6 +53,8 @@ def draw(board: dict[str, Any]) -> None:
         if board[key]:
             show.say(show.paint("bold", title))
             listed(board[key])
+    for one in board["waiting"]:
+        show.say(f"{one.agent} waits for {one.resource} since {show.ago(one.since_at)}")
     if number := board["available"]:
         show.say(f"{number} {'task is' if number == 1 else 'tasks are'} available: dibs work next")
     if number := board.get("unread"):

@@ -87,6 +87,7 @@ def examine(globals_: Globals) -> Iterator[Finding]:
         return
     with space:
         yield hooks(space.scope.place.store_dir)
+        yield settings(space)
         yield from set_up(space)
         if space.scope.daemon:
             # What lies beneath is looked at where it is.
@@ -134,6 +135,17 @@ def hooks(folder: str) -> Finding:
     )
 
 
+def settings(space: Dibs) -> Finding:
+    """Whether `.dibs/config.toml` says what can be understood."""
+    from dibs.surfaces.config import load
+
+    found = load(space.scope.place)
+    if found.problems:
+        says = "; ".join(found.problems)
+        return Finding("settings", FAULT, f".dibs/config.toml: {says}", "correct it")
+    return Finding("settings", OK, f"policy {found.policy}, worktrees {found.worktrees}")
+
+
 def set_up(space: Dibs) -> Iterator[Finding]:
     """Whether what `dibs init` wrote is still there, where it was run."""
     from dibs.surfaces.cli.init import drift
@@ -141,15 +153,15 @@ def set_up(space: Dibs) -> Iterator[Finding]:
 
     place = space.scope.place
     setup = Setup(place, [], os.path.expanduser("~"))
-    if place.checkout.kind != "repository" or not setup.record.clients:
+    if place.checkout.kind != "repository" or not (clients := setup.set_up()):
         return
     wrong = drift(setup)
     if not wrong:
-        yield Finding("set-up", OK, f"as dibs init wrote it, for {', '.join(setup.record.clients)}")
+        yield Finding("set-up", OK, f"as dibs init writes it, for {', '.join(clients)}")
         return
     names = ", ".join(setup.label(step.path) for step in wrong[:3])
     more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-    yield Finding("set-up", WARNING, f"{names}{more} not as dibs init wrote it", "dibs init")
+    yield Finding("set-up", WARNING, f"{names}{more} not as dibs init writes it", "dibs init")
 
 
 def versions() -> Finding:

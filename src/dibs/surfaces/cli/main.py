@@ -12,7 +12,7 @@ import gc
 import os
 import sys
 
-from dibs.errors import DibsError, InvalidError, NotFoundError
+from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -265,8 +265,15 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
         operation, placed = OPERATIONS["messages.search"], [named.pop("search")]
         if set(named) - {"limit"}:
             raise InvalidError("--search goes with --limit only", next="leave the others out")
+    who = globals_.who()
+    if operation.verb == "revoke":
+        who = person_only(who)
     with globals_.open() as space:
-        handle = globals_.join(space) if operation.mutates or globals_.who() else space
+        handle: Dibs = space
+        if who is not None:
+            handle = who.join(space)
+        elif operation.mutates:
+            handle = globals_.join(space)
         method = getattr(getattr(handle, operation.noun), operation.verb)
         try:
             result = method(*placed, **named)
@@ -281,6 +288,18 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
             # As they were typed: the names in the grant are written from the top.
             others_said(handle.leases.outcomes(*placed), result.leases[0].agent)
     return 0
+
+
+def person_only(who: Who | None) -> Who:
+    """Agents do not take things from each other: this is for people, also for one without --as."""
+    from dibs.surfaces.hooks.who import Who, person
+
+    if who is not None and who.client:
+        raise NotYoursError(
+            "only people take things away from agents",
+            next="ask whoever has it (dibs send TEXT --to AGENT), or wait for it (dibs wait PATH)",
+        )
+    return who or Who(person())
 
 
 def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: list[Any]) -> None:

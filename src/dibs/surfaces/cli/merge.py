@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dibs.errors import InvalidError
+import os
+
+from dibs.errors import HeldError, InvalidError
 from dibs.surfaces.cli import run
 from dibs.surfaces.cli.arguments import seconds, unknown
-from dibs.surfaces.git.committer import person
+from dibs.surfaces.hooks.who import person
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +30,37 @@ SLOT = "git:merge"
 
 def main(globals_: Globals, words: list[str]) -> int:
     options = parse(words)
+    if options.command[:2] == ["git", "merge"]:
+        refuse_held(globals_, options.command[-1])
     who = globals_.who()
     # The merge is the caller's, who may hold files already; only the slot is ours.
     return run.perform(globals_, (who and who.name) or person(), options, as_caller=True)
+
+
+def refuse_held(globals_: Globals, branch: str) -> None:
+    """Refuse to merge into files of this checkout that others hold."""
+    from dibs.surfaces.git.call import elsewhere, git, names
+    from dibs.surfaces.git.committer import Committer
+    from dibs.surfaces.git.holders import holders, is_here, named
+
+    with globals_.open() as space:
+        by = Committer(space)
+        os.chdir(by.place.top)  # where git names its paths from
+        try:
+            range_ = f"HEAD...{branch}"
+            said = git("diff", "--name-only", "-z", range_, environment=elsewhere(), codes=(0, 128))
+            resources = named(by, names(said))
+            for path, others in holders(by, resources).items():
+                if any(is_here(one, resources[path]) for one in others):
+                    first = others[0]
+                    raise HeldError(
+                        f"the merge would change {path}, which {first.agent} holds here",
+                        next=f"wait for it (dibs wait {path}), or merge in another worktree",
+                        blockers=others,
+                    )
+        finally:
+            if by.is_person:
+                by.agent.agents.leave()
 
 
 def parse(words: list[str]) -> run.Options:

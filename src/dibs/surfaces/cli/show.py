@@ -113,13 +113,15 @@ def outcomes(result: Sequence[Outcome]) -> None:
 
 
 def leases(result: Sequence[Lease]) -> None:
+    # Where they were claimed matters only if that was in more than one place.
+    several = len({lease.checkout for lease in result if lease.checkout}) > 1
     table(
         [
             [lease.resource, lease.agent, ago(lease.granted_at), span(lease.expires_in_ms),
-             lease.note]
+             *([(lease.checkout or "").rpartition("/")[2]] if several else []), lease.note]
             for lease in result
         ],
-        ["resource", "agent", "since", "left", "note"],
+        ["resource", "agent", "since", "left", *(["worktree"] if several else []), "note"],
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import os
 from dibs.storage.boot import process_name
 from dibs.surfaces.hooks.case import Case
 from dibs.surfaces.hooks.occasion import OTHER, Occasion
-from dibs.surfaces.hooks.who import Who, ancestors, of_environment
+from dibs.surfaces.hooks.who import Who, ancestors, of_environment, person
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,15 +59,3 @@ def git_process() -> int:
     if not above:
         return os.getppid()  # a system that does not tell
     return next((pid for pid, name in above if name == "git"), os.getpid())
-
-
-def person() -> str:
-    """What to call somebody who is no agent."""
-    import pwd
-
-    try:
-        name = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        name = ""
-    # Not every user's name can be an agent's.
-    return "".join(sign for sign in name if sign.isalnum() or sign in "._-") or "person"

@@ -86,4 +86,7 @@ def failed(name: str, error: Exception) -> int:
     folder, policy = surroundings(None)
     record(folder, f"hook git {name}: {what}")
     note(f"dibs: the hook {name} failed: {what} (see: dibs doctor)")
-    return int(policy == "closed" and name in STOPPING)
+    stops = policy == "closed" and name in STOPPING
+    if stops:
+        note("next: the policy here is closed, so git stops; a person may go on with --no-verify")
+    return int(stops)

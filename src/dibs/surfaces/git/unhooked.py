@@ -1,4 +1,4 @@
-"""Shells in which git runs no hooks: a commit there has to be asked for in another way.
+"""Commands in which git would run no hooks: a commit has to be asked for in another way.
 
 Gemini CLI sets `core.hooksPath` to nothing for the commands that it runs. An option of git's own
 counts more than that, so the agent is told which.
@@ -20,10 +20,15 @@ RECORDS = re.compile(r"\bgit(?:\s+-[cC]\s+\S+|\s+-\S+)*\s+(commit|merge|pull|pus
 def refusal(case: Case) -> str:
     """Why a command must not run as it stands: its commit would pass by everybody's leases."""
     command = case.occasion.command
-    if case.occasion.client not in CLIENTS or "core.hooksPath" in command:
-        return ""
     found = RECORDS.search(command)
     if found is None or case.is_alone():
+        return ""
+    if "--no-verify" in command:
+        return (
+            "dibs: only people pass by the checks of a commit, and others work here. Leave out "
+            "--no-verify; if a check fails, it says what to do."
+        )
+    if case.occasion.client not in CLIENTS or "core.hooksPath" in command:
         return ""
     folder = hooks(case)
     if not os.path.exists(os.path.join(folder, "pre-commit")):

@@ -11,7 +11,7 @@ from dibs.errors import NotFoundError, NotYoursError, StaleError
 from dibs.surfaces.hooks.briefing import Briefing
 from dibs.surfaces.hooks.case import hooked
 from dibs.surfaces.hooks.flights import remove
-from dibs.surfaces.hooks.guard import BRIEF, release
+from dibs.surfaces.hooks.guard import BRIEF, EDITED, release, see_index
 from dibs.surfaces.hooks.sweep import refresh_reads, sweep
 
 TYPE_CHECKING = False
@@ -33,9 +33,7 @@ def after(case: Case) -> list[str]:
             if file and file not in case.intruded:
                 case.made(file)
         if occasion.command:
-            from dibs.surfaces.git import staged
-
-            staged.look(case.place)
+            see_index(case)
         flight = case.flights.of(occasion, case.session)
         if flight is not None:
             refresh_reads(case, flight)
@@ -64,11 +62,48 @@ def renew(case: Case) -> None:
             pass  # one of them was lost this moment, which the next briefing says
 
 
+def free_clean(case: Case) -> None:
+    """At the end of a turn, release the files of which git has every change, or that have none.
+
+    Only those that a hook has claimed: what the agent has claimed itself it releases itself.
+    """
+    mine = {
+        one.resource: file
+        for one, file in case.leased_files()
+        if one.session == case.session and one.note == EDITED
+    }
+    if not mine or case.place.checkout.kind != "repository":
+        return
+    from dibs.surfaces.git.call import elsewhere, git, names
+
+    top = case.place.top
+    here = {name: file for name, file in mine.items() if file.startswith(f"{top}/")}
+    said = git("status", "--porcelain", "-z", "--no-renames", "--", *here.values(), cwd=top,
+               environment=elsewhere() | {"GIT_LITERAL_PATHSPECS": "1"})  # fmt: skip
+    dirty = {os.path.join(top, entry[3:]) for entry in names(said)}
+    release(case, [name for name, file in here.items() if file not in dirty])
+
+
 def leave(case: Case) -> None:
     """The session is over: everything it holds is free."""
     case.flights.end_all(case.session)
     case.reads.forget()
     Briefing(case).forget()
     remove(hooked(case.store_dir, case.session))
+    for client in subagents(case):
+        case.space.join(case.agent.name, client=client, shell=True).agents.leave()
     if not case.who.token:  # else it is the session of `dibs run`, which ends by itself
         case.agent.agents.leave()
+
+
+def subagents(case: Case) -> list[str]:
+    """The subagents of this session of which no end was told, by what the client calls them."""
+    folder = os.path.dirname(hooked(case.store_dir, case.session))
+    found = []
+    for name in os.listdir(folder) if case.who.client else ():
+        with open(os.path.join(folder, name), encoding="utf-8") as source:
+            client = source.read()
+        if client.startswith(f"{case.who.client}:"):
+            found.append(client)
+            remove(os.path.join(folder, name))
+    return found

@@ -47,11 +47,12 @@ class Case:
         self.checkout = f"{os.uname().nodename}:{self.place.top}"
 
     def _mark(self) -> None:
-        """Note that this session has hooks, which see what it does to its files."""
+        """Note that this session has hooks, which see what it does to its files, and whose."""
         file = hooked(self.store_dir, self.session)
         if not os.path.exists(file):
             os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
-            os.close(os.open(file, os.O_CREAT | os.O_CLOEXEC, 0o600))
+            with open(file, "w", encoding="utf-8") as target:
+                target.write(self.who.client or "")
 
     def resource(self, path: str, pattern: bool = False) -> Resource | None:
         """What a path of the client's means here; None for what lies outside the space.

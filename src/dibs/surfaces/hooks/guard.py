@@ -15,9 +15,11 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from dibs.errors import HeldError, NotFoundError, NotYoursError, StaleError
+from dibs.errors import HeldError, NotFoundError, NotYoursError, StaleError, UnavailableError
 from dibs.nouns.leases import CLAIM_LIMIT
+from dibs.surfaces.hooks import failures
 from dibs.surfaces.hooks.briefing import Briefing
+from dibs.surfaces.hooks.case import hooked
 from dibs.surfaces.hooks.occasion import Answer, Edit
 from dibs.surfaces.hooks.sweep import sweep
 from dibs.surfaces.hooks.words import difference, held, protected, stale, worktree
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 BRIEF = "for one command"
 """The note of a lease that ends with the tool; nobody's activity renews it."""
 BRIEF_TTL_S = 900
+EDITED = "being edited"
+"""The note of a lease that a hook has claimed; it ends with the turn once git has the content."""
 TEXT_LIMIT = 100_000
 """A longer text is not noted on a tool that is under way."""
 
@@ -56,15 +60,20 @@ def before(case: Case, edits: list[Edit]) -> Answer:
     briefing = Briefing(case)
     briefing.postpone(sweep(case))
     resources = [resource for _, resource in found.values()]
-    files = [one for one in resources if is_file(one)]
-    brief = lendable(case, [one for one in resources if not is_file(one)])
+    wanted = claimable(case, resources)
+    files = [one for one in wanted if is_file(one)]
+    brief = [one for one in wanted if not is_file(one)]
     # First the word and then the lease: a hook that is killed in between leaves nothing held.
     begin(case, list(found.values()), [one.text for one in brief])
     try:
-        warnings = [claim(case, brief, BRIEF_TTL_S, BRIEF), claim(case, files, case.config.ttl_s)]
+        warnings = [
+            claim(case, brief, BRIEF_TTL_S, BRIEF),
+            claim(case, files, case.config.ttl_s, EDITED),
+        ]
         refusal = next(filter(None, map(partial(compare, case), found.values())), "")
     except HeldError as error:
         refusal = held(error.details["blockers"])
+        tell_holders(case, error.details["blockers"])
     if refusal:
         abandon(case)
         return Answer(deny=refusal)
@@ -92,12 +101,21 @@ def meant(case: Case, edit: Edit) -> Resource | None:
     return None if resource is None or is_nothing(edit, resource) else resource
 
 
-def lendable(case: Case, resources: list[Resource]) -> list[Resource]:
-    """Of directories, patterns and the tree, what this session does not hold for longer."""
-    if not resources:
-        return []
-    own = {one.resource: one.note for one in case.agent.leases.list(session=case.session)}
-    return [one for one in resources if own.get(one.text, BRIEF) == BRIEF]
+def claimable(case: Case, resources: list[Resource]) -> list[Resource]:
+    """What this session does not hold by a claim of its own, which stays as it is."""
+    own = {
+        one.resource: one.note
+        for one in case.agent.leases.list(session=case.session)
+        if one.mode == "exclusive"
+    }
+    return [one for one in resources if own.get(one.text, EDITED) in (EDITED, BRIEF)]
+
+
+def tell_holders(case: Case, blockers: list[Blocker]) -> None:
+    """Let those who have the files know, once in a while, that somebody else wants them."""
+    for one in blockers:
+        if not one.waiting and os.path.exists(hooked(case.store_dir, one.session)):
+            Briefing(case, one.session).wanted(case.agent.name, one.resource)
 
 
 def abandon(case: Case) -> None:
@@ -117,13 +135,21 @@ def begin(case: Case, found: list[tuple[Edit, Resource]], brief: list[str]) -> N
     }
     changed: list[str] = []
     if case.occasion.command:
-        from dibs.surfaces.git import staged
-
-        staged.look(case.place)
+        see_index(case)
         changed = [known.file for known in case.reads.changed()]
     case.flights.begin(
         case.occasion, case.session, case.agent.name, case.who, files, brief, changed
     )
+
+
+def see_index(case: Case) -> None:
+    """Note who has staged what; without git, nobody has."""
+    from dibs.surfaces.git import staged
+
+    try:
+        staged.look(case.place)
+    except UnavailableError as error:
+        failures.record(case.store_dir, f"who staged what: {error.message}")
 
 
 def is_nothing(edit: Edit, resource: Resource) -> bool:
@@ -138,7 +164,7 @@ def is_file(resource: Resource) -> bool:
     )
 
 
-def claim(case: Case, resources: list[Resource], ttl_s: float, note: str = "") -> str:
+def claim(case: Case, resources: list[Resource], ttl_s: float, note: str) -> str:
     """Claim for this session; what is to be known of other worktrees."""
     if not resources:
         return ""

@@ -152,6 +152,10 @@ def brief(case: Case, dialect: Dialect) -> None:
     if occasion.event == START:
         prune(os.path.join(case.store_dir, "hooks"))
         begin(case)
+    if occasion.event == STOP:
+        from dibs.surfaces.hooks.after import free_clean
+
+        free_clean(case)
     if occasion.deaf:
         briefing.postpone(told)
         return
@@ -230,10 +234,10 @@ def surroundings(occasion: Occasion | None) -> tuple[str, str]:
     """Where failures are written down, and the policy, as far as that can still be found out."""
     from dibs.dibs import default_user_dir
     from dibs.nouns.paths import find_place
-    from dibs.surfaces.config import policy_of
+    from dibs.surfaces.config import load
 
     try:
         place = find_place(occasion.cwd if occasion and occasion.cwd else None, default_user_dir())
     except DibsError:
         return default_user_dir(), "open"
-    return place.store_dir, policy_of(place)
+    return place.store_dir, load(place).policy

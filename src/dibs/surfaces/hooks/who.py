@@ -208,3 +208,15 @@ def spoken(text: str, length: int = 3) -> str:
         consonant, vowel = divmod(syllable, len(VOWELS))
         syllables.append(CONSONANTS[consonant] + VOWELS[vowel])
     return "".join(syllables)
+
+
+def person() -> str:
+    """What to call somebody who is no agent."""
+    import pwd
+
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = ""
+    # Not every user's name can be an agent's.
+    return "".join(sign for sign in name if sign.isalnum() or sign in "._-") or "person"

@@ -7,7 +7,8 @@ AGENTS = """\
 
 `dibs` keeps agents in this repository apart. Its hooks do the work; you need to know this:
 
-- A file you edit is claimed for you, and released when your session ends.
+- A file you edit is claimed for you. It is free again when you stop and it is committed, or when
+  your session ends; `dibs release PATH` frees it at once.
 - If an edit is refused, another agent has the file; the refusal says who, and what for. Work on
   something else, or wait: `dibs wait PATH`. Do not go around it through the shell or a copy.
 - If somebody changed a file under you, you are told. `dibs recover PATH` brings back your version.

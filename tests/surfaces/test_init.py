@@ -154,7 +154,7 @@ def test_a_client_that_is_named_twice_is_set_up_once(shell: Shell) -> None:
     answer = shell.ok("init", "--client", "claude", "--client", "claude")
     lines = answer.out.splitlines()
     assert len(lines) == len(set(lines))
-    assert "set up for Claude Code\n" in answer.err
+    assert "clients: Claude Code\n" in answer.err
     written = (shell.folder / ".claude/settings.json").read_bytes()
     shell.ok("init", "--client", "claude")
     assert (shell.folder / ".claude/settings.json").read_bytes() == written

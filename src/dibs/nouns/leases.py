@@ -342,7 +342,9 @@ class Leases(Noun):
         if rows and not others:
             raise StateError(f"you hold {rows[0]['resource']} yourself", next="release it")
         if not rows:
-            raise NotFoundError(f"nobody holds {resource.text}", next="look at what is held: list")
+            raise NotFoundError(
+                f"nobody holds {resource.text}", next="look at what is held: leases"
+            )
         return others
 
     @operation(InvalidError, cli="status", example="src/a.py")

@@ -84,7 +84,7 @@ def own_lease(tx: Write, scope: Scope, resource: Resource, epoch: int | None) ->
             next="ask them to release it, or claim it with a wait",
             blockers=blockers,
         )
-    raise NotFoundError(f"you hold no lease on {name}", next="look at what you hold: list")
+    raise NotFoundError(f"you hold no lease on {name}", next="look at what you hold: leases")
 
 
 def taken_away(tx: Read, scope: Scope, resource: Resource, epoch: int | None) -> Row | None:

@@ -178,11 +178,13 @@ def advice(names: list[str], new: bool) -> list[str]:
     """What is left for the user to do; the second time they know."""
     said = []
     if names:
-        said.append(f"set up for {', '.join(CLIENTS[name].title for name in names)}")
+        said.append(f"clients: {', '.join(CLIENTS[name].title for name in names)}")
     else:
         said.append("no agent client was found here: name one with --client, such as "
                     "dibs init --client claude")  # fmt: skip
     said += [CLIENTS[name].after for name in names if new and CLIENTS[name].after]
+    if new:
+        said.append("next: commit these files, and start running clients anew")
     return [*said, *unreachable()]
 
 

@@ -46,6 +46,7 @@ NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 
 # Written by hand, each in a module of its own with a function `main(globals, words) -> int`.
 BY_HAND = {
+    "init": "set up this repository for every agent client",
     "top": "a live view of agents, leases, work and messages",
     "mcp": "serve the tools of dibs to an agent (MCP)",
     "serve": "serve this space over HTTP, with a live dashboard",
@@ -58,7 +59,6 @@ BY_HAND = {
     "overlap": "show which files two worktrees both change, and whether they would merge",
     "merge": "merge a branch, or run a command, when it is your turn to merge",
     "run": "run a command as a named session that holds what it claims",
-    "init": "set up this repository for every agent client",
     "doctor": "check that everything is sound, and mend what is not",
     "backup": "copy the store while others write",
     "protocol": "print what an agent needs to know in its prompt",

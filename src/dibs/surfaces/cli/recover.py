@@ -102,7 +102,9 @@ def choose(versions: list[Version], to: str, now: str | None, name: str) -> Vers
             return version
     raise NotFoundError(
         f"nothing {'of that hash ' if to else ''}is kept of {name}",
-        next=f"look at what is: dibs recover {name} --list",
+        next=f"look at what is: dibs recover {name} --list"
+        if versions
+        else "contents are kept by the hooks of dibs init, when an agent edits a file",
     )
 
 

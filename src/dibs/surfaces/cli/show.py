@@ -69,6 +69,7 @@ EMPTY = {
     "agents.list": "nobody is here",
     "agents.tokens": "no tokens",
     "leases.list": "nothing is held",
+    "leases.waiting": "nobody waits",
     "leases.outcomes": "nobody has said anything",
     "work.list": "no tasks",
 }
@@ -123,6 +124,13 @@ def leases(result: Sequence[Lease]) -> None:
         ],
         ["resource", "agent", "since", "left", *(["worktree"] if several else []), "note"],
     )  # fmt: skip
+
+
+def waiters(result: Sequence[Blocker]) -> None:
+    table(
+        [[item.resource, item.agent, ago(item.since_at), item.note] for item in result],
+        ["resource", "who waits", "since", "note"],
+    )
 
 
 def availabilities(result: Sequence[Availability]) -> None:
@@ -283,6 +291,7 @@ SHOWN: dict[str, Callable[..., None]] = {
 LISTED: dict[str, Callable[..., None]] = {
     "Lease": leases,
     "Availability": availabilities,
+    "Blocker": waiters,
     "Outcome": outcomes,
     "Task": tasks,
     "Message": messages,

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from dibs.nouns.paths import Place
 
 READ_LINES = ("pre-push", "post-rewrite")
+SAYING = ("pre-commit", "pre-merge-commit", "pre-push")
+"""Those that say that dibs is missing; of several hooks for one commit, one is enough."""
 BEGIN = "# dibs:begin (written by dibs init; dibs init --remove takes it out)"
 END = "# dibs:end"
 ASIDE = ".before-dibs"
@@ -58,7 +60,9 @@ def block(name: str, calls_aside: bool = False) -> str:
         ]
     else:
         lines += [f'  dibs hook git {name} "$@" </dev/null || {stops}']
-    lines += ["else", "  echo 'dibs is not installed: git goes on without it' >&2", "fi"]
+    if name in SAYING:
+        lines += ["else", "  echo 'dibs is not installed: git goes on without it' >&2"]
+    lines += ["fi"]
     if calls_aside:
         lines += [f'[ ! -x "$0{ASIDE}" ] || exec "$0{ASIDE}" "$@"']
     return "\n".join([*lines, END, ""])

@@ -498,3 +498,9 @@ def test_a_failure_stops_the_commit_where_that_was_asked_for(bob: Worker) -> Non
     answer = bob.git("commit", "-q", "-m", "mine")
     assert answer.code == 1
     assert bob.commits() == ["first"]
+
+
+def test_a_commit_does_not_make_its_agent_one_with_hooks(alice: Worker) -> None:
+    alice.stage("src/b.py", "b = 2\n")
+    alice.did("commit", "-q", "-m", "b")
+    assert not (alice.folder / ".dibs/hooks/sessions").exists()

@@ -739,10 +739,10 @@ def test_at_the_end_of_a_turn_what_git_has_is_free(a: Client, b: Client) -> None
     a.shell.ok("claim", "docs/plan.md")
     a.before("Write", file_path=str(a.folder / "never.py"), content="1")
     a.write("src/a.py", "a = 2\n")
-    a.write("new.py", "1")
+    a.write("new/new.py", "1")
     a.stop()
     held = {lease["resource"] for lease in a.shell.json("leases")}
-    assert held == {"docs/plan.md", "src/a.py", "new.py"}
+    assert held == {"docs/plan.md", "src/a.py", "new/new.py"}
     a.shell.sh("git add . && git -c user.name=x -c user.email=x@x commit --no-verify -qm second")
     a.stop()
     assert {lease["resource"] for lease in a.shell.json("leases")} == {"docs/plan.md"}

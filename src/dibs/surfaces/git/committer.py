@@ -25,6 +25,8 @@ class Committer(Case):
     sessions: those that it may be; a person's is that of this git process
     """
 
+    has_hooks = False
+
     def __init__(self, space: Dibs) -> None:
         who = of_environment(os.environ)
         self.is_person = who is None

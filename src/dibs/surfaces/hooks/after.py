@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.errors import NotFoundError, NotYoursError, StaleError
+from dibs.errors import NotFoundError, NotYoursError, StaleError, UnavailableError
 from dibs.surfaces.hooks.briefing import Briefing
 from dibs.surfaces.hooks.case import hooked
 from dibs.surfaces.hooks.flights import remove
@@ -67,21 +67,25 @@ def free_clean(case: Case) -> None:
 
     Only those that a hook has claimed: what the agent has claimed itself it releases itself.
     """
+    top = case.place.top
     mine = {
         one.resource: file
         for one, file in case.leased_files()
-        if one.session == case.session and one.note == EDITED
+        if one.session == case.session and one.note == EDITED and file.startswith(f"{top}/")
     }
     if not mine or case.place.checkout.kind != "repository":
         return
     from dibs.surfaces.git.call import elsewhere, git, names
 
-    top = case.place.top
-    here = {name: file for name, file in mine.items() if file.startswith(f"{top}/")}
-    said = git("status", "--porcelain", "-z", "--no-renames", "--", *here.values(), cwd=top,
-               environment=elsewhere() | {"GIT_LITERAL_PATHSPECS": "1"})  # fmt: skip
+    try:
+        said = git(
+            "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--",
+            *mine.values(), cwd=top, environment=elsewhere() | {"GIT_LITERAL_PATHSPECS": "1"},
+        )  # fmt: skip
+    except UnavailableError:
+        return  # such as for a file of a submodule: it stays leased
     dirty = {os.path.join(top, entry[3:]) for entry in names(said)}
-    release(case, [name for name, file in here.items() if file not in dirty])
+    release(case, [name for name, file in mine.items() if file not in dirty])
 
 
 def leave(case: Case) -> None:
@@ -101,8 +105,11 @@ def subagents(case: Case) -> list[str]:
     folder = os.path.dirname(hooked(case.store_dir, case.session))
     found = []
     for name in os.listdir(folder) if case.who.client else ():
-        with open(os.path.join(folder, name), encoding="utf-8") as source:
-            client = source.read()
+        try:
+            with open(os.path.join(folder, name), encoding="utf-8") as source:
+                client = source.read()
+        except FileNotFoundError:
+            continue  # another session ends this moment
         if client.startswith(f"{case.who.client}:"):
             found.append(client)
             remove(os.path.join(folder, name))

@@ -27,6 +27,9 @@ NOT_KEPT = "?"
 
 
 class Case:
+    has_hooks = True
+    """Whether it is a client's hook that acts, which sees every tool of the session."""
+
     def __init__(self, space: Dibs, who: Who, occasion: Occasion) -> None:
         self.space = space
         self.who = who
@@ -49,7 +52,7 @@ class Case:
     def _mark(self) -> None:
         """Note that this session has hooks, which see what it does to its files, and whose."""
         file = hooked(self.store_dir, self.session)
-        if not os.path.exists(file):
+        if self.has_hooks and not os.path.exists(file):
             os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
             with open(file, "w", encoding="utf-8") as target:
                 target.write(self.who.client or "")

@@ -358,7 +358,7 @@ def interrupt_at_random(url: str, tmp_path: Path, times: int, seed: int) -> None
                 victim.stdin.flush()
                 assert victim.stdout.readline() == "started\n"
                 time.sleep(chance.uniform(0, 0.02))
-                assert interrupted(victim) == "interrupted\n"
+                assert answer_to_interrupt(victim) == "interrupted\n"
                 # The victim now waits for its next line: whatever it holds, it has left behind.
                 probe.execute("BEGIN IMMEDIATE")
                 probe.execute("ROLLBACK")
@@ -387,7 +387,7 @@ def interrupt_at_random(url: str, tmp_path: Path, times: int, seed: int) -> None
         assert [lease.agent for lease in space.leases.list()] == ["holder"]
 
 
-def interrupted(victim: subprocess.Popen[str]) -> str:
+def answer_to_interrupt(victim: subprocess.Popen[str]) -> str:
     """Interrupt it, and once more if that fell into a callback of the interpreter's own."""
     assert victim.stdout
     for _ in range(5):

@@ -724,6 +724,7 @@ def test_the_holder_is_told_once_that_another_wants_its_file(a: Client, b: Clien
     a.write("src/a.py", "1")
     b.write("src/a.py", "2")
     b.write("src/a.py", "2")
+    assert a.stop().quiet  # that is no reason to go on
     said = a.bash("ls").context
     assert said == (
         f"dibs: {name_of(b)} wants src/a.py, which you hold; when you are done with it: "

@@ -42,20 +42,20 @@ class Briefing:
         self._session = session
         self._file = os.path.join(self._folder, f"told-{session}")
         self._pending = os.path.join(self._folder, f"pending-{session}")
+        self._wishes = os.path.join(self._folder, f"wishes-{session}")
         self._told = self._read()
         self._until = 0
         self._said: list[str] = []
 
     def postpone(self, said: list[str]) -> None:
         """Say this at the next event at which the model listens."""
-        if said:
-            os.makedirs(os.path.dirname(self._pending), mode=0o700, exist_ok=True)
-            # Hooks of one session may run at the same time: one line each, added at once.
-            with open(self._pending, "a", encoding="utf-8") as target:
-                target.write("".join(f"{json.dumps(text)}\n" for text in said))
+        self._add(self._pending, said)
+
+    def postponed(self) -> list[str]:
+        return self._take(self._pending)
 
     def wanted(self, agent: str, name: str) -> None:
-        """Say at the next event that another agent wants a file; not again for a while."""
+        """Say while it works that another agent wants a file; not again for a while."""
         word = sha256(f"{agent}\n{name}".encode()).hexdigest()[:20]
         mark = os.path.join(self._folder, f"wanted-{self._session}-{word}")
         try:
@@ -63,17 +63,28 @@ class Briefing:
                 return
         except FileNotFoundError:
             pass
-        self.postpone(
-            [f"dibs: {agent} wants {name}, which you hold; when you are done with it: dibs release "
-             f"{quote(name)}"]
-        )  # fmt: skip
+        self._add(self._wishes, [
+            f"dibs: {agent} wants {name}, which you hold; when you are done with it: dibs release "
+            f"{quote(name)}"
+        ])  # fmt: skip
         with open(mark, "w", encoding="utf-8"):
             pass
 
-    def postponed(self) -> list[str]:
-        mine = f"{self._pending}.{os.getpid()}"
+    def wishes(self) -> list[str]:
+        """What others want of this agent: no reason to go on when it stops."""
+        return self._take(self._wishes)
+
+    def _add(self, file: str, said: list[str]) -> None:
+        if said:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            # Hooks of one session may run at the same time: one line each, added at once.
+            with open(file, "a", encoding="utf-8") as target:
+                target.write("".join(f"{json.dumps(text)}\n" for text in said))
+
+    def _take(self, file: str) -> list[str]:
+        mine = f"{file}.{os.getpid()}"
         try:
-            os.rename(self._pending, mine)  # so that one of them says it
+            os.rename(file, mine)  # so that one of them says it
         except FileNotFoundError:
             return []
         with open(mine, encoding="utf-8") as source:
@@ -133,7 +144,7 @@ class Briefing:
         os.replace(part, self._file)
 
     def forget(self) -> None:
-        for file in (self._file, self._pending):
+        for file in (self._file, self._pending, self._wishes):
             try:
                 os.unlink(file)
             except FileNotFoundError:

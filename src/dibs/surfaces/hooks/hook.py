@@ -161,6 +161,8 @@ def brief(case: Case, dialect: Dialect) -> None:
         return
     if not (occasion.event == STOP and occasion.again):
         told = [*briefing.postponed(), *told, *briefing.messages()]
+    if occasion.event != STOP:
+        told += briefing.wishes()
     if occasion.event in (START, PROMPT):
         told += briefing.picture()
     if told:

@@ -1,9 +1,9 @@
 """Before an edit: claim the files for this session, or say why the tool must not run.
 
 Free or ours: go on. Held by another: denied, with who, what for, how long, and what to do
-instead. Files stay leased until the session ends; a directory, a pattern or the whole tree is
-leased for the one tool only. An edit that rests on a content which is no longer there is denied
-once, with the difference.
+instead. A file stays leased until the session ends, or a turn does and git has every change of
+it; a directory, a pattern or the whole tree is leased for the one tool only. An edit that rests
+on a content which is no longer there is denied once, with the difference.
 
 All worktrees share one space, so that a file has one name in all of them. Where there are
 several, a file is claimed for this checkout alone; if somebody holds it in another, the agent is

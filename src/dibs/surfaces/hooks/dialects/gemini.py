@@ -68,13 +68,10 @@ def read(payload: dict[str, Any], environ: Mapping[str, str]) -> Occasion:
         said = text(response, "llmContent")
         if occasion.reads and "truncated" not in said[:300]:
             occasion.shown = said
-            whole = not {"offset", "limit", "start_line", "end_line"} & payload_fields(payload)
+            asked = record(payload, "tool_input").keys()
+            whole = asked.isdisjoint(("offset", "limit", "start_line", "end_line"))
             occasion.lines = said.count("\n") + 1 if whole else 0
     return occasion
-
-
-def payload_fields(payload: dict[str, Any]) -> set[str]:
-    return set(record(payload, "tool_input"))
 
 
 def read_tool(occasion: Occasion, tool_input: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Concatenate, ParamSpec, TypeVar
 
     from dibs.errors import DibsError
+    from dibs.storage.driver import Ahead
 
     P = ParamSpec("P")
     T = TypeVar("T")
@@ -152,9 +153,15 @@ def operation(
 
 
 def writes(
-    *raises: type[DibsError], cli: str = "", example: str = ""
+    *raises: type[DibsError],
+    cli: str = "",
+    example: str = "",
+    ahead: Callable[..., Ahead] | None = None,
 ) -> Callable[[Callable[Concatenate[Any, Any, P], T]], Callable[Concatenate[Any, P], T]]:
-    """Mark a method that runs in one write transaction."""
+    """Mark a method that runs in one write transaction.
+
+    ahead: from the noun and the arguments of a call, what it is going to ask first
+    """
 
     def mark(
         method: Callable[Concatenate[Any, Any, P], T],
@@ -165,7 +172,7 @@ def writes(
         @functools.wraps(method)
         def call(noun: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
             key = kwargs.get("idempotency_key")
-            with noun.scope.write() as tx:
+            with noun.scope.write(ahead(noun, *args, **kwargs) if ahead else ()) as tx:
                 if key is None:
                     return method(noun, tx, *args, **kwargs)
                 answer: T = noun.scope.once(

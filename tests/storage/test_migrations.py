@@ -11,16 +11,18 @@ import pytest
 
 import dibs
 from dibs.errors import DibsError, UnfitError
-from dibs.storage.migrate import prepare
 from dibs.storage.postgres import PostgresDriver
 from dibs.storage.queries import migrations
 from dibs.storage.sqlite import SqliteDriver
+from tests.old_schemas import make_old
 
 if TYPE_CHECKING:
     from dibs.storage.driver import Driver
 
 NUMBERS = [number for number, _, _ in migrations()]
 KEY = bytes(range(32))
+DROPPED = ("seq",)
+"""The columns of `space` that a later schema does without."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -45,11 +47,7 @@ def build(url: str, to: int) -> None:
     """Make the database as a release with that many migrations would have."""
     driver = driver_of(url)
     try:
-        connection = driver.take()
-        try:
-            prepare(driver, connection, "old", "check", to=to)
-        finally:
-            driver.give_back(connection)
+        make_old(driver, "old", "check", to)
     finally:
         driver.close()
 
@@ -121,13 +119,12 @@ def tables(url: str) -> dict[str, list[tuple[str, bool]]]:
     return found
 
 
-def fill(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Put a row with a value in every column into every table; return all rows."""
+def fill(url: str) -> None:
+    """Put a row with a value in every column into every table."""
     for table, columns in tables(url).items():
         names = ", ".join(name for name, _ in columns)
         values = ", ".join(f"'{name} é'" if text else "7" for name, text in columns)
         ask(url, f"INSERT INTO {table} ({names}) VALUES ({values})")
-    return contents(url, tables(url))
 
 
 def contents(url: str, of: dict[str, list[tuple[str, bool]]]) -> dict[str, list[tuple[Any, ...]]]:
@@ -173,7 +170,9 @@ def test_an_old_schema_migrated_is_the_fresh_one(old, fresh, fresh_schema, tmp_p
 def test_the_rows_of_an_old_schema_survive(old, fresh, tmp_path):
     build(fresh, old)
     columns = tables(fresh)
-    before = fill(fresh)
+    fill(fresh)
+    columns["space"] = [column for column in columns["space"] if column[0] not in DROPPED]
+    before = contents(fresh, columns)
     assert all(before.values())
     with open_space(fresh, "new", tmp_path) as space:
         assert space.join("alice").leases.claim("port:1").leases[0].agent == "alice"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import dibs
 from dibs.dibs import connect
 from dibs.nouns.signing import Keyring
-from dibs.storage.migrate import prepare
+from tests import old_schemas
 from tests.stress.clockwork import ask, say
 
 T = TypeVar("T")
@@ -210,9 +210,7 @@ def make_old(url: str, space: str, user: str, schema: int) -> None:
     """Leave a store behind as a release with that schema would have."""
     driver, _ = connect(url, space, "full", None, None, user)
     try:
-        connection = driver.take()
-        prepare(driver, connection, space, Keyring(driver.key(), space).check(), to=schema)
-        driver.give_back(connection)
+        old_schemas.make_old(driver, space, Keyring(driver.key(), space).check(), schema)
     finally:
         driver.close()
 

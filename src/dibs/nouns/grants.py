@@ -26,9 +26,11 @@ from dibs.storage.queries import Queries
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from dibs.nouns.signing import Keyring
     from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
     from dibs.storage.store import Read, Write
 
 LEASES = Queries("leases")
@@ -62,17 +64,22 @@ def resource_of(row: Row) -> Resource:
     )
 
 
+def around(resource: Resource) -> tuple[Query, dict[str, Any]]:
+    """How to find the leases that could overlap with a resource."""
+    low, high = below(resource.base)
+    return LEASES.around, {"ancestors": ancestors(resource.base), "low": low, "high": high}
+
+
 def look(tx: Read, want: Want, session: int, before: int | None) -> tuple[Row | None, list[Row]]:
     """The session's own lease on exactly this resource, and all that is in the way.
 
     before: the ticket that asks; tickets behind it are not in its way.
     """
     resource = want.resource
-    low, high = below(resource.base)
-    above = ancestors(resource.base)
-    found = tx.rows(LEASES.around, ancestors=above, low=low, high=high)
+    query, near = around(resource)
+    found = tx.rows(query, **near)
     if tx.queued:
-        found += tx.rows(LEASES.queue_around, ancestors=above, low=low, high=high)
+        found += tx.rows(LEASES.queue_around, **near)
     if resource.inode is not None:
         found += tx.rows(LEASES.same_file, inode=resource.inode, base=resource.base)
     own = None

@@ -30,7 +30,7 @@ from dibs.errors import (
 )
 from dibs.nouns import grants
 from dibs.nouns.grants import LEASES, Want, lease_record
-from dibs.nouns.own import learn, own_leases
+from dibs.nouns.own import learn, of_session, own_leases
 from dibs.nouns.paths import Resource, ancestors, below, resources_overlap
 from dibs.nouns.recovery import clear
 from dibs.nouns.scope import Noun
@@ -106,7 +106,7 @@ class Leases(Noun):
         ticket: Ticket | None = None
         request = [[want.resource.text for want in wants], mode, ttl_ms, note, here]
         try:
-            with scope.write() as tx:
+            with scope.write([grants.around(want.resource) for want in wants]) as tx:
                 try:
                     return scope.once(
                         tx,
@@ -136,7 +136,14 @@ class Leases(Noun):
             if ticket is not None:
                 ticket.let_go()
 
-    @writes(StaleError, NotFoundError, NotYoursError, cli="renew", example="src/a.py --ttl 1h")
+    @writes(
+        StaleError,
+        NotFoundError,
+        NotYoursError,
+        cli="renew",
+        example="src/a.py --ttl 1h",
+        ahead=of_session,
+    )
     def renew(
         self,
         tx: Write,
@@ -167,7 +174,14 @@ class Leases(Noun):
             tx.discard()
         return tuple(renewed)
 
-    @writes(StaleError, NotFoundError, NotYoursError, cli="release", example="src/a.py")
+    @writes(
+        StaleError,
+        NotFoundError,
+        NotYoursError,
+        cli="release",
+        example="src/a.py",
+        ahead=of_session,
+    )
     def release(
         self,
         tx: Write,

@@ -11,9 +11,16 @@ from dibs.storage.store import from_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.nouns.paths import Resource
-    from dibs.nouns.scope import Scope
-    from dibs.storage.driver import Row
+    from dibs.nouns.scope import Noun, Scope
+    from dibs.storage.driver import Ahead, Row
     from dibs.storage.store import Read, Write
+
+
+def of_session(
+    noun: Noun, *resources: str, everything: bool = False, epoch: int | None = None, **_: object
+) -> Ahead:
+    """What `own_leases` is going to ask, where that can be said without looking for files."""
+    return () if resources else [(LEASES.of_session, {"session": noun.scope.session})]
 
 
 def own_leases(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from dibs.nouns.paths import Place
     from dibs.nouns.signing import Keyring
+    from dibs.storage.driver import Ahead
     from dibs.storage.store import Caller, Store, Write
 
     T = TypeVar("T")
@@ -113,8 +114,8 @@ class Scope:
         """The caller's session, 0 if nobody has joined."""
         return 0 if self._caller is None else self._caller.session
 
-    def write(self) -> Write:
-        return self.store.write(self.caller)
+    def write(self, ahead: Ahead = ()) -> Write:
+        return self.store.write(self.caller, ahead)
 
     def once(
         self,

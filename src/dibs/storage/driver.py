@@ -3,34 +3,37 @@
 A driver owns connections, the clock, liveness and wake-ups; it knows nothing of leases or
 tasks. It turns the database's own errors into dibs errors, by code, in one place.
 
-A *turn* is the space's write lock: `begin_write` takes it, raises the counter and reads
-the clock *after* that, so that no decision is made with a time from before the wait.
+A *turn* is the space's write lock: `begin_write` takes it, and reads the end of the journal
+and the clock *after* that, so that no decision is made with a time from before the wait.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, Protocol
 
     from dibs.storage.clock import Clock
     from dibs.storage.queries import Query
 
     Row = dict[str, Any]
+    Ahead = Sequence[tuple[Query, dict[str, Any]]]
+    """Queries that a transaction is about to make, for a server that is far away."""
 
     class Connection(Protocol):
         """One connection, used by one transaction at a time."""
 
-        def begin_write(self, space: int, session: int) -> tuple[int, int, Row]:
+        def begin_write(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
             """Take the space's turn: store time, wall time, and the row of `enter`.
 
-            The row's seq is the one this write has taken.
+            The row's seq is the one this write has taken. What is asked ahead may travel with it.
             """
 
         def begin_group(self) -> None:
             """Begin a transaction that several writes share, each between `save` and `keep`."""
 
-        def enter(self, space: int, session: int) -> tuple[int, int, Row]:
+        def enter(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
             """What `begin_write` returns, for the next write of a group."""
 
         def save(self) -> None:
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
         def undo(self) -> None:
             """Undo what was written since the mark, and nothing else."""
 
-        def begin_read(self) -> tuple[int, int]:
+        def begin_read(self, ahead: Ahead) -> tuple[int, int]:
             """Begin a transaction that sees one state throughout: store time, wall time."""
 
         def begin_setup(self) -> None:
@@ -59,9 +62,6 @@ if TYPE_CHECKING:
 
         def run(self, query: Query, parameters: dict[str, Any]) -> None:
             """Run a statement whose rows nobody needs; it may travel with the next one."""
-
-        def leave(self, space: int, seq: int, now: int, wall: int) -> None:
-            """Set the counter to the last seq that this write has used."""
 
         def commit(self, rings: set[str]) -> None:
             """Make it durable, then ring those bells."""

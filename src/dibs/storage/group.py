@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
-    from dibs.storage.driver import Connection, Driver, Row
+    from dibs.storage.driver import Ahead, Connection, Driver, Row
 
 
 SEATS = 8
@@ -69,13 +69,13 @@ class Guest:
         self._connection: Connection | None = None
         self._writes = False
 
-    def begin_write(self, space: int, session: int) -> tuple[int, int, Row]:
+    def begin_write(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
         self._grouping.turn.acquire()
         self._writes = True
-        return self._sit().begin_write(space, session)
+        return self._sit().begin_write(space, session, ahead)
 
-    def begin_read(self) -> tuple[int, int]:
-        return self._sit().begin_read()
+    def begin_read(self, ahead: Ahead) -> tuple[int, int]:
+        return self._sit().begin_read(ahead)
 
     def _sit(self) -> Connection:
         if not self._grouping.seats.acquire(timeout=SEAT_S):
@@ -86,7 +86,7 @@ class Guest:
             self._grouping.seats.release()
             raise
         self._connection = connection
-        self.rows, self.run, self.leave = connection.rows, connection.run, connection.leave
+        self.rows, self.run = connection.rows, connection.run
         return connection
 
     def commit(self, rings: set[str]) -> None:
@@ -171,21 +171,21 @@ class Member:
         self._connection: Connection | None = None
         self._reads = False
 
-    def begin_write(self, space: int, session: int) -> tuple[int, int, Row]:
+    def begin_write(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
         connection = self._group.begin()
         connection.save()
         self._join(connection)
-        return connection.enter(space, session)
+        return connection.enter(space, session, ahead)
 
-    def begin_read(self) -> tuple[int, int]:
+    def begin_read(self, ahead: Ahead) -> tuple[int, int]:
         connection: Connection = self._group.driver.take()
         self._reads = True
         self._join(connection)
-        return connection.begin_read()
+        return connection.begin_read(ahead)
 
     def _join(self, connection: Connection) -> None:
         self._connection = connection
-        self.rows, self.run, self.leave = connection.rows, connection.run, connection.leave
+        self.rows, self.run = connection.rows, connection.run
 
     def commit(self, rings: set[str]) -> None:
         if self._connection is not None:

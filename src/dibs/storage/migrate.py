@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 SPACE = Queries("space")
 
 
-def prepare(
-    driver: Driver, connection: Connection, name: str, key_check: str, to: int | None = None
-) -> Row:
-    """Migrate and return the space's row; `to` stops early, for tests of old schemas."""
-    steps = [step for step in migrations() if to is None or step[0] <= to]
+def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -> Row:
+    """Migrate and return the space's row, made if there is none of that name yet."""
+    steps = migrations()
     newest = steps[-1][0]
     version = connection.version()
-    if version > newest and to is None:
+    if version > newest:
         raise UnfitError(
             f"this store was made by a newer dibs (schema {version}, this one knows {newest})",
             next="upgrade agent-dibs",
@@ -40,10 +38,7 @@ def prepare(
             return space
     connection.begin_setup()
     try:
-        version = connection.version()
-        for number, _, text in steps:
-            if number > version:
-                connection.migrate(number, driver.schema(text))
+        migrate(driver, connection, steps)
         space = _find(connection, name)
         if space is None:
             wall = driver.clock.wall()
@@ -61,6 +56,14 @@ def prepare(
         connection.rollback()
         raise
     return space
+
+
+def migrate(driver: Driver, connection: Connection, steps: list[tuple[int, str, str]]) -> None:
+    """Apply those of the steps that the database has not seen yet."""
+    version = connection.version()
+    for number, _, text in steps:
+        if number > version:
+            connection.migrate(number, driver.schema(text))
 
 
 def _note_restoration(connection: Connection, space: Row, seq: int, wall: int) -> None:

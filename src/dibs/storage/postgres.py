@@ -1,31 +1,28 @@
 """The PostgreSQL driver: many machines, many spaces in one database.
 
 Promised: a commit that returned is on the server's disk (`synchronous_commit=on`; with
-`durability="fast"` a crash of the server may take the last moments back). A space's row
-lock gives its writers turns; spaces do not wait for each other. The server's clock decides,
+`durability="fast"` a crash of the server may take the last moments back). An advisory lock
+gives a space's writers turns; spaces do not wait for each other. The server's clock decides,
 heartbeats prove liveness, and a client that freezes inside a transaction is cut off by the
 server after `IDLE_MS`, so its turn is given back.
 
 A connection that breaks while a commit is on its way leaves the outcome open; asked again
 with the same idempotency key, the store answers what was answered first.
 
-Statements whose rows nobody waits for travel together (pipeline mode): a claim costs
-three round trips, not eight. The bell is NOTIFY, sent in a transaction of its own right
-after the commit: inside, its server-wide lock would make all spaces wait for each other's
-disk writes.
+A claim costs two round trips: what it has to read travels with the turn, what it writes with
+the commit. The bell is NOTIFY, sent in a transaction of its own right after the commit: inside,
+its server-wide lock would make all spaces wait for each other's disk writes.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import select
+import threading
 import time
-from contextlib import ExitStack
 
 import psycopg
 from psycopg import errors as pg
-from psycopg_pool import ConnectionPool, PoolTimeout
 
 from dibs.errors import (
     BusyError,
@@ -40,29 +37,36 @@ from dibs.errors import (
 )
 from dibs.storage.bell import PATIENCE_S
 from dibs.storage.clock import SystemClock
+from dibs.storage.pipeline import Pipeline
 from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+    from psycopg.pq.abc import PGresult
+
     from dibs.storage.clock import Clock
-    from dibs.storage.driver import Row
+    from dibs.storage.driver import Ahead, Row
     from dibs.storage.queries import Query
 
 SPACE = Queries("space")
 POSTGRES = Queries("postgres")
-SETUP_LOCK = 0x64696273
+SETUP_LOCK = TURN_LOCK = 0x64696273
 LOCK_MS = 4_500
 IDLE_MS = 10_000
 CONNECT_S = 5
+CONNECTIONS = 16
+"""How many a process may use at a time."""
+KEPT = 4
+"""How many of them it keeps for the next."""
 SYNCHRONOUS = {"full": "on", "fast": "off"}
 CHANNEL = "dibs"
 PAYLOAD_LIMIT = 7_900
 """A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
 EVERYBODY = "*"
-# What the pool has to say is said again, better, by the error of the call it concerns.
-logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+BOOL, INT8, INT4, NUMERIC = 16, 20, 23, 1700
 
 
 class PostgresDriver:
@@ -75,40 +79,23 @@ class PostgresDriver:
         # Without user and password, since this is shown.
         self.address = "postgresql://" + url.partition("://")[2].rpartition("@")[2]
         self._key = key
-        self._synchronous = SYNCHRONOUS[durability]
+        self.synchronous = SYNCHRONOUS[durability]
         self.injected = clock is not None
         self.clock: Clock = clock or SystemClock()
         self.space = 0
         self._pid = os.getpid()
-        self._check_address()
-        self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
-            url,
-            kwargs={"autocommit": True, "connect_timeout": CONNECT_S},
-            configure=self._configure,
-            min_size=1,
-            max_size=16,
-            timeout=CONNECT_S,
-            open=True,
-        )
-
-    def _check_address(self) -> None:
-        """Say at once what is wrong with an address; the pool would only say that it waited."""
+        self._closed = False
+        self._seats = threading.BoundedSemaphore(CONNECTIONS)
+        self._kept: list[PostgresConnection] = []
         try:
-            psycopg.connect(self.url, connect_timeout=CONNECT_S).close()
+            self._kept.append(PostgresConnection(self))
         except psycopg.ProgrammingError as error:
             raise InvalidError(f"this is not an address of a database: {error}") from error
         except psycopg.Error as error:
             raise translate(error) from error
 
-    def _configure(self, connection: psycopg.Connection[Any]) -> None:
-        for setting in (
-            "search_path = dibs",
-            f"synchronous_commit = {self._synchronous}",
-            f"lock_timeout = {LOCK_MS}",
-            f"idle_in_transaction_session_timeout = {IDLE_MS}",
-            "default_transaction_isolation = 'read committed'",
-        ):
-            connection.execute(f"SET {setting}")
+    def connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.url, autocommit=True, connect_timeout=CONNECT_S)
 
     def key(self) -> bytes:
         return self._key
@@ -126,18 +113,29 @@ class PostgresDriver:
             raise ForkedError(
                 "this store was opened before a fork", next="open the store again in the child"
             )
+        if not self._seats.acquire(timeout=CONNECT_S):
+            raise BusyError(
+                f"{CONNECTIONS} connections of this process are in use", next="try again"
+            )
         try:
-            return PostgresConnection(self, self._pool.getconn())
-        except PoolTimeout as error:
-            raise DisconnectedError(
-                "no connection to the database server could be had",
-                next="check that the server runs and takes more connections, then try again",
-            ) from error
-        except psycopg.Error as error:
-            raise translate(error) from error
+            while self._kept:
+                connection = self._kept.pop()
+                if connection.usable:
+                    return connection
+                connection.close()
+            return PostgresConnection(self)
+        except BaseException as error:
+            self._seats.release()
+            if isinstance(error, psycopg.Error):
+                raise translate(error) from error
+            raise
 
     def give_back(self, connection: PostgresConnection) -> None:
-        self._pool.putconn(connection.db)
+        if connection.usable and len(self._kept) < KEPT and not self._closed:
+            self._kept.append(connection)
+        else:
+            connection.close()
+        self._seats.release()
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> PostgresListener:
         return PostgresListener(self, topics, cancel)
@@ -163,68 +161,75 @@ class PostgresDriver:
 
     def close(self) -> None:
         # A forked child that says goodbye on the shared sockets would cut its parent off.
+        self._closed = True
         if os.getpid() == self._pid:
-            self._pool.close()
+            while self._kept:
+                self._kept.pop().close()
 
 
 class PostgresConnection:
-    def __init__(self, driver: PostgresDriver, db: psycopg.Connection[Any]) -> None:
+    def __init__(self, driver: PostgresDriver) -> None:
         self._driver = driver
-        self.db = db
-        self._pipeline = ExitStack()
-        self._pipe: psycopg.Pipeline | None = None
+        db = driver.connect()
+        db.execute(
+            f"SET search_path = dibs; SET synchronous_commit = {driver.synchronous};"
+            f"SET lock_timeout = {LOCK_MS}; SET idle_in_transaction_session_timeout = {IDLE_MS};"
+            "SET default_transaction_isolation = 'read committed'".encode()
+        )
+        self._pipeline = Pipeline(db)
         self._later: list[tuple[Query, dict[str, Any]]] = []
+        self._ahead: dict[tuple[Any, ...], list[Row]] = {}
+        """The answers to what was asked ahead; good until something is written."""
 
-    def begin_write(self, space: int, session: int) -> tuple[int, int, Row]:
+    @property
+    def usable(self) -> bool:
+        return self._pipeline.usable
+
+    def begin_write(self, space: int, session: int, ahead: Ahead = ()) -> tuple[int, int, Row]:
         self.begin_group()
-        return self.enter(space, session)
+        return self.enter(space, session, ahead)
 
     def begin_group(self) -> None:
-        try:
-            self._pipe = self._pipeline.enter_context(self.db.pipeline())
-            self.db.execute("BEGIN")
-        except psycopg.Error as error:
-            raise translate(error) from error
+        self._pipeline.send("BEGIN")
 
-    def enter(self, space: int, session: int) -> tuple[int, int, Row]:
-        try:
-            self._send_later()
-            self._send(SPACE.turn, {"space": space})
-            clock = self._send(SPACE.now, {})
-            enter = self._send(SPACE.enter, {"space": space, "session": session})
-            if self._pipe is not None:
-                self._pipe.sync()
-            now: int = clock.fetchall()[0][0]
-            entered = self._named(SPACE.enter, enter)[0]
-            self._seq: int = entered["seq"]
-        except psycopg.Error as error:
-            raise translate(error) from error
-        wall = now
+    def enter(self, space: int, session: int, ahead: Ahead = ()) -> tuple[int, int, Row]:
+        self._send_later()
+        self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
+        self._send(POSTGRES.now, {}, wanted=True)
+        self._send(SPACE.enter, {"space": space, "session": session}, wanted=True)
+        clock, entered = self._ask(ahead)
+        row = named(SPACE.enter, entered)[0]
+        row["seq"] += 1
+        return *self._times(clock), row
+
+    def begin_read(self, ahead: Ahead = ()) -> tuple[int, int]:
+        self._pipeline.send("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._send(POSTGRES.now, {}, wanted=True)
+        (clock,) = self._ask(ahead)
+        return self._times(clock)
+
+    def _ask(self, ahead: Ahead) -> list[PGresult]:
+        """Send all, and what is asked ahead; return the answers to what was wanted before."""
+        asked = [self._send(query, parameters, wanted=True) for query, parameters in ahead]
+        results = self._exchange()
+        for (query, _), key in zip(reversed(ahead), reversed(asked), strict=True):
+            self._ahead[key] = named(query, results.pop())
+        return results
+
+    def _times(self, clock: PGresult) -> tuple[int, int]:
         if self._driver.injected:
-            now, wall = self._driver.clock.now(), self._driver.clock.wall()
-        return now, wall, entered
-
-    def begin_read(self) -> tuple[int, int]:
-        try:
-            self._pipe = self._pipeline.enter_context(self.db.pipeline())
-            self.db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            if self._driver.injected:
-                return self._driver.clock.now(), self._driver.clock.wall()
-            clock = self._send(SPACE.now, {})
-            self._pipe.sync()
-            now: int = clock.fetchall()[0][0]
-        except psycopg.Error as error:
-            raise translate(error) from error
+            return self._driver.clock.now(), self._driver.clock.wall()
+        now: int = named(POSTGRES.now, clock)[0]["now"]
         return now, now
 
     def begin_setup(self) -> None:
-        try:
-            self.db.execute("BEGIN")
-            self._send(POSTGRES.set_up_alone, {"lock": SETUP_LOCK})
-            self._send(POSTGRES.create_schema, {})
-            self._send(POSTGRES.create_migration, {})
-        except psycopg.Error as error:
-            raise translate(error) from error
+        self._pipeline.send("BEGIN")
+        self._send(POSTGRES.set_up_alone, {"lock": SETUP_LOCK})
+        self._send(POSTGRES.create_schema, {})
+        # Not in the same packet: a table is only prepared for once its schema is there.
+        self._exchange()
+        self._send(POSTGRES.create_migration, {})
+        self._exchange()
 
     def version(self) -> int:
         if not self.rows(POSTGRES.has_migration, {})[0]["there"]:
@@ -233,32 +238,25 @@ class PostgresConnection:
         return version
 
     def migrate(self, version: int, text: str) -> None:
-        try:
-            self._send_later()
-            self.db.execute(text.encode())
-            self._send(POSTGRES.note_version, {"version": version})
-        except psycopg.Error as error:
-            raise translate(error) from error
+        for statement in text.split(";\n"):
+            self._pipeline.send(statement)
+            self._exchange()
+        self._send(POSTGRES.note_version, {"version": version})
 
     def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
-        try:
-            self._send_later()
-            cursor = self._send(query, parameters)
-            if self._pipe is not None:
-                # Not a mere flush: only after a sync is the server's time limit on the idle.
-                self._pipe.sync()
-            return self._named(query, cursor)
-        except psycopg.Error as error:
-            raise translate(error) from error
+        if self._ahead:
+            text, values = query.bind("postgres", parameters)
+            known = self._ahead.pop((text, *values), None)
+            if known is not None:
+                return known
+        self._send_later()
+        self._send(query, parameters, wanted=True)
+        (result,) = self._exchange()
+        return named(query, result)
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
-        # Kept back, because a server that has got a statement without a sync does not count as
-        # idle, and would wait for a client that freezes there for ever.
+        self._ahead.clear()
         self._later.append((query, parameters))
-
-    def leave(self, space: int, seq: int, now: int, wall: int) -> None:
-        if seq != self._seq:
-            self.run(SPACE.leave, {"space": space, "seq": seq, "now": now, "wall": wall})
 
     def save(self) -> None:
         self._control("SAVEPOINT member")
@@ -268,57 +266,86 @@ class PostgresConnection:
 
     def undo(self) -> None:
         self._later.clear()
+        self._ahead.clear()
         self._control("ROLLBACK TO member")
         self._control("RELEASE member")
 
     def _control(self, text: str) -> None:
-        try:
-            self._send_later()
-            self.db.execute(text.encode())
-        except psycopg.Error as error:
-            raise translate(error) from error
+        self._send_later()
+        self._pipeline.send(text)
 
     def commit(self, rings: set[str]) -> None:
-        try:
-            self._send_later()
-            self.db.execute("COMMIT")
-            if rings:
-                topics = " ".join(sorted(rings))
-                if len(topics) > PAYLOAD_LIMIT:
-                    topics = EVERYBODY
-                payload = f"{self._driver.space} {topics}"
+        self._ahead.clear()
+        self._control("COMMIT")
+        self._exchange()
+        if rings:
+            topics = " ".join(sorted(rings))
+            if len(topics) > PAYLOAD_LIMIT:
+                topics = EVERYBODY
+            payload = f"{self._driver.space} {topics}"
+            try:
                 self._send(POSTGRES.notify, {"channel": CHANNEL, "payload": payload})
-            self._pipeline.close()
-        except psycopg.Error as error:
-            raise translate(error) from error
+                self._pipeline.tell()
+            except psycopg.Error:
+                return  # the commit stands; those who wait find it at their next slow look
 
     def rollback(self) -> None:
         self._later.clear()
+        self._ahead.clear()
         try:
-            self._pipeline.close()
+            if self._pipeline.usable and not self._pipeline.idle:
+                self._pipeline.send("ROLLBACK")
+                self._pipeline.tell()
         except psycopg.Error:
-            pass  # the error that led here is on its way to the caller already
-        try:
-            if self.db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                self.db.execute("ROLLBACK")
-        except psycopg.Error:
-            self.db.close()
+            self.close()
+
+    def close(self) -> None:
+        self._pipeline.close()
 
     def _send_later(self) -> None:
         for query, parameters in self._later:
             self._send(query, parameters)
         self._later.clear()
 
-    def _send(self, query: Query, parameters: dict[str, Any]) -> psycopg.Cursor[Any]:
-        text = query.compiled("postgres", parameters)
-        return self.db.execute(text.encode(), parameters)
+    def _send(
+        self, query: Query, parameters: dict[str, Any], *, wanted: bool = False
+    ) -> tuple[Any, ...]:
+        text, values = query.bind("postgres", parameters)
+        try:
+            self._pipeline.send(text, values, wanted=wanted)
+        except psycopg.Error as error:
+            raise translate(error) from error
+        return text, *values
 
-    def _named(self, query: Query, cursor: psycopg.Cursor[Any]) -> list[Row]:
-        found = cursor.fetchall()
-        columns = query.columns
-        if columns is None:
-            columns = query.columns = tuple(part.name for part in cursor.description or ())
-        return [dict(zip(columns, row, strict=True)) for row in found]
+    def _exchange(self) -> list[PGresult]:
+        try:
+            return self._pipeline.exchange()
+        except psycopg.Error as error:
+            raise translate(error) from error
+
+
+def named(query: Query, result: PGresult) -> list[Row]:
+    """The rows of an answer, with the names of their columns."""
+    columns = query.columns
+    if columns is None:
+        names = [result.fname(place) or b"" for place in range(result.nfields)]
+        columns = query.columns = tuple(name.decode() for name in names)
+    readers = [_READERS.get(result.ftype(place), bytes.decode) for place in range(len(columns))]
+    return [
+        {
+            name: None if (value := result.get_value(row, place)) is None else read(value)
+            for place, (name, read) in enumerate(zip(columns, readers, strict=True))
+        }
+        for row in range(result.ntuples)
+    ]
+
+
+_READERS: dict[int, Callable[[bytes], Any]] = {
+    BOOL: lambda value: value == b"t",
+    INT8: int,
+    INT4: int,
+    NUMERIC: int,
+}
 
 
 class PostgresListener:
@@ -331,7 +358,7 @@ class PostgresListener:
         self._topics = {EVERYBODY, *(topic.partition(":")[0] for topic in topics)}
         self._cancel = cancel
         try:
-            self._db = psycopg.connect(driver.url, autocommit=True, connect_timeout=CONNECT_S)
+            self._db = driver.connect()
             self._db.execute(f"LISTEN {CHANNEL}")
         except psycopg.Error as error:
             raise translate(error) from error
@@ -352,11 +379,12 @@ class PostgresListener:
     def _rung(self) -> bool:
         rung = False
         try:
-            for notice in self._db.notifies(timeout=0):
-                space, *topics = notice.payload.split()
-                rung |= space == self._space and not self._topics.isdisjoint(topics)
+            self._db.pgconn.consume_input()
         except psycopg.Error as error:
             raise translate(error) from error
+        while (notice := self._db.pgconn.notifies()) is not None:
+            space, *topics = notice.extra.decode().split()
+            rung |= space == self._space and not self._topics.isdisjoint(topics)
         return rung
 
     def close(self) -> None:

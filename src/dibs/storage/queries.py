@@ -1,8 +1,6 @@
 """Named queries, read from the `.sql` files beside this module.
 
 One text serves both databases. `:name` marks a parameter and `:names...` a list of them.
-Where the databases differ by necessity, a second version of a query follows the common
-one under the same name and the database's word: `-- name: now [postgres]`.
 """
 
 from __future__ import annotations
@@ -15,54 +13,48 @@ if TYPE_CHECKING:
     from typing import Any
 
 HERE = os.path.join(os.path.dirname(__file__), "sql")
-_HEAD = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])?$", re.MULTILINE)
+_HEAD = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\.\.\.)?")
 
 
 class Query:
-    """One statement: its text by database, and the names of the columns it answers with."""
+    """One statement: its text, and the names of the columns it answers with."""
 
-    __slots__ = ("_compiled", "_lists", "_texts", "columns", "name")
+    __slots__ = ("_compiled", "_lists", "_names", "_text", "columns", "name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.columns: tuple[str, ...] | None = None
-        self._texts: dict[str, str] = {}
-        self._lists: tuple[str, ...] = ()
+        self._text = text
+        found = dict.fromkeys(_PARAMETER.findall(text))
+        self._names = [name for name, many in found if not many]
+        self._lists = [name for name, many in found if many]
         self._compiled: dict[object, str] = {}
 
-    def add(self, text: str, database: str) -> None:
-        self._texts[database] = text
-        self._lists = tuple(name for name, many in _PARAMETER.findall(text) if many)
+    def bind(self, database: str, parameters: dict[str, Any]) -> tuple[str, list[Any]]:
+        """The text as that database takes it, and the values in the order of its numbers.
 
-    def compiled(self, database: str, parameters: dict[str, Any]) -> str:
-        """The text as that database's driver takes it, made once per length of its lists.
-
-        Each element of a list parameter is given a name of its own.
+        It is made once per length of its lists, whose elements have numbers of their own.
         """
+        values = [parameters[name] for name in self._names]
         shape: object = database
         if self._lists:
-            shape = (database, *[self._spread(name, parameters) for name in self._lists])
-        return self._compiled.get(shape) or self._compile(database, shape, parameters)
-
-    def _spread(self, name: str, parameters: dict[str, Any]) -> int:
-        values = parameters[name]
-        for position, value in enumerate(values):
-            parameters[f"{name}_{position}"] = value
-        return len(values)
+            lists = [parameters[name] for name in self._lists]
+            shape = (database, *map(len, lists))
+            for items in lists:
+                values += items
+        return self._compiled.get(shape) or self._compile(database, shape, parameters), values
 
     def _compile(self, database: str, shape: object, parameters: dict[str, Any]) -> str:
-        def parameter(match: re.Match[str]) -> str:
-            name, many = match.groups()
-            mark = "%({})s" if database == "postgres" else ":{}"
-            if not many:
-                return mark.format(name)
+        mark = "$" if database == "postgres" else "?"
+        marks = {name: f"{mark}{number}" for number, name in enumerate(self._names, 1)}
+        after = len(self._names) + 1
+        for name in self._lists:
+            numbers = range(after, after + len(parameters[name]))
+            after = numbers.stop
             # An empty list matches nothing, on both databases.
-            names = [mark.format(f"{name}_{place}") for place in range(len(parameters[name]))]
-            return ", ".join(names) or "NULL"
-
-        source = self._texts.get(database) or self._texts[""]
-        text = self._compiled[shape] = _PARAMETER.sub(parameter, source)
+            marks[f"{name}..."] = ", ".join(f"{mark}{number}" for number in numbers) or "NULL"
+        text = self._compiled[shape] = _PARAMETER.sub(lambda found: marks[found[0][1:]], self._text)
         return text
 
 
@@ -78,10 +70,9 @@ class Queries:
             with open(os.path.join(HERE, self._file + ".sql"), encoding="utf-8") as source:
                 _, *parts = _HEAD.split(source.read())
             queries: dict[str, Query] = {}
-            for name, database, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            for name, body in zip(parts[::2], parts[1::2], strict=True):
                 lines = [line for line in body.splitlines() if not line.startswith("--")]
-                text = "\n".join(lines).strip().removesuffix(";")
-                queries.setdefault(name, Query(name)).add(text, database or "")
+                queries[name] = Query(name, "\n".join(lines).strip().removesuffix(";"))
             self._queries = queries
         return self._queries
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.storage.clock import Clock
-    from dibs.storage.driver import Listener, Row
+    from dibs.storage.driver import Ahead, Listener, Row
     from dibs.storage.queries import Query
 
 SPACE = Queries("space")
@@ -56,6 +56,10 @@ SQLITE_VERSION = apsw.sqlite_lib_version()
 APPLICATION_ID = 0x64696273
 COPY = "copy"
 """What a backup has in place of a boot id."""
+NOTE_TIME_MS = 1_000
+"""How far store time may fall back if the wall clock is wrong after a reboot."""
+PRESENT_NS = 1_000_000
+"""How long a look at the file counts: its deletion takes as much with it as it did before."""
 BUSY_S = 4.5
 BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
@@ -79,6 +83,7 @@ class SqliteDriver:
         self._bells = Bells(self.folder.bells, self.liveness.path)
         self._pid = os.getpid()
         self._closed = False
+        self.present_until = 0
         self._turns: dict[int, ref[SqliteConnection]] = {}
         self._idle: list[SqliteConnection] = []
         self._idle.append(SqliteConnection(self))
@@ -153,9 +158,10 @@ class SqliteDriver:
             self._idle.append(connection)
 
     def check_present(self) -> None:
-        """Never use a file that has been deleted: a commit would vanish with it."""
+        """Never go on with a file that has been deleted: what is committed vanishes with it."""
         try:
             if os.stat(self.path).st_ino == self._inode and self.liveness.present():
+                self.present_until = time.monotonic_ns() + PRESENT_NS
                 return
         except (FileNotFoundError, NotADirectoryError):
             pass
@@ -200,7 +206,7 @@ class SqliteDriver:
                 with copy.backup("main", connection.db, "main") as backup:
                     backup.step()  # all in one step: it begins again whenever somebody writes
                 for query in (SQLITE.copy_spaces, SQLITE.copy_sessions):
-                    copy.execute(query.compiled("sqlite", {}), {"copy": COPY})
+                    copy.execute(*query.bind("sqlite", {"copy": COPY}))
             finally:
                 copy.close()
         except BaseException as error:
@@ -318,26 +324,28 @@ class SqliteConnection:
                     raise
             time.sleep(0.002)
 
-    def begin_write(self, space: int, session: int) -> tuple[int, int, Row]:
-        self._driver.check_present()
-        self._driver.begin_turn(self)
-        self._control("BEGIN IMMEDIATE")
-        return self.enter(space, session)
+    def begin_write(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
+        self.begin_group()
+        return self.enter(space, session, ahead)
 
     def begin_group(self) -> None:
-        self._driver.check_present()
+        if time.monotonic_ns() > self._driver.present_until:
+            self._driver.check_present()
         self._driver.begin_turn(self)
         self._control("BEGIN IMMEDIATE")
 
-    def enter(self, space: int, session: int) -> tuple[int, int, Row]:
+    def enter(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
         clock = self._driver.clock
         now, wall = clock.now(), clock.wall()
         entered = self.rows(SPACE.enter, {"space": space, "session": session})[0]
         entered["seq"] += 1
+        if now - entered["store_time"] >= NOTE_TIME_MS:
+            self.run(SPACE.note_time, {"space": space, "now": now, "wall": wall})
         return now, wall, entered
 
-    def begin_read(self) -> tuple[int, int]:
-        self._driver.check_present()
+    def begin_read(self, ahead: Ahead) -> tuple[int, int]:
+        if time.monotonic_ns() > self._driver.present_until:
+            self._driver.check_present()
         self._control("BEGIN")
         return self._driver.clock.now(), self._driver.clock.wall()
 
@@ -345,9 +353,9 @@ class SqliteConnection:
         self._control("BEGIN IMMEDIATE")
 
     def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
-        text = query.compiled("sqlite", parameters)
+        text, values = query.bind("sqlite", parameters)
         try:
-            cursor = self._cursor.execute(text, parameters)
+            cursor = self._cursor.execute(text, values)
             columns = query.columns
             if columns is None:
                 try:
@@ -359,9 +367,9 @@ class SqliteConnection:
             raise translate(error, self._driver.path) from error
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
-        text = query.compiled("sqlite", parameters)
+        text, values = query.bind("sqlite", parameters)
         try:
-            self._cursor.execute(text, parameters)
+            self._cursor.execute(text, values)
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
 
@@ -380,9 +388,6 @@ class SqliteConnection:
         for query in (SQLITE.forget_estimates, SQLITE.estimate, SQLITE.estimate_queue):
             self.run(query, {})
         self._control("ANALYZE sqlite_schema")  # reads it
-
-    def leave(self, space: int, seq: int, now: int, wall: int) -> None:
-        self.run(SPACE.leave, {"space": space, "seq": seq, "now": now, "wall": wall})
 
     def save(self) -> None:
         self._control("SAVEPOINT member")

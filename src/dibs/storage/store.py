@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 from contextvars import ContextVar
+from json.encoder import c_make_encoder, encode_basestring
 
 from dibs.errors import CancelledError, NotYoursError
 from dibs.storage.boot import runs
@@ -26,13 +27,16 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, TypeVar
 
-    from dibs.storage.driver import Connection, Driver, Row
+    from dibs.storage.driver import Ahead, Connection, Driver, Row
     from dibs.storage.queries import Query
 
     T = TypeVar("T")
 
 SPACE = Queries("space")
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+# Made once: a `JSONEncoder` makes it anew for each value, which takes longer than most values.
+_CHUNKS = c_make_encoder(
+    None, json.JSONEncoder().default, encode_basestring, None, ":", ",", True, False, True
+)
 
 
 class Cancel:
@@ -86,11 +90,13 @@ class Store:
         self.key_check: str = row["key_check"]
         self.restored_seq: int = row["restored_seq"]
 
-    def write(self, caller: Caller | None) -> Write:
-        return Write(self, caller)
+    def write(self, caller: Caller | None, ahead: Ahead = ()) -> Write:
+        """A write; what it is going to ask first may be given, and travels with its beginning."""
+        return Write(self, caller, ahead)
 
-    def read(self) -> Read:
-        return Read(self)
+    def read(self, ahead: Ahead = ()) -> Read:
+        """A read, likewise."""
+        return Read(self, ahead)
 
     def alive(self, session: Row, now: int, known_to_run: bool = False) -> bool:
         """Whether the process behind a session still runs, as far as can be known."""
@@ -156,9 +162,12 @@ class Store:
 class Read:
     """A transaction that sees one state of the store throughout."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, ahead: Ahead) -> None:
         self.store = store
         self.space = store.space
+        self._ahead = ahead
+        for _, parameters in ahead:
+            parameters["space"] = store.space
         self.connection: Connection
         self.queued = True
         """Whether anybody may be waiting for a lease; a write knows, a read looks."""
@@ -166,7 +175,7 @@ class Read:
     def __enter__(self) -> Self:
         self.connection = self.store.driver.take()
         try:
-            self.now, self.wall = self.connection.begin_read()
+            self.now, self.wall = self.connection.begin_read(self._ahead)
             return self
         except BaseException:
             self._leave()
@@ -206,8 +215,8 @@ class Write(Read):
     Leaving it by an exception undoes everything, Ctrl-C included, so a refusal leaves no row.
     """
 
-    def __init__(self, store: Store, caller: Caller | None) -> None:
-        super().__init__(store)
+    def __init__(self, store: Store, caller: Caller | None, ahead: Ahead) -> None:
+        super().__init__(store, ahead)
         self.caller = caller
         self._events = 0
         self._rings: set[str] = set()
@@ -220,7 +229,9 @@ class Write(Read):
         self.connection = self.store.driver.take()
         try:
             session = caller.session if caller else 0
-            self.now, self.wall, entered = self.connection.begin_write(self.space, session)
+            self.now, self.wall, entered = self.connection.begin_write(
+                self.space, session, self._ahead
+            )
             self.seq, self.queued = entered["seq"], bool(entered["queued"])
             if caller is not None:
                 self._check(caller, entered)
@@ -315,9 +326,7 @@ class Write(Read):
             self._leave()
             return
         try:
-            # A write without an event, such as a beat, gives its seq back: the journal has no gap.
-            last = self.seq + self._events - 1
-            self.connection.leave(self.space, last, self.now, self.wall)
+            # A write without an event, such as a beat, uses no seq: the journal has no gap.
             self.connection.commit(self._rings)
         except BaseException:
             self._leave()
@@ -327,7 +336,7 @@ class Write(Read):
 
 def to_text(value: Any) -> str:
     """JSON as it is stored: one spelling for one value."""
-    return _ENCODER.encode(value)
+    return "".join(_CHUNKS(value, 0))
 
 
 def from_text(text: str | None) -> Any:

@@ -1,8 +1,17 @@
--- What only PostgreSQL needs: its set-up and its bell.
+-- What only PostgreSQL needs: its set-up, its turns and its bell.
 
 -- name: set_up_alone
 -- Held until the transaction ends; one set-up at a time.
 SELECT pg_advisory_xact_lock(:lock);
+
+-- name: turn
+-- Held until the transaction ends; one writer of a space at a time. A statement of its own: only
+-- the next one sees all that the writer before has committed.
+SELECT pg_advisory_xact_lock(:lock, :space);
+
+-- name: now
+-- The server's clock, which decides.
+SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
 
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS dibs;

@@ -1,51 +1,44 @@
 -- The space itself: its counter, its clock, its journal, and the answers it has given.
 
--- name: turn
--- Take the space's turn where a row lock is what gives it (PostgreSQL). SQLite has its turn
--- already, from BEGIN IMMEDIATE, and counts in `leave`.
-UPDATE space SET seq = seq + 1 WHERE id = :space;
-
--- name: now
--- The server's clock; SQLite has none and is never asked.
-SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
-
 -- name: enter
--- What a write has to know before anything else: where the counter is, whether anybody waits
--- for a lease, and the session it is made in.
-SELECT s.seq, CASE WHEN EXISTS (SELECT 1 FROM ticket WHERE space = :space) THEN 1 ELSE 0 END
+-- What a write has to know before anything else: where the journal ends, when the time was last
+-- noted, whether anybody waits for a lease, and the session it is made in.
+SELECT COALESCE((SELECT MAX(seq) FROM event WHERE space = :space), s.pruned_seq) AS seq,
+       s.store_time, CASE WHEN EXISTS (SELECT 1 FROM ticket WHERE space = :space) THEN 1 ELSE 0 END
        AS queued, c.id, c.agent, c.ended_at, c.deadline, c.process_bound, c.process, c.boot,
        c.host
 FROM space s LEFT JOIN session c ON c.space = :space AND c.id = :session
 WHERE s.id = :space;
 
--- name: leave
--- Each event of a write has a seq of its own; the counter ends at the last one.
-UPDATE space SET seq = :seq, store_time = :now, wall_time = :wall WHERE id = :space;
+-- name: note_time
+-- From here store time goes on after a reboot.
+UPDATE space SET store_time = :now, wall_time = :wall WHERE id = :space;
 
 -- name: find
 -- The space of that name.
-SELECT id, name, seq, pruned_seq, restored_seq, boot, time_namespace, clock_offset, store_time, wall_time,
-       key_check, created_at
+SELECT id, name,
+       COALESCE((SELECT MAX(seq) FROM event WHERE event.space = space.id), pruned_seq) AS seq,
+       restored_seq, boot, time_namespace, clock_offset, store_time, wall_time, key_check
 FROM space WHERE name = :name;
 
 -- name: create
--- A new space starts at seq 0 with the wall clock as its first store time.
-INSERT INTO space (id, name, seq, pruned_seq, restored_seq, boot, time_namespace, clock_offset,
+-- A new space starts with the wall clock as its first store time.
+INSERT INTO space (id, name, pruned_seq, restored_seq, boot, time_namespace, clock_offset,
                    store_time, wall_time, key_check, created_at)
-SELECT COALESCE(MAX(id), 0) + 1, CAST(:name AS TEXT), 0, 0, 0, '', '', 0,
+SELECT COALESCE(MAX(id), 0) + 1, CAST(:name AS TEXT), 0, 0, '', '', 0,
        CAST(:wall AS BIGINT), CAST(:wall AS BIGINT), CAST(:key_check AS TEXT), CAST(:wall AS BIGINT)
 FROM space;
 
 -- name: reboot
--- After a reboot, store time goes on where it was. In a restored copy, seq goes on where the
--- lost original cannot have been.
+-- After a reboot, store time goes on where it was.
 UPDATE space SET boot = :boot, time_namespace = :time_namespace, clock_offset = :clock_offset,
-    seq = :seq, restored_seq = :restored_seq
+    restored_seq = :restored_seq
 WHERE id = :space;
 
 -- name: position
 -- Where the journal ends, and how far it has been pruned.
-SELECT seq, pruned_seq FROM space WHERE id = :space;
+SELECT COALESCE((SELECT MAX(seq) FROM event WHERE space = :space), pruned_seq) AS seq, pruned_seq
+FROM space WHERE id = :space;
 
 -- name: moved
 -- What has happened after a seq, as far as those who wait need to know it.

@@ -151,7 +151,7 @@ def test_parameters_are_numbered_each_once_and_the_elements_of_lists_after_them(
     query = Query("example", "SELECT :b FROM t WHERE id IN (:ids...) AND a = :a OR a = :b")
     text, values = query.bind("postgres", {"a": "A", "ids": [7, 8], "b": "B", "unused": 0})
     assert text == "SELECT $1 FROM t WHERE id IN ($3, $4) AND a = $2 OR a = $1"
-    assert values == ["B", "A", 7, 8]
+    assert values == ("B", "A", 7, 8)
 
 
 def test_a_query_that_is_not_there_is_named_in_the_error():
@@ -161,7 +161,7 @@ def test_a_query_that_is_not_there_is_named_in_the_error():
 
 def test_an_empty_list_matches_nothing():
     query = Query("example", "SELECT 1 FROM t WHERE id IN (:ids...)")
-    assert query.bind("sqlite", {"ids": []}) == ("SELECT 1 FROM t WHERE id IN (NULL)", [])
+    assert query.bind("sqlite", {"ids": []}) == ("SELECT 1 FROM t WHERE id IN (NULL)", ())
     assert query.bind("sqlite", {"ids": [7, 8]})[0].endswith("IN (?1, ?2)")
     assert query.bind("postgres", {"ids": [7]})[0].endswith("IN ($1)")
 

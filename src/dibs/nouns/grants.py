@@ -26,11 +26,9 @@ from dibs.storage.queries import Queries
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from dibs.nouns.signing import Keyring
     from dibs.storage.driver import Row
-    from dibs.storage.queries import Query
     from dibs.storage.store import Read, Write
 
 LEASES = Queries("leases")
@@ -45,9 +43,10 @@ class Want:
     """A resource somebody wants, and how.
 
     here: in this checkout only, so that nobody in another one is in the way
+    near: the keys of all that could overlap with it
     """
 
-    __slots__ = ("content_hash", "here", "mode", "resource")
+    __slots__ = ("content_hash", "here", "mode", "near", "resource")
 
     def __init__(
         self, resource: Resource, mode: str, content_hash: str | None, here: bool = False
@@ -56,6 +55,8 @@ class Want:
         self.mode = mode
         self.content_hash = content_hash
         self.here = here
+        low, high = below(resource.base)
+        self.near = {"ancestors": ancestors(resource.base), "low": low, "high": high}
 
 
 def resource_of(row: Row) -> Resource:
@@ -64,22 +65,15 @@ def resource_of(row: Row) -> Resource:
     )
 
 
-def around(resource: Resource) -> tuple[Query, dict[str, Any]]:
-    """How to find the leases that could overlap with a resource."""
-    low, high = below(resource.base)
-    return LEASES.around, {"ancestors": ancestors(resource.base), "low": low, "high": high}
-
-
 def look(tx: Read, want: Want, session: int, before: int | None) -> tuple[Row | None, list[Row]]:
     """The session's own lease on exactly this resource, and all that is in the way.
 
     before: the ticket that asks; tickets behind it are not in its way.
     """
     resource = want.resource
-    query, near = around(resource)
-    found = tx.rows(query, **near)
+    found = tx.rows(LEASES.around, **want.near)
     if tx.queued:
-        found += tx.rows(LEASES.queue_around, **near)
+        found += tx.rows(LEASES.queue_around, **want.near)
     if resource.inode is not None:
         found += tx.rows(LEASES.same_file, inode=resource.inode, base=resource.base)
     own = None

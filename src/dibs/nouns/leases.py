@@ -106,7 +106,7 @@ class Leases(Noun):
         ticket: Ticket | None = None
         request = [[want.resource.text for want in wants], mode, ttl_ms, note, here]
         try:
-            with scope.write([grants.around(want.resource) for want in wants]) as tx:
+            with scope.write([(LEASES.around, want.near) for want in wants]) as tx:
                 try:
                     return scope.once(
                         tx,
@@ -551,8 +551,8 @@ def outcome_record(row: Row) -> Outcome:
 
 def granted(leases: list[Lease], since: int) -> Grant:
     """The grant, and which of its leases are from before that seq."""
-    kept = tuple(lease.resource for lease in leases if lease.epoch < since)
-    epoch = max(lease.epoch for lease in leases)
+    kept = tuple([lease.resource for lease in leases if lease.epoch < since])
+    epoch = max([lease.epoch for lease in leases])
     return Grant(epoch=epoch, leases=tuple(leases), kept=kept)
 
 

@@ -38,43 +38,48 @@ class Keyring:
         key: bytes = Hmac(self._space_key).digest(b"agent:" + agent.encode()).digest()
         return key
 
-    def sign(self, agent: str, *fields: object) -> str:
-        """Sign the fields. Only the last may have line breaks in it, so none can pose as two."""
+    def sign(self, agent: str, fields: str) -> str:
+        """Sign fields, a line each. Only the last may have line breaks, so none can pose as two."""
         begun = self._begun.get(agent)
         if begun is None:
-            begun = Hmac(self.agent_key(agent), f"{self._space}\n{agent}".encode())
+            begun = Hmac(self.agent_key(agent), f"{self._space}\n{agent}\n".encode())
             self._begun[agent] = begun
-        text: str = begun.digest("\n".join(["", *map(str, fields)]).encode()).hexdigest()
+        text: str = begun.digest(fields.encode()).hexdigest()
         return text
 
     def lease(self, row: Row) -> str:
         return self.sign(
-            row["agent"], "lease", row["resource"], row["base"], row["kind"], row["inode"],
-            row["mode"], row["task"], row["session"], row["epoch"], row["deadline"],
-        )  # fmt: skip
+            row["agent"],
+            f"lease\n{row['resource']}\n{row['base']}\n{row['kind']}\n{row['inode']}\n"
+            f"{row['mode']}\n{row['task']}\n{row['session']}\n{row['epoch']}\n{row['deadline']}",
+        )
 
     def task(self, row: Row) -> str:
-        return self.sign(row["agent"], "task", row["id"], row["session"], row["epoch"], row["due"])
+        return self.sign(
+            row["agent"], f"task\n{row['id']}\n{row['session']}\n{row['epoch']}\n{row['due']}"
+        )
 
     def message(self, row: Row) -> str:
         return self.sign(
-            row["sender"], "message", row["id"], row["session"], row["kind"], row["recipient"],
-            row["channel"], row["thread"], row["reply_to"], row["body"],
-        )  # fmt: skip
+            row["sender"],
+            f"message\n{row['id']}\n{row['session']}\n{row['kind']}\n{row['recipient']}\n"
+            f"{row['channel']}\n{row['thread']}\n{row['reply_to']}\n{row['body']}",
+        )
 
     def session_token(self, session: int) -> str:
         """What a process shows to act in a session that another one keeps alive."""
         # Signed by no agent, since a session may take another name.
-        return f"{session}.{self.sign('', 'session', session)}"
+        signature = self.sign("", f"session\n{session}")
+        return f"{session}.{signature}"
 
     def same_token(self, token: str, session: int) -> bool:
         expected = self.session_token(session)
         return same(token.encode("utf-8", "replace"), expected.encode())
 
     def fits(self, noun: str, row: Row) -> bool:
-        sign = {"lease": self.lease, "task": self.task, "message": self.message}[noun]
+        signature: str = getattr(self, noun)(row)
         # As bytes: what somebody wrote into the column may be any text.
-        return same((row["signature"] or "").encode(), sign(row).encode())
+        return same((row["signature"] or "").encode(), signature.encode())
 
     def require(self, noun: str, row: Row, subject: str) -> None:
         """Refuse to act on a row that was not made by the one it names."""

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+from operator import itemgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 HERE = os.path.join(os.path.dirname(__file__), "sql")
@@ -20,7 +22,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\.\.\.)?")
 class Query:
     """One statement: its text, and the names of the columns it answers with."""
 
-    __slots__ = ("_compiled", "_lists", "_names", "_text", "columns", "name")
+    __slots__ = ("_compiled", "_lists", "_names", "_text", "_values", "columns", "name")
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -29,20 +31,21 @@ class Query:
         found = dict.fromkeys(_PARAMETER.findall(text))
         self._names = [name for name, many in found if not many]
         self._lists = [name for name, many in found if many]
+        self._values = picker(self._names)
         self._compiled: dict[object, str] = {}
 
-    def bind(self, database: str, parameters: dict[str, Any]) -> tuple[str, list[Any]]:
+    def bind(self, database: str, parameters: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
         """The text as that database takes it, and the values in the order of its numbers.
 
         It is made once per length of its lists, whose elements have numbers of their own.
         """
-        values = [parameters[name] for name in self._names]
+        values: tuple[Any, ...] = self._values(parameters)
         shape: object = database
         if self._lists:
             lists = [parameters[name] for name in self._lists]
             shape = (database, *map(len, lists))
             for items in lists:
-                values += items
+                values += tuple(items)
         return self._compiled.get(shape) or self._compile(database, shape, parameters), values
 
     def _compile(self, database: str, shape: object, parameters: dict[str, Any]) -> str:
@@ -56,6 +59,13 @@ class Query:
             marks[f"{name}..."] = ", ".join(f"{mark}{number}" for number in numbers) or "NULL"
         text = self._compiled[shape] = _PARAMETER.sub(lambda found: marks[found[0][1:]], self._text)
         return text
+
+
+def picker(names: list[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    """What picks the values of these names, in their order."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda parameters: tuple([parameters[name] for name in names])
 
 
 class Queries:

@@ -150,7 +150,7 @@ class SqliteDriver:
             left.rollback()
             left.usable = False
             left._cursor = Torn()
-        self._turns[thread] = ref(connection)
+        self._turns[thread] = connection.me
 
     def give_back(self, connection: SqliteConnection) -> None:
         self._turns.pop(get_ident(), None)
@@ -286,11 +286,12 @@ class SqliteConnection:
     def __init__(self, driver: SqliteDriver) -> None:
         self._driver = driver
         self.usable = True
+        self.me = ref(self)
         # The database takes over the key file's mode, 0600, from its first moment.
         uri = f"file:{_quoted(driver.path)}?modeof={_quoted(driver.folder.key_file)}"
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         try:
-            self.db = apsw.Connection(uri, flags=flags, statementcachesize=300)
+            self.db = apsw.Connection(uri, flags=flags, statementcachesize=100)
             self.db.set_busy_handler(Patience())
             # Otherwise SQLite plans a statement anew whenever its parameters change.
             self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

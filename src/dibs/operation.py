@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Any, Concatenate, ParamSpec, TypeVar
 
     from dibs.errors import DibsError
-    from dibs.storage.driver import Ahead
 
     P = ParamSpec("P")
     T = TypeVar("T")
@@ -156,7 +155,7 @@ def writes(
     *raises: type[DibsError],
     cli: str = "",
     example: str = "",
-    ahead: Callable[..., Ahead] | None = None,
+    ahead: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[Concatenate[Any, Any, P], T]], Callable[Concatenate[Any, P], T]]:
     """Mark a method that runs in one write transaction.
 

@@ -174,10 +174,20 @@ def test_a_signature_does_not_fit_another_row(opener: Opener, alice, bob):
 
 @direct("it looks into the store itself")
 def test_no_text_can_pretend_to_be_two_fields(alice):
-    sign = alice.scope.keys.sign
-    assert sign("alice", "a", "bc") != sign("alice", "ab", "c")
-    assert sign("alice", "1:a") != sign("alice", "1", "a")
-    assert sign("alice", None) != sign("bob", None)
+    task = alice.scope.keys.task
+    row = {"agent": "alice", "id": "t", "session": 12, "epoch": 3, "due": 4}
+    signatures = [
+        task(row | change)
+        for change in (
+            {},
+            {"agent": "bob"},
+            {"session": 1, "epoch": 23},
+            {"id": "t1", "session": 2},
+            {"epoch": None},
+            {"epoch": 34, "due": ""},
+        )
+    ]
+    assert len(set(signatures)) == len(signatures)
 
 
 @direct("it looks into the store itself")

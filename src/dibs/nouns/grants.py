@@ -71,6 +71,8 @@ def look(tx: Read, want: Want, session: int, before: int | None) -> tuple[Row | 
     before: the ticket that asks; tickets behind it are not in its way.
     """
     resource = want.resource
+    if tx.queued:
+        tx.ahead([(LEASES.around, want.near), (LEASES.queue_around, want.near)])
     found = tx.rows(LEASES.around, **want.near)
     if tx.queued:
         found += tx.rows(LEASES.queue_around, **want.near)
@@ -239,12 +241,19 @@ def drop_ticket(tx: Write, number: int, why: str) -> list[Resource]:
 def hand_over(tx: Write, keys: Keyring, freed: list[Resource]) -> None:
     """Give what was freed to those who wait for it, first come, first served."""
     while freed and tx.queued:
-        waiting: set[int] = set()
+        waiting: dict[int, Row] = {}
         for resource in freed:
             _, rows = look(tx, Want(resource, EXCLUSIVE, None), 0, None)
-            waiting.update(row["epoch"] for row in rows if row["waiting"])
+            waiting |= {row["epoch"]: row for row in rows if row["waiting"]}
         freed = []
         for number in sorted(waiting):
+            near = Want(resource_of(waiting[number]), EXCLUSIVE, None).near
+            tx.ahead([
+                (LEASES.ticket, {"number": number}),
+                (SESSIONS.several, {"sessions": [waiting[number]["session"]]}),
+                (LEASES.around, near),
+                (LEASES.queue_around, near),
+            ])  # fmt: skip
             freed += _serve(tx, keys, number)
 
 

@@ -30,7 +30,7 @@ from dibs.errors import (
 )
 from dibs.nouns import grants
 from dibs.nouns.grants import LEASES, Want, lease_record
-from dibs.nouns.own import learn, of_session, own_leases
+from dibs.nouns.own import asked_first, learn, own_leases
 from dibs.nouns.paths import Resource, ancestors, below, resources_overlap
 from dibs.nouns.recovery import clear
 from dibs.nouns.scope import Noun
@@ -142,7 +142,7 @@ class Leases(Noun):
         NotYoursError,
         cli="renew",
         example="src/a.py --ttl 1h",
-        ahead=of_session,
+        ahead=asked_first,
     )
     def renew(
         self,
@@ -180,7 +180,7 @@ class Leases(Noun):
         NotYoursError,
         cli="release",
         example="src/a.py",
-        ahead=of_session,
+        ahead=asked_first,
     )
     def release(
         self,

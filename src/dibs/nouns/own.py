@@ -5,6 +5,7 @@ from __future__ import annotations
 from dibs.errors import InvalidError, NotFoundError, NotYoursError, StaleError
 from dibs.nouns import grants
 from dibs.nouns.grants import LEASES, Want
+from dibs.nouns.resources import is_name
 from dibs.operation import NEWEST, check_integer
 from dibs.storage.store import from_text
 
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read, Write
 
 
-def of_session(
-    noun: Noun, *resources: str, everything: bool = False, epoch: int | None = None, **_: object
-) -> Ahead:
+def asked_first(noun: Noun, *resources: str, **_: object) -> Ahead:
     """What `own_leases` is going to ask, where that can be said without looking for files."""
-    return () if resources else [(LEASES.of_session, {"session": noun.scope.session})]
+    scope = noun.scope
+    if not resources:
+        return [(LEASES.of_session, {"session": scope.session})]
+    names = [text for text in resources if isinstance(text, str) and is_name(text)]
+    return [(LEASES.held, own_key(scope, scope.place.resource(text))) for text in names]
 
 
 def own_leases(
@@ -106,12 +109,12 @@ def taken_away(tx: Read, scope: Scope, resource: Resource, epoch: int | None) ->
 
 def held_by_caller(tx: Read, scope: Scope, resource: Resource) -> Row | None:
     """The caller's own lease on this resource."""
-    return tx.row(
-        LEASES.held,
-        base=resource.base,
-        resource=resource.text,
-        session=scope.caller.session,
-    )
+    return tx.row(LEASES.held, **own_key(scope, resource))
+
+
+def own_key(scope: Scope, resource: Resource) -> Row:
+    """What names the caller's lease on a resource."""
+    return {"base": resource.base, "resource": resource.text, "session": scope.caller.session}
 
 
 def learn(tx: Write, row: Row, content_hash: str | None) -> None:

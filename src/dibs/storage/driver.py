@@ -57,6 +57,9 @@ if TYPE_CHECKING:
         def migrate(self, version: int, text: str) -> None:
             """Apply one migration and note its number."""
 
+        def ahead(self, ahead: Ahead) -> None:
+            """Ask now what is going to be asked; where a question costs no trip, do nothing."""
+
         def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
             """Run a query and return its rows."""
 

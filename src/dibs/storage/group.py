@@ -86,7 +86,7 @@ class Guest:
             self._grouping.seats.release()
             raise
         self._connection = connection
-        self.rows, self.run = connection.rows, connection.run
+        self.rows, self.run, self.ahead = connection.rows, connection.run, connection.ahead
         return connection
 
     def commit(self, rings: set[str]) -> None:
@@ -185,7 +185,7 @@ class Member:
 
     def _join(self, connection: Connection) -> None:
         self._connection = connection
-        self.rows, self.run = connection.rows, connection.run
+        self.rows, self.run, self.ahead = connection.rows, connection.run, connection.ahead
 
     def commit(self, rings: set[str]) -> None:
         if self._connection is not None:

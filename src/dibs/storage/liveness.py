@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from dibs.errors import BusyError
+from dibs.errors import BusyError, StoreGoneError
 
 _HANDLES: set[int] = set()
 """All locked files of this process, for a child that must not keep them."""
@@ -37,7 +37,13 @@ class FileLiveness:
 
     def hold(self, number: int) -> None:
         self.let_go(number)  # of a write that was undone half-way
-        handle = os.open(self.path(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            handle = os.open(self.path(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            raise StoreGoneError(
+                f"{self._folder} was deleted while the store was open",
+                next="open the store again: it starts afresh",
+            ) from None
         self._held[number] = handle
         _HANDLES.add(handle)
         try:

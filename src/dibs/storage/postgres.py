@@ -37,7 +37,7 @@ from dibs.errors import (
 )
 from dibs.storage.bell import PATIENCE_S
 from dibs.storage.clock import SystemClock
-from dibs.storage.pipeline import Pipeline
+from dibs.storage.postgres_pipeline import Pipeline
 from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False
@@ -208,6 +208,16 @@ class PostgresConnection:
         (clock,) = self._ask(ahead)
         return self._times(clock)
 
+    def ahead(self, ahead: Ahead) -> None:
+        new = [(query, given) for query, given in ahead if not self._knows(query, given)]
+        if new:
+            self._send_later()
+            self._ask(new)
+
+    def _knows(self, query: Query, parameters: dict[str, Any]) -> bool:
+        text, values = query.bind("postgres", parameters)
+        return (text, *values) in self._ahead
+
     def _ask(self, ahead: Ahead) -> list[PGresult]:
         """Send all, and what is asked ahead; return the answers to what was wanted before."""
         asked = [self._send(query, parameters, wanted=True) for query, parameters in ahead]
@@ -277,17 +287,14 @@ class PostgresConnection:
     def commit(self, rings: set[str]) -> None:
         self._ahead.clear()
         self._control("COMMIT")
-        self._exchange()
+        bell = None
         if rings:
             topics = " ".join(sorted(rings))
             if len(topics) > PAYLOAD_LIMIT:
                 topics = EVERYBODY
             payload = f"{self._driver.space} {topics}"
-            try:
-                self._send(POSTGRES.notify, {"channel": CHANNEL, "payload": payload})
-                self._pipeline.tell()
-            except psycopg.Error:
-                return  # the commit stands; those who wait find it at their next slow look
+            bell = POSTGRES.notify.bind("postgres", {"channel": CHANNEL, "payload": payload})
+        self._exchange(bell)
 
     def rollback(self) -> None:
         self._later.clear()
@@ -317,9 +324,9 @@ class PostgresConnection:
             raise translate(error) from error
         return text, *values
 
-    def _exchange(self) -> list[PGresult]:
+    def _exchange(self, after: tuple[str, tuple[Any, ...]] | None = None) -> list[PGresult]:
         try:
-            return self._pipeline.exchange()
+            return self._pipeline.exchange(after)
         except psycopg.Error as error:
             raise translate(error) from error
 

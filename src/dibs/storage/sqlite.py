@@ -353,6 +353,9 @@ class SqliteConnection:
     def begin_setup(self) -> None:
         self._control("BEGIN IMMEDIATE")
 
+    def ahead(self, ahead: Ahead) -> None:
+        """Nothing travels here."""
+
     def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
         text, values = query.bind("sqlite", parameters)
         try:

@@ -14,7 +14,10 @@ from __future__ import annotations
 import json
 import os
 from contextvars import ContextVar
-from json.encoder import c_make_encoder, encode_basestring
+from json.encoder import (  # type: ignore[attr-defined]  # typeshed does not know the first
+    c_make_encoder,
+    encode_basestring,
+)
 
 from dibs.errors import CancelledError, NotYoursError
 from dibs.storage.boot import runs
@@ -180,6 +183,12 @@ class Read:
         except BaseException:
             self._leave()
             raise
+
+    def ahead(self, ahead: Ahead) -> None:
+        """Say what will be asked next, so that it can travel together."""
+        for _, parameters in ahead:
+            parameters["space"] = self.space
+        self.connection.ahead(ahead)
 
     def rows(self, query: Query, **parameters: Any) -> list[Row]:
         parameters["space"] = self.space

@@ -11,11 +11,12 @@ client that freezes inside a transaction.
 from __future__ import annotations
 
 import select
+from collections import deque
 from itertools import count
 
 import psycopg
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,19 +38,20 @@ class Pipeline:
         self._poll = select.poll()
         self._poll.register(self._pq.socket, select.POLLIN)
         self._prepared: dict[str, bytes] = {}
-        self._new: list[str] = []
-        """The statements that this packet prepares, if nothing before them fails."""
         self._numbers = count()
         self._wanted: list[bool] = []
-        """Of each answer to come: whether somebody waits for it."""
-        self._owed = 0
-        """How many packets were sent whose answers nobody has read yet."""
-        self._broken = False
+        """Of each answer to this packet: whether somebody waits for it."""
+        self._new: list[str] = []
+        """The statements that this packet prepares, if nothing before them fails."""
+        self._packets: deque[tuple[list[bool], list[str]]] = deque()
+        """The same of those that were sent and whose answers have not been read."""
+        self._torn = False
+        """Whether an interrupt or an error has left a step half done."""
 
     @property
     def usable(self) -> bool:
         """Whether the talk can go on, as far as can be known without asking the server."""
-        if self._broken or self._pq.status != ConnStatus.OK:
+        if self._torn or self._pq.status != ConnStatus.OK:
             return False
         if self._poll.poll(0):
             try:
@@ -60,12 +62,13 @@ class Pipeline:
 
     @property
     def idle(self) -> bool:
-        """Whether the server is in no transaction."""
-        return self._pq.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        """Whether the server is in no transaction, and nothing waits to be sent."""
+        return not self._wanted and self._pq.transaction_status == TransactionStatus.IDLE
 
     def send(self, text: str, values: Sequence[Any] = (), *, wanted: bool = False) -> None:
         """Add a statement to the packet; `wanted` if its rows are."""
         data = [None if value is None else _text(value) for value in values]
+        self._torn = True
         name = self._prepared.get(text)
         if name is None and len(data) <= PREPARED_VALUES:
             name = self._prepared[text] = b"s%d" % next(self._numbers)
@@ -77,34 +80,50 @@ class Pipeline:
         else:
             self._pq.send_query_prepared(name, data)
         self._wanted.append(wanted)
+        self._torn = False
 
-    def exchange(self) -> list[PGresult]:
-        """Send the packet and wait for its answers: those that are wanted, in order."""
-        wanted, new = self._wanted, self._new
-        self.tell()
-        self._broken = True  # unless all of it has come
-        while self._owed:
-            results = self._results()
-            self._owed -= 1
-        self._broken = False
-        for result in results:
-            if result.status == ExecStatus.FATAL_ERROR:
+    def exchange(self, after: tuple[str, tuple[Any, ...]] | None = None) -> list[PGresult]:
+        """Send the packet and wait for its answers: those that are wanted, in order.
+
+        after: a statement that follows in a packet of its own, whose answer nobody waits for
+        """
+        self._close_packet()
+        packets = len(self._packets)
+        if after is not None:
+            self.send(*after)
+            self._close_packet()
+        self._torn = True
+        self._flush()
+        for _ in range(packets):
+            results, (wanted, new) = self._results(), self._packets.popleft()
+            failed = [result for result in results if result.status == ExecStatus.FATAL_ERROR]
+            if failed:
                 for text in new:
                     del self._prepared[text]
-                raise error_from_result(result)
+        self._torn = False
+        if failed:
+            raise error_from_result(failed[0])
         return [result for result, is_wanted in zip(results, wanted, strict=True) if is_wanted]
 
     def tell(self) -> None:
         """Send the packet, and leave its answers to the next exchange."""
-        self._wanted, self._new = [], []
-        self._broken = True
+        self._close_packet()
+        self._torn = True
+        self._flush()
+        self._torn = False
+
+    def _close_packet(self) -> None:
+        self._torn = True
         self._pq.pipeline_sync()
-        self._owed += 1
+        self._packets.append((self._wanted, self._new))
+        self._wanted, self._new = [], []
+        self._torn = False
+
+    def _flush(self) -> None:
         while self._pq.flush():
             # The server may be waiting for us to read before it reads on.
             select.select([self._pq.socket], [self._pq.socket], [])
             self._pq.consume_input()
-        self._broken = False
 
     def _results(self) -> list[PGresult]:
         """The answers to one packet."""
@@ -114,7 +133,7 @@ class Pipeline:
                 self._poll.poll()
                 self._pq.consume_input()
             result = self._pq.get_result()
-            if result is None:
+            if result is None:  # the end of one statement's answers
                 if self._pq.status != ConnStatus.OK:
                     raise psycopg.OperationalError("the connection is lost")
             elif result.status == ExecStatus.PIPELINE_SYNC:
@@ -126,7 +145,7 @@ class Pipeline:
         self._db.close()
 
 
-def _text(value: object) -> bytes:
+def _text(value: str | int) -> bytes:
     if isinstance(value, str):
         # The server takes the text up to there for the whole.
         if "\0" in value:

@@ -28,6 +28,7 @@ EDIT_S = 30
 SHOWN = 60
 WORDS = 6
 BY = ".by-"
+PART = ".part-"
 
 
 class Flight:
@@ -90,11 +91,7 @@ class Flights:
             "process": who.process,
         }
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        path = self._path(occasion, session)
-        part = f"{path}.part-{os.getpid()}"
-        with open(part, "w", encoding="utf-8", errors="surrogateescape") as target:
-            json.dump(said, target)
-        os.replace(part, path)
+        write(self._path(occasion, session), json.dumps(said))
 
     def of(self, occasion: Occasion, session: int) -> Flight | None:
         """What this tool said before it began."""
@@ -109,18 +106,20 @@ class Flights:
 
     def suspect(self, flight: Flight, by: Flight, content_hash: str | None) -> None:
         """Note on an edit that is under way that another tool ran, and what was there then."""
-        with open(f"{flight.path}{BY}{by.session}", "w", encoding="utf-8") as target:
-            target.write(f"{by.agent}\n{content_hash}\n{by.doing}")
+        write(f"{flight.path}{BY}{by.session}", f"{by.agent}\n{content_hash}\n{by.doing}")
 
     def suspects(self, occasion: Occasion, session: int) -> list[tuple[str, str, str]]:
         """Who has run meanwhile and is done: the agent, what it was doing, what it saw then."""
         found = []
         name = os.path.basename(self._path(occasion, session)) + BY
         for other in self._names():
-            if other.startswith(name):
-                with open(os.path.join(self._folder, other), encoding="utf-8") as source:
-                    agent, content_hash, doing = source.read().split("\n", 2)
-                    found.append((agent, doing, content_hash))
+            if other.startswith(name) and PART not in other:
+                try:
+                    with open(os.path.join(self._folder, other), encoding="utf-8") as source:
+                        agent, content_hash, doing = source.read().split("\n", 2)
+                except FileNotFoundError:
+                    continue  # the same call in another hook of this session is done with it
+                found.append((agent, doing, content_hash))
         return found
 
     def end_all(self, session: int) -> None:
@@ -173,6 +172,14 @@ def mentions(command: str, name: str) -> bool:
             return True
         start = command.find(name, start + 1)
     return False
+
+
+def write(path: str, text: str) -> None:
+    """Put a mark there as a whole: others read them all the time."""
+    part = f"{path}{PART}{os.getpid()}"
+    with open(part, "w", encoding="utf-8", errors="surrogateescape") as target:
+        target.write(text)
+    os.replace(part, path)
 
 
 def read(path: str) -> Flight | None:

@@ -52,7 +52,8 @@ class Reads:
             names = os.listdir(self._folder)
         except FileNotFoundError:
             return []
-        found = (read(os.path.join(self._folder, name)) for name in names)
+        whole = [name for name in names if "." not in name]  # others are being written
+        found = (read(os.path.join(self._folder, name)) for name in whole)
         return [known for known in found if known and known.stamp != stamp(known.file)]
 
     def forget(self) -> None:

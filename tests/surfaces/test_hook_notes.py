@@ -1,0 +1,29 @@
+"""The notes that hooks leave on disk: read by many at once, and never half a one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dibs.surfaces.hooks.flights import BY, PART, Flights, write
+from dibs.surfaces.hooks.occasion import Occasion
+from dibs.surfaces.hooks.reads import Reads
+
+
+def test_a_read_that_is_being_noted_is_not_looked_at_yet(tmp_path: Path):
+    file = tmp_path / "a.py"
+    file.write_text("one\n")
+    reads = Reads(str(tmp_path), 7)
+    reads.note(str(file), "0" * 64)
+    [note] = (tmp_path / "hooks" / "reads" / "7").iterdir()
+    note.with_name(f"{note.name}.4711").touch()
+    file.write_text("two, and longer\n")
+    assert [known.file for known in reads.changed()] == [str(file)]
+
+
+def test_a_suspicion_that_is_being_noted_is_not_looked_at_yet(tmp_path: Path):
+    flights, occasion = Flights(str(tmp_path)), Occasion("claude", "before", call="c")
+    flights._folder = str(tmp_path)
+    path = flights._path(occasion, 7)
+    write(f"{path}{BY}8", "bob\n0000\nmake")
+    Path(f"{path}{BY}9{PART}4711").touch()
+    assert flights.suspects(occasion, 7) == [("bob", "make", "0000")]

@@ -78,6 +78,13 @@ class Record:
         return cls(**values)
 
 
+def fields_of(value: object) -> dict[str, Any]:
+    """What a JSON encoder asks for that meets a record."""
+    if not isinstance(value, Record):
+        raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+    return value.__dict__
+
+
 def plain(value: Any) -> Any:
     """Records, tuples and dictionaries as what JSON knows."""
     if isinstance(value, Record):

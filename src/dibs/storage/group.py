@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import threading
 from _thread import get_ident
+from collections import deque
 
 from dibs.errors import BusyError, DibsError, StorageError
+from dibs.storage.store import SPACE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Any, Self
 
     from dibs.storage.driver import Ahead, Connection, Driver, Row
+    from dibs.storage.queries import Query
 
 
 SEATS = 8
@@ -39,7 +43,9 @@ class GroupingDriver:
         self.crowd: set[int] = set()
         """The threads of which there may be a thousand: they stand in line, others do not."""
         self.seats = threading.Semaphore(SEATS)
-        self.turn = threading.Lock()
+        self.turn = Turn()
+        self.told: Callable[[list[Row]], None] = lambda events: None
+        """Called with the events of each commit."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.driver, name)
@@ -57,7 +63,56 @@ class GroupingDriver:
             self.driver.give_back(connection)
 
 
-class Guest:
+class Turn:
+    """A lock that is had in the order of asking.
+
+    The database's own is had by whoever tries in the right moment: a thread that writes without
+    a pause would leave the others none.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken = False
+        self._line: deque[threading.Lock] = deque()
+
+    def acquire(self) -> None:
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                return
+            mine = threading.Lock()
+            mine.acquire()
+            self._line.append(mine)
+        mine.acquire()  # until the one before lets go
+
+    def release(self) -> None:
+        with self._lock:
+            if self._line:
+                self._line.popleft().release()
+            else:
+                self._taken = False
+
+
+class Noting:
+    """A transaction that notes which events it adds to the journal."""
+
+    _connection: Connection | None = None
+
+    def __init__(self) -> None:
+        self.events: list[Row] = []
+
+    def _use(self, connection: Connection) -> None:
+        self._connection = connection
+        self._run = connection.run
+        self.rows, self.ahead = connection.rows, connection.ahead
+
+    def run(self, query: Query, parameters: Row) -> None:
+        if query is SPACE.journal:
+            self.events.append(parameters)
+        self._run(query, parameters)
+
+
+class Guest(Noting):
     """One transaction of a thread of the crowd, as the store sees it.
 
     A thousand that wake at once would each open a connection of its own, and for their turn to
@@ -65,8 +120,8 @@ class Guest:
     """
 
     def __init__(self, grouping: GroupingDriver) -> None:
+        super().__init__()
         self._grouping = grouping
-        self._connection: Connection | None = None
         self._writes = False
 
     def begin_write(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
@@ -85,13 +140,14 @@ class Guest:
         except BaseException:
             self._grouping.seats.release()
             raise
-        self._connection = connection
-        self.rows, self.run, self.ahead = connection.rows, connection.run, connection.ahead
+        self._use(connection)
         return connection
 
     def commit(self, rings: set[str]) -> None:
         if self._connection is not None:
             self._connection.commit(rings)
+            if self.events:
+                self._grouping.told(self.events)
 
     def rollback(self) -> None:
         if self._connection is not None:
@@ -116,6 +172,7 @@ class Group:
         self.driver = grouping.driver
         self.connection: Connection | None = None
         self.rings: set[str] = set()
+        self.events: list[Row] = []
         self.broken: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -129,12 +186,17 @@ class Group:
                 self.broken
             )
         if self.connection is None:
-            connection = self.driver.take()
+            self._grouping.turn.acquire()
             try:
-                connection.begin_group()
+                connection = self.driver.take()
+                try:
+                    connection.begin_group()
+                except BaseException:
+                    connection.rollback()
+                    self.driver.give_back(connection)
+                    raise
             except BaseException:
-                connection.rollback()
-                self.driver.give_back(connection)
+                self._grouping.turn.release()
                 raise
             self.connection = connection
         return self.connection
@@ -159,39 +221,39 @@ class Group:
             raise
         finally:
             self.driver.give_back(connection)
+            self._grouping.turn.release()
         if kind is None and self.broken is not None:
             raise self.broken
+        if kind is None and self.events:
+            self._grouping.told(self.events)
 
 
-class Member:
+class Member(Noting):
     """One transaction of the group's thread, as the store sees it."""
 
     def __init__(self, group: Group) -> None:
+        super().__init__()
         self._group = group
-        self._connection: Connection | None = None
         self._reads = False
 
     def begin_write(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
         connection = self._group.begin()
         connection.save()
-        self._join(connection)
+        self._use(connection)
         return connection.enter(space, session, ahead)
 
     def begin_read(self, ahead: Ahead) -> tuple[int, int]:
         connection: Connection = self._group.driver.take()
         self._reads = True
-        self._join(connection)
+        self._use(connection)
         return connection.begin_read(ahead)
-
-    def _join(self, connection: Connection) -> None:
-        self._connection = connection
-        self.rows, self.run, self.ahead = connection.rows, connection.run, connection.ahead
 
     def commit(self, rings: set[str]) -> None:
         if self._connection is not None:
             self._connection.keep()
             self._connection = None
             self._group.rings |= rings
+            self._group.events += self.events
 
     def rollback(self) -> None:
         connection, self._connection = self._connection, None

@@ -1,9 +1,10 @@
 """One ear for all who wait in this process.
 
 A process that serves many callers has many who wait. If each had an ear of its own, a thousand
-would be woken by every write. Here one thread follows the journal, and wakes those whose topic
-an event concerns: `message:bob` is woken by what is sent to bob or to everybody, `lease:src` by
-what happens to `src`, above it or below it, and a plain `task` by every event of that noun.
+would be woken by every write. Here those are woken whose topic an event concerns: `message:bob`
+by what is sent to bob or to everybody, `lease:src` by what happens to `src`, above it or below
+it, and a plain `task` by every event of that noun. What this process writes itself the hub is
+told; for what others write, one thread follows the journal.
 
 As everywhere, being woken is a hint: who is woken looks again.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import time
 from _thread import allocate_lock, start_new_thread
 
 from dibs.errors import CancelledError, ClosedError, UnavailableError
@@ -31,6 +33,8 @@ NOUNS = ("session", "lease", "task", "message", "entry", "token", "space")
 PAGE = 1000
 WAIT_S = 3600.0
 RETRY_S = 0.5
+PACE_S = 0.005
+"""How long to rest between two looks at the journal."""
 STOP_S = 5.0
 
 
@@ -40,6 +44,8 @@ class Hub:
     def __init__(self, moved: Callable[[int], None]) -> None:
         """A hub that calls `moved` with each seq that the journal has come to."""
         self._moved = moved
+        self._seq = 0
+        """Up to where everybody has been woken."""
         self._lock = allocate_lock()
         self._waiters: dict[str, set[HubListener]] = {}
         self._cancel = Cancel()
@@ -49,9 +55,9 @@ class Hub:
     def start(self, store: Store, driver: Driver) -> None:
         """Follow the journal of a store, with an ear of its own to that driver's bells."""
         with store.read() as tx:
-            seq = tx.rows(SPACE.position)[0]["seq"]
+            self._seq = tx.rows(SPACE.position)[0]["seq"]
         self._following.acquire()
-        start_new_thread(self._run, (store, driver, seq))
+        start_new_thread(self._run, (store, driver))
 
     def stop(self) -> None:
         """Follow no more; after this the store may be closed."""
@@ -75,41 +81,61 @@ class Hub:
                 if not waiters:
                     del self._waiters[key]
 
-    def wake(self, woken: set[str]) -> None:
-        with self._lock:
-            found = {listener for key in woken for listener in self._waiters.get(key, ())}
-            for listener in found:
-                listener.ring()
+    def told(self, events: list[Row]) -> None:
+        """Wake those whom these events concern, which this process has just committed."""
+        self._wake(events, events[0]["seq"] - 1)
 
-    def _run(self, store: Store, driver: Driver, seq: int) -> None:
+    def _wake(self, events: list[Row], after: int) -> None:
+        """Wake those whom these events concern, which are the next ones after a seq."""
+        last = events[-1]["seq"]
+        with self._lock:
+            # Who comes later has not looked yet, and will.
+            for listener in self._concerned(events) if self._waiters else ():
+                listener.ring()
+            if after <= self._seq < last:
+                self._seq = last
+        self._moved(last)
+
+    def _concerned(self, events: list[Row]) -> set[HubListener]:
+        woken: set[str] = set()
+        for event in events:
+            woken.update(touched(event["kind"], event["subject"], event["data"] or ""))
+        return {listener for key in woken for listener in self._waiters.get(key, ())}
+
+    def _run(self, store: Store, driver: Driver) -> None:
         try:
-            self._follow(store, driver, seq)
+            self._follow(store, driver)
         finally:
             self._following.release()
 
-    def _follow(self, store: Store, driver: Driver, seq: int) -> None:
+    def _follow(self, store: Store, driver: Driver) -> None:
         CANCEL.set(self._cancel)
 
-        def look() -> tuple[list[Row] | None, None]:
+        rested = 0.0
+
+        def look() -> tuple[tuple[int, list[Row]] | None, None]:
+            # Our own writes ring as well; who looked after each of them would do nothing else.
+            nonlocal rested
+            select.select([self._cancel], [], [], max(0.0, rested - time.monotonic()))
+            rested = time.monotonic() + PACE_S
+            after = self._seq
             with store.read() as tx:
-                return tx.rows(SPACE.moved, after=seq, limit=PAGE) or None, None
+                if tx.rows(SPACE.position)[0]["seq"] <= after:
+                    return None, None
+                return (after, tx.rows(SPACE.moved, after=after, limit=PAGE)), None
 
         while True:
             try:
-                events = store.wait(look, NOUNS, WAIT_S, driver) or []
+                found = store.wait(look, NOUNS, WAIT_S, driver)
             except (CancelledError, ClosedError):
                 self._cancel.close()
                 return
             except UnavailableError:
                 select.select([self._cancel], [], [], RETRY_S)
                 continue
-            woken: set[str] = set()
-            for event in events:
-                woken.update(touched(event["kind"], event["subject"], event["data"] or ""))
-            if events:
-                seq = events[-1]["seq"]
-                self.wake(woken)
-                self._moved(seq)
+            if found is not None:
+                after, events = found
+                self._wake(events, after)
 
 
 def keys(topic: str) -> list[str]:

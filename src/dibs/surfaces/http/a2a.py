@@ -172,7 +172,7 @@ class Visit:
 
     async def operate(self, name: str, **given: Any) -> Any:
         route = self.daemon.operations[f"/v1/{name.replace('.', '/')}"]
-        return await self.daemon.call(route, self.access, given)
+        return plain(await self.daemon.call(route, self.access, given))
 
     async def add(self, params: Object) -> Object:
         """The task that a message asks for, which may be there already."""

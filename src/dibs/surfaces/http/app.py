@@ -83,6 +83,7 @@ class Daemon:
         self.driver = GroupingDriver(store.driver)
         self.hub = Hub(self._moved)
         self.driver.listen = self.hub.listen
+        self.driver.told = self.hub.told
         store.driver = self.driver
         self.guard = Guard(hosts)
         self.rate = Rate()
@@ -94,7 +95,7 @@ class Daemon:
         self.at_hush: list[Callable[[], None]] = []
         """Whom else to tell that we are stopping."""
         self.calls: dict[tuple[str, int], int] = {}
-        """How many calls there were, by operation and HTTP status."""
+        """How many calls there were, by path and HTTP status."""
         self._seq = 0
         self._readers: set[asyncio.Future[None]] = set()
 
@@ -134,8 +135,8 @@ class Daemon:
             if not self.waits.number:
                 break
             await asyncio.sleep(0.01)
-        await asyncio.to_thread(self.writer.stop)
-        await asyncio.to_thread(self.reader.stop)
+        await self.writer.stop()
+        await self.reader.stop()
         self.hub.stop()
         self.space.close()
 
@@ -152,8 +153,8 @@ class Daemon:
         return self.waits.number
 
     def count(self, path: str, status: int) -> None:
-        operation = path[4:].replace("/", ".") if path in self.operations else "other"
-        self.calls[operation, status] = self.calls.get((operation, status), 0) + 1
+        key = (path if path in self.operations else "", status)
+        self.calls[key] = self.calls.get(key, 0) + 1
 
     def _moved(self, seq: int) -> None:
         self._loop.call_soon_threadsafe(self._advance, seq)

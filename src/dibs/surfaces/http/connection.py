@@ -22,6 +22,7 @@ REQUEST_S = 15.0
 class Connection(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
+    _came = 0
     _in_head = False
     _whole = True
 
@@ -34,6 +35,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._came = len(data)
         super().data_received(data)
         if self._in_head:
             # What a parser keeps of a head that has no end, it keeps in memory.
@@ -52,10 +54,11 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        size = sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url)
-        if size > HEAD_LIMIT:
-            self._head_bytes = size
-            raise ValueError("the head is too large")
+        if self._head_bytes + self._came > HEAD_LIMIT:  # there may be a body in that as well
+            size = sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url)
+            if size > HEAD_LIMIT:
+                self._head_bytes = size
+                raise ValueError("the head is too large")
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

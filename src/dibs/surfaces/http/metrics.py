@@ -27,8 +27,13 @@ async def serve(request: Request) -> PlainTextResponse:
 def done(daemon: Daemon) -> list[str]:
     """What this process has done since its start."""
     calls = [
-        line("dibs_calls_total", number, operation=operation, status=str(status))
-        for (operation, status), number in sorted(daemon.calls.items())
+        line(
+            "dibs_calls_total",
+            number,
+            operation=path.removeprefix("/v1/").replace("/", ".") or "other",
+            status=str(status),
+        )
+        for (path, status), number in sorted(daemon.calls.items())
     ]
     return [
         *told("dibs_calls_total", "counter", "calls by operation and status", *calls),

@@ -11,7 +11,6 @@ import signal
 import socket
 import ssl
 import stat
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -255,7 +254,6 @@ def serve(
 ) -> None:
     """Serve a space until the process is asked to end; call `ready` once it answers."""
     os.umask(0o077)
-    sys.setswitchinterval(0.0005)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     store, place = space.scope.store, space.scope.place

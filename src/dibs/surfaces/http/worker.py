@@ -1,7 +1,7 @@
 """The threads that run operations for the event loop.
 
-All writes go through one thread. It takes as many as have come while it was busy, runs them in
-one transaction, each in a savepoint of its own, and answers all of them after the common commit.
+All writes go through one thread. It is given as many as have come while it was busy, runs them in
+one transaction, each in a savepoint of its own, and they are answered after the common commit.
 Reads have a thread of their own. A call that waits has one for as long as it waits.
 """
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 GROUP_LIMIT = 128
 WAITS_LIMIT = 4_000
+STAND_STILL_S = 0.005
 
 
 class Pending:
@@ -59,38 +60,45 @@ class Worker:
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._queue: SimpleQueue[Pending | None] = SimpleQueue()
+        self._come: list[Pending] = []
+        """What waits until the thread is back."""
+        self._busy = False
+        self._queue: SimpleQueue[list[Pending] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def do(self, job: Job) -> asyncio.Future[Any]:
         future = self._loop.create_future()
-        self._queue.put(Pending(job, future))
+        if not self._come and not self._busy:
+            self._loop.call_soon(self._hand_over)
+        self._come.append(Pending(job, future))
         return future
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Finish what has come, and end."""
+        while self._come or self._busy:
+            await asyncio.sleep(0.001)
         self._queue.put(None)
-        self._thread.join()
+        await asyncio.to_thread(self._thread.join)
+
+    def _hand_over(self) -> None:
+        """Give the thread all that has come by now, at once."""
+        jobs, self._come = self._come[:GROUP_LIMIT], self._come[GROUP_LIMIT:]
+        self._busy = True
+        self._queue.put(jobs)
+
+    def _back(self, jobs: list[Pending]) -> None:
+        """Answer, and only then go on with what has come meanwhile."""
+        for pending in jobs:
+            pending.settle()
+        self._busy = False
+        if self._come:
+            self._loop.call_soon(self._hand_over)
 
     def _run(self) -> None:
-        while True:
-            jobs, last = self._next()
-            if jobs:
-                self._serve(jobs)
-                self._loop.call_soon_threadsafe(settle, jobs)
-            if last:
-                return
-
-    def _next(self) -> tuple[list[Pending], bool]:
-        job = self._queue.get()
-        jobs: list[Pending] = []
-        while job is not None:
-            jobs.append(job)
-            if len(jobs) == GROUP_LIMIT or self._queue.empty():
-                return jobs, False
-            job = self._queue.get()
-        return jobs, True
+        while (jobs := self._queue.get()) is not None:
+            self._serve(jobs)
+            self._loop.call_soon_threadsafe(self._back, jobs)
 
     def _serve(self, jobs: list[Pending]) -> None:
         for pending in jobs:
@@ -98,7 +106,12 @@ class Worker:
 
 
 class Writer(Worker):
-    """The thread that makes all writes, and commits many of them at once."""
+    """The thread that makes all writes, and commits many of them at once.
+
+    While it runs its jobs, the loop stands still, for a while at most: both want the interpreter,
+    and would take it from each other at every statement. The commit waits for the disk, and the
+    loop goes on.
+    """
 
     def __init__(self, driver: GroupingDriver, loop: asyncio.AbstractEventLoop) -> None:
         self._driver = driver
@@ -106,7 +119,16 @@ class Writer(Worker):
         self.writes = 0
         self.undone: Job = lambda: None
         """Called before the next write, when what was written is undone."""
+        # A database elsewhere is waited for without the interpreter.
+        self._stand_still_s = STAND_STILL_S if driver.liveness is not None else 0.0
+        self._ran = threading.Lock()
         super().__init__("dibs-writer", loop)
+
+    def _hand_over(self) -> None:
+        self._ran = ran = threading.Lock()
+        ran.acquire()
+        super()._hand_over()
+        ran.acquire(timeout=self._stand_still_s)
 
     def _serve(self, jobs: list[Pending]) -> None:
         self.groups += 1
@@ -115,17 +137,13 @@ class Writer(Worker):
             with Group(self._driver):
                 for pending in jobs:
                     pending.run()
+                self._ran.release()
         except Exception as error:
             # Whatever they did is undone, so none of them may hear that it was done.
             self.undone()
             for pending in jobs:
                 if pending.error is None:
                     pending.error = error
-
-
-def settle(jobs: list[Pending]) -> None:
-    for pending in jobs:
-        pending.settle()
 
 
 class Waits:
@@ -163,7 +181,7 @@ class Waits:
             self._crowd.add(threading.get_ident())
             pending.run()
             self._crowd.discard(threading.get_ident())
-            self._loop.call_soon_threadsafe(settle, [pending])
+            self._loop.call_soon_threadsafe(pending.settle)
 
         self._running.add(cancel)
         threading.Thread(target=work, name="dibs-wait", daemon=True).start()
@@ -172,6 +190,7 @@ class Waits:
         except asyncio.CancelledError:
             cancel()
             await asyncio.wait([pending.future])
+            pending.future.exception()  # nobody is there to hear it
             raise
         finally:
             self._running.discard(cancel)

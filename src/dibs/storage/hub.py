@@ -110,7 +110,6 @@ class Hub:
 
     def _follow(self, store: Store, driver: Driver) -> None:
         CANCEL.set(self._cancel)
-
         rested = 0.0
 
         def look() -> tuple[tuple[int, list[Row]] | None, None]:
@@ -120,9 +119,8 @@ class Hub:
             rested = time.monotonic() + PACE_S
             after = self._seq
             with store.read() as tx:
-                if tx.rows(SPACE.position)[0]["seq"] <= after:
-                    return None, None
-                return (after, tx.rows(SPACE.moved, after=after, limit=PAGE)), None
+                events = tx.rows(SPACE.moved, after=after, limit=PAGE)
+            return ((after, events) if events else None), None
 
         while True:
             try:

@@ -42,27 +42,32 @@ def decoded(header: str) -> str:
         raise InvalidError("a header is not valid UTF-8") from None
 
 
+def said(headers: dict[str, str]) -> tuple[str | None, ...]:
+    """All that decides whom a request speaks for."""
+    return tuple(map(headers.get, SAYS_WHO))
+
+
 class Tokens:
     def __init__(self, space: Dibs, sign_ins: SignIns) -> None:
         self._space = space
         self._sign_ins = sign_ins
         self._known: dict[tuple[str | None, ...], tuple[float, Access]] = {}
 
-    def access(self, headers: dict[str, str]) -> Access:
-        """Whom these headers speak for; refused if they carry no token that is good."""
+    def known(self, headers: dict[str, str]) -> Access | None:
+        """Whom these headers speak for, if that is known without asking the store."""
         if "cookie" in headers and "authorization" not in headers:
             person = self._sign_ins.person(headers)
             if person is not None:
                 return Access(person, "admin", person, None)
-        said = tuple(map(headers.get, SAYS_WHO))
-        since, known = self._known.get(said, (0.0, None))
-        now = time.monotonic()
-        if known is not None and now - since < KNOWN_S:
-            return known
-        access = self._access(headers)
+        since, access = self._known.get(said(headers), (0.0, None))
+        return access if time.monotonic() - since < KNOWN_S else None
+
+    def ask(self, headers: dict[str, str]) -> Access:
+        """Whom these headers speak for; refused if they carry no token that is good."""
+        now, access = time.monotonic(), self._access(headers)
         if len(self._known) > 10_000:
             self._known.clear()
-        self._known[said] = (now, access)
+        self._known[said(headers)] = (now, access)
         return access
 
     def _access(self, headers: dict[str, str]) -> Access:

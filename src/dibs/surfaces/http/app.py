@@ -160,7 +160,7 @@ class Daemon:
         self._loop.call_soon_threadsafe(self._advance, seq)
 
     def _advance(self, seq: int) -> None:
-        self._seq = seq
+        self._seq = max(seq, self._seq)  # two threads tell it
         for reader in self._readers:
             if not reader.done():
                 reader.set_result(None)
@@ -180,7 +180,9 @@ class Daemon:
         """Whom a request speaks for, within what its token may ask for."""
         if self.stopping:
             raise stopping()
-        access = self.tokens.access(headers)
+        access = self.tokens.known(headers)
+        if access is None:
+            access = await self.reader.do(lambda: self.tokens.ask(headers))
         self.rate.take(access.name)
         return access
 

@@ -18,14 +18,16 @@ from __future__ import annotations
 
 import os
 import select
-import threading
 import time
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 import psycopg
 from psycopg import errors as pg
 
 from dibs.errors import (
     BusyError,
+    ClosedError,
     DibsError,
     DisconnectedError,
     DiskFullError,
@@ -85,7 +87,10 @@ class PostgresDriver:
         self.space = 0
         self._pid = os.getpid()
         self._closed = False
-        self._seats = threading.BoundedSemaphore(CONNECTIONS)
+        # Not a semaphore: a seat may be left while garbage is collected, even within an `acquire`.
+        self._seats: SimpleQueue[bool] = SimpleQueue()
+        for _ in range(CONNECTIONS):
+            self._seats.put(True)
         self._kept: list[PostgresConnection] = []
         try:
             self._kept.append(PostgresConnection(self))
@@ -113,29 +118,39 @@ class PostgresDriver:
             raise ForkedError(
                 "this store was opened before a fork", next="open the store again in the child"
             )
-        if not self._seats.acquire(timeout=CONNECT_S):
+        if self._closed:
+            raise ClosedError("this store has been closed", next="open it again")
+        try:
+            seat = Seat(self._seats)
+        except Empty:
             raise BusyError(
                 f"{CONNECTIONS} connections of this process are in use", next="try again"
-            )
+            ) from None
         try:
-            while self._kept:
-                connection = self._kept.pop()
-                if connection.usable:
-                    return connection
-                connection.close()
-            return PostgresConnection(self)
+            with suppress(IndexError):  # another thread may have taken the last one
+                while True:
+                    connection = self._kept.pop()
+                    if connection.usable:
+                        connection.seat = seat
+                        return connection
+                    connection.close()
+            connection = PostgresConnection(self)
+            connection.seat = seat
+            return connection
         except BaseException as error:
-            self._seats.release()
+            seat.leave()
             if isinstance(error, psycopg.Error):
                 raise translate(error) from error
             raise
 
     def give_back(self, connection: PostgresConnection) -> None:
+        seat, connection.seat = connection.seat, None
         if connection.usable and len(self._kept) < KEPT and not self._closed:
             self._kept.append(connection)
         else:
             connection.close()
-        self._seats.release()
+        if seat is not None:
+            seat.leave()
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> PostgresListener:
         return PostgresListener(self, topics, cancel)
@@ -167,11 +182,35 @@ class PostgresDriver:
                 self._kept.pop().close()
 
 
+class Seat:
+    """The right to use a connection.
+
+    It ends at the latest with the connection: an interrupt may keep that from being given back.
+    """
+
+    taken = False
+
+    def __init__(self, seats: SimpleQueue[bool]) -> None:
+        self._seats = seats
+        self.taken = seats.get(timeout=CONNECT_S)
+
+    def leave(self) -> None:
+        if self.taken:
+            self.taken = False
+            self._seats.put(True)
+
+    __del__ = leave
+
+
 class PostgresConnection:
+    seat: Seat | None = None
+
     def __init__(self, driver: PostgresDriver) -> None:
         self._driver = driver
         db = driver.connect()
         db.execute(
+            # What the pipeline sends and reads is UTF-8, whatever the user's settings say.
+            "SET client_encoding = 'UTF8';"
             f"SET search_path = dibs; SET synchronous_commit = {driver.synchronous};"
             f"SET lock_timeout = {LOCK_MS}; SET idle_in_transaction_session_timeout = {IDLE_MS};"
             "SET default_transaction_isolation = 'read committed'".encode()
@@ -179,7 +218,11 @@ class PostgresConnection:
         self._pipeline = Pipeline(db)
         self._later: list[tuple[Query, dict[str, Any]]] = []
         self._ahead: dict[tuple[Any, ...], list[Row]] = {}
-        """The answers to what was asked ahead; good until something is written."""
+        """The answers to what was asked ahead; good until anything else is asked or written."""
+        self._unproven = False
+        """Whether a write of the group was kept whose statements have not been answered yet."""
+        self._lost: DibsError | None = None
+        """Why such a write failed after it was kept."""
 
     @property
     def usable(self) -> bool:
@@ -190,7 +233,7 @@ class PostgresConnection:
         return self.enter(space, session, ahead)
 
     def begin_group(self) -> None:
-        self._pipeline.send("BEGIN")
+        self._say("BEGIN")
 
     def enter(self, space: int, session: int, ahead: Ahead = ()) -> tuple[int, int, Row]:
         self._send_later()
@@ -203,7 +246,7 @@ class PostgresConnection:
         return *self._times(clock), row
 
     def begin_read(self, ahead: Ahead = ()) -> tuple[int, int]:
-        self._pipeline.send("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._say("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         self._send(POSTGRES.now, {}, wanted=True)
         (clock,) = self._ask(ahead)
         return self._times(clock)
@@ -233,7 +276,7 @@ class PostgresConnection:
         return now, now
 
     def begin_setup(self) -> None:
-        self._pipeline.send("BEGIN")
+        self._say("BEGIN")
         self._send(POSTGRES.set_up_alone, {"lock": SETUP_LOCK})
         self._send(POSTGRES.create_schema, {})
         # Not in the same packet: a table is only prepared for once its schema is there.
@@ -249,7 +292,7 @@ class PostgresConnection:
 
     def migrate(self, version: int, text: str) -> None:
         for statement in text.split(";\n"):
-            self._pipeline.send(statement)
+            self._say(statement)
             self._exchange()
         self._send(POSTGRES.note_version, {"version": version})
 
@@ -259,6 +302,7 @@ class PostgresConnection:
             known = self._ahead.pop((text, *values), None)
             if known is not None:
                 return known
+            self._ahead.clear()  # this one may write as well
         self._send_later()
         self._send(query, parameters, wanted=True)
         (result,) = self._exchange()
@@ -273,20 +317,26 @@ class PostgresConnection:
 
     def keep(self) -> None:
         self._control("RELEASE member")
+        self._unproven = True
 
     def undo(self) -> None:
         self._later.clear()
         self._ahead.clear()
+        if self._lost is not None:
+            # The mark that the server knows is that of the write before, which was kept.
+            raise self._lost
+        self._pipeline.unwant()
         self._control("ROLLBACK TO member")
         self._control("RELEASE member")
 
     def _control(self, text: str) -> None:
         self._send_later()
-        self._pipeline.send(text)
+        self._say(text)
 
     def commit(self, rings: set[str]) -> None:
         self._ahead.clear()
-        self._control("COMMIT")
+        self._send_later()
+        self._say("COMMIT", wanted=True)
         bell = None
         if rings:
             topics = " ".join(sorted(rings))
@@ -294,13 +344,20 @@ class PostgresConnection:
                 topics = EVERYBODY
             payload = f"{self._driver.space} {topics}"
             bell = POSTGRES.notify.bind("postgres", {"channel": CHANNEL, "payload": payload})
-        self._exchange(bell)
+        (ended,) = self._exchange(bell)
+        # After an error that somebody has caught, a commit undoes everything and is no error.
+        if ended.command_status != b"COMMIT":
+            raise StorageError("a statement before the commit failed", next="report this")
 
     def rollback(self) -> None:
         self._later.clear()
         self._ahead.clear()
+        self._unproven, self._lost = False, None
         try:
-            if self._pipeline.usable and not self._pipeline.idle:
+            if self._pipeline.unsent:
+                # It may fail, and then a rollback in the same packet is not run.
+                self.close()
+            elif self._pipeline.usable and not self._pipeline.idle:
                 self._pipeline.send("ROLLBACK")
                 self._pipeline.tell()
         except psycopg.Error:
@@ -314,6 +371,12 @@ class PostgresConnection:
             self._send(query, parameters)
         self._later.clear()
 
+    def _say(self, text: str, *, wanted: bool = False) -> None:
+        try:
+            self._pipeline.send(text, wanted=wanted)
+        except psycopg.Error as error:
+            raise translate(error) from error
+
     def _send(
         self, query: Query, parameters: dict[str, Any], *, wanted: bool = False
     ) -> tuple[Any, ...]:
@@ -326,9 +389,13 @@ class PostgresConnection:
 
     def _exchange(self, after: tuple[str, tuple[Any, ...]] | None = None) -> list[PGresult]:
         try:
-            return self._pipeline.exchange(after)
+            results = self._pipeline.exchange(after)
         except psycopg.Error as error:
+            if self._unproven:
+                self._lost = translate(error)
             raise translate(error) from error
+        self._unproven = False
+        return results
 
 
 def named(query: Query, result: PGresult) -> list[Row]:
@@ -390,8 +457,9 @@ class PostgresListener:
         except psycopg.Error as error:
             raise translate(error) from error
         while (notice := self._db.pgconn.notifies()) is not None:
-            space, *topics = notice.extra.decode().split()
-            rung |= space == self._space and not self._topics.isdisjoint(topics)
+            # Others may use the channel too: what they say need not be a space and topics.
+            space, _, topics = notice.extra.decode(errors="replace").partition(" ")
+            rung |= space == self._space and not self._topics.isdisjoint(topics.split())
         return rung
 
     def close(self) -> None:

@@ -53,22 +53,38 @@ class Pipeline:
         """Whether the talk can go on, as far as can be known without asking the server."""
         if self._torn or self._pq.status != ConnStatus.OK:
             return False
-        if self._poll.poll(0):
-            try:
+        try:
+            # Until there is no more: a server that hangs up says why before that.
+            while self._poll.poll(0):
                 self._pq.consume_input()
-            except psycopg.Error:
-                return False
+        except psycopg.Error:
+            return False
         return self._pq.status == ConnStatus.OK
+
+    @property
+    def unsent(self) -> bool:
+        """Whether something waits to be sent."""
+        return bool(self._wanted)
 
     @property
     def idle(self) -> bool:
         """Whether the server is in no transaction, and nothing waits to be sent."""
-        return not self._wanted and self._pq.transaction_status == TransactionStatus.IDLE
+        return not self.unsent and self._pq.transaction_status == TransactionStatus.IDLE
 
     def send(self, text: str, values: Sequence[Any] = (), *, wanted: bool = False) -> None:
         """Add a statement to the packet; `wanted` if its rows are."""
-        data = [None if value is None else _text(value) for value in values]
+        data = _texts(values)
+        self._start()
+        self._add(text, data, wanted)
+        self._torn = False
+
+    def _start(self) -> None:
+        """Begin a step; one that follows a step half done would read the answers of another."""
+        if self._torn:
+            raise psycopg.OperationalError("the talk was interrupted")
         self._torn = True
+
+    def _add(self, text: str, data: list[bytes | None], wanted: bool) -> None:
         name = self._prepared.get(text)
         if name is None and len(data) <= PREPARED_VALUES:
             name = self._prepared[text] = b"s%d" % next(self._numbers)
@@ -80,19 +96,23 @@ class Pipeline:
         else:
             self._pq.send_query_prepared(name, data)
         self._wanted.append(wanted)
-        self._torn = False
+
+    def unwant(self) -> None:
+        """Nobody waits any more for the answers to what has not been sent yet."""
+        self._wanted = [False] * len(self._wanted)
 
     def exchange(self, after: tuple[str, tuple[Any, ...]] | None = None) -> list[PGresult]:
         """Send the packet and wait for its answers: those that are wanted, in order.
 
         after: a statement that follows in a packet of its own, whose answer nobody waits for
         """
+        text, data = (after[0], _texts(after[1])) if after is not None else ("", [])
+        self._start()
         self._close_packet()
         packets = len(self._packets)
         if after is not None:
-            self.send(*after)
+            self._add(text, data, wanted=False)
             self._close_packet()
-        self._torn = True
         self._flush()
         for _ in range(packets):
             results, (wanted, new) = self._results(), self._packets.popleft()
@@ -107,22 +127,22 @@ class Pipeline:
 
     def tell(self) -> None:
         """Send the packet, and leave its answers to the next exchange."""
+        self._start()
         self._close_packet()
-        self._torn = True
         self._flush()
         self._torn = False
 
     def _close_packet(self) -> None:
-        self._torn = True
         self._pq.pipeline_sync()
         self._packets.append((self._wanted, self._new))
         self._wanted, self._new = [], []
-        self._torn = False
 
     def _flush(self) -> None:
         while self._pq.flush():
             # The server may be waiting for us to read before it reads on.
-            select.select([self._pq.socket], [self._pq.socket], [])
+            either = select.poll()
+            either.register(self._pq.socket, select.POLLIN | select.POLLOUT)
+            either.poll()
             self._pq.consume_input()
 
     def _results(self) -> list[PGresult]:
@@ -143,6 +163,10 @@ class Pipeline:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _texts(values: Sequence[Any]) -> list[bytes | None]:
+    return [None if value is None else _text(value) for value in values]
 
 
 def _text(value: str | int) -> bytes:

@@ -208,6 +208,7 @@ class Read:
         self._leave()
 
     def _leave(self) -> None:
+        # No `finally`: a connection whose rollback was interrupted must not be used again.
         self.connection.rollback()
         self._give_back()
 

@@ -19,6 +19,36 @@ REQUEST_S = 15.0
 """How long a client may take to send one whole request."""
 
 
+class Gathering:
+    """A transport that sends all that is written in one turn of the loop at once.
+
+    uvicorn writes the head and the body of an answer one after the other, and each would be a
+    packet of its own.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._written: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._written:
+            self._loop.call_soon(self._send)
+        self._written.append(data)
+
+    def _send(self) -> None:
+        written, self._written = self._written, []
+        if written:
+            self._transport.write(b"".join(written))
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+
 class Connection(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
@@ -27,7 +57,7 @@ class Connection(HttpToolsProtocol):
     _whole = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(Gathering(transport, self.loop))  # type: ignore[arg-type]
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -18,7 +18,7 @@ from dibs import aio, errors, operation, records
 from dibs.dibs import operations
 from dibs.nouns import agents, events, globs, leases, messages, paths, resources, state, tasks, work
 from dibs.operation import Operation
-from dibs.storage import postgres, sqlite
+from dibs.storage import postgres_connection, sqlite
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
@@ -126,8 +126,16 @@ FIGURES: list[tuple[object, str, str]] = [
     (messages, "WORD_LIMIT", "characters of a word by which a message is found"),
     (agents, "SESSION_TTL_S", "seconds a session lives without a beat, by default (PostgreSQL)"),
     (sqlite, "BUSY_S", "seconds a write waits for its turn, then `BusyError` (SQLite)"),
-    (postgres, "LOCK_MS", "milliseconds a write waits for its turn, then `BusyError` (PostgreSQL)"),
-    (postgres, "IDLE_MS", "milliseconds after which the server cuts off a frozen writer"),
+    (
+        postgres_connection,
+        "LOCK_MS",
+        "milliseconds a write waits for its turn, then `BusyError` (PostgreSQL)",
+    ),
+    (
+        postgres_connection,
+        "IDLE_MS",
+        "milliseconds after which the server cuts off a frozen writer",
+    ),
 ]
 
 

@@ -1,0 +1,257 @@
+"""One connection to PostgreSQL: the turn, transactions, what is asked ahead, the bell.
+
+A claim costs two round trips: what it has to read travels with the turn, what it writes with
+the commit. The bell is NOTIFY, sent in a transaction of its own right after the commit: inside,
+its server-wide lock would make all spaces wait for each other's disk writes.
+"""
+
+from __future__ import annotations
+
+import psycopg
+
+from dibs.errors import DibsError, StorageError
+from dibs.storage.postgres_errors import translate
+from dibs.storage.postgres_pipeline import Pipeline
+from dibs.storage.queries import Queries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from psycopg.pq.abc import PGresult
+
+    from dibs.storage.driver import Ahead, Row
+    from dibs.storage.postgres import PostgresDriver, Seat
+    from dibs.storage.queries import Query
+
+SPACE = Queries("space")
+POSTGRES = Queries("postgres")
+SETUP_LOCK = TURN_LOCK = 0x64696273
+LOCK_MS = 4_500
+IDLE_MS = 10_000
+CHANNEL = "dibs"
+PAYLOAD_LIMIT = 7_900
+"""A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
+EVERYBODY = "*"
+BOOL, INT8, INT4, NUMERIC = 16, 20, 23, 1700
+
+
+class PostgresConnection:
+    seat: Seat | None = None
+
+    def __init__(self, driver: PostgresDriver) -> None:
+        self._driver = driver
+        db = driver.connect()
+        db.execute(
+            # What the pipeline sends and reads is UTF-8, whatever the user's settings say.
+            "SET client_encoding = 'UTF8';"
+            f"SET search_path = dibs; SET synchronous_commit = {driver.synchronous};"
+            f"SET lock_timeout = {LOCK_MS}; SET idle_in_transaction_session_timeout = {IDLE_MS};"
+            "SET default_transaction_isolation = 'read committed'".encode()
+        )
+        self._pipeline = Pipeline(db)
+        self._later: list[tuple[Query, dict[str, Any]]] = []
+        self._ahead: dict[tuple[Any, ...], list[Row]] = {}
+        """The answers to what was asked ahead; good until anything else is asked or written."""
+        self._unproven = False
+        """Whether a write of the group was kept whose statements have not been answered yet."""
+        self._lost: DibsError | None = None
+        """Why such a write failed after it was kept."""
+
+    @property
+    def usable(self) -> bool:
+        return self._pipeline.usable
+
+    def begin_write(self, space: int, session: int, ahead: Ahead = ()) -> tuple[int, int, Row]:
+        self.begin_group()
+        return self.enter(space, session, ahead)
+
+    def begin_group(self) -> None:
+        self._say("BEGIN")
+
+    def enter(self, space: int, session: int, ahead: Ahead = ()) -> tuple[int, int, Row]:
+        self._send_later()
+        self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
+        self._send(POSTGRES.now, {}, wanted=True)
+        self._send(SPACE.enter, {"space": space, "session": session}, wanted=True)
+        clock, entered = self._ask(ahead)
+        row = named(SPACE.enter, entered)[0]
+        row["seq"] += 1
+        return *self._times(clock), row
+
+    def begin_read(self, ahead: Ahead = ()) -> tuple[int, int]:
+        self._say("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._send(POSTGRES.now, {}, wanted=True)
+        (clock,) = self._ask(ahead)
+        return self._times(clock)
+
+    def ahead(self, ahead: Ahead) -> None:
+        new = [(query, given) for query, given in ahead if not self._knows(query, given)]
+        if new:
+            self._send_later()
+            self._ask(new)
+
+    def _knows(self, query: Query, parameters: dict[str, Any]) -> bool:
+        text, values = query.bind("postgres", parameters)
+        return (text, *values) in self._ahead
+
+    def _ask(self, ahead: Ahead) -> list[PGresult]:
+        """Send all, and what is asked ahead; return the answers to what was wanted before."""
+        asked = [self._send(query, parameters, wanted=True) for query, parameters in ahead]
+        results = self._exchange()
+        for (query, _), key in zip(reversed(ahead), reversed(asked), strict=True):
+            self._ahead[key] = named(query, results.pop())
+        return results
+
+    def _times(self, clock: PGresult) -> tuple[int, int]:
+        if self._driver.injected:
+            return self._driver.clock.now(), self._driver.clock.wall()
+        now: int = named(POSTGRES.now, clock)[0]["now"]
+        return now, now
+
+    def begin_setup(self) -> None:
+        self._say("BEGIN")
+        self._send(POSTGRES.set_up_alone, {"lock": SETUP_LOCK})
+        self._send(POSTGRES.create_schema, {})
+        # Not in the same packet: a table is only prepared for once its schema is there.
+        self._exchange()
+        self._send(POSTGRES.create_migration, {})
+        self._exchange()
+
+    def version(self) -> int:
+        if not self.rows(POSTGRES.has_migration, {})[0]["there"]:
+            return 0
+        version: int = self.rows(POSTGRES.version, {})[0]["version"]
+        return version
+
+    def migrate(self, version: int, text: str) -> None:
+        for statement in text.split(";\n"):
+            self._say(statement)
+            self._exchange()
+        self._send(POSTGRES.note_version, {"version": version})
+
+    def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
+        if self._ahead:
+            text, values = query.bind("postgres", parameters)
+            known = self._ahead.pop((text, *values), None)
+            if known is not None:
+                return known
+            self._ahead.clear()  # this one may write as well
+        self._send_later()
+        self._send(query, parameters, wanted=True)
+        (result,) = self._exchange()
+        return named(query, result)
+
+    def run(self, query: Query, parameters: dict[str, Any]) -> None:
+        self._ahead.clear()
+        self._later.append((query, parameters))
+
+    def save(self) -> None:
+        self._control("SAVEPOINT member")
+
+    def keep(self) -> None:
+        self._control("RELEASE member")
+        self._unproven = True
+
+    def undo(self) -> None:
+        self._later.clear()
+        self._ahead.clear()
+        if self._lost is not None:
+            # The mark that the server knows is that of the write before, which was kept.
+            raise self._lost
+        self._pipeline.unwant()
+        self._control("ROLLBACK TO member")
+        self._control("RELEASE member")
+
+    def _control(self, text: str) -> None:
+        self._send_later()
+        self._say(text)
+
+    def commit(self, rings: set[str]) -> None:
+        self._ahead.clear()
+        self._send_later()
+        self._say("COMMIT", wanted=True)
+        bell = None
+        if rings:
+            topics = " ".join(sorted(rings))
+            if len(topics) > PAYLOAD_LIMIT:
+                topics = EVERYBODY
+            payload = f"{self._driver.space} {topics}"
+            bell = POSTGRES.notify.bind("postgres", {"channel": CHANNEL, "payload": payload})
+        (ended,) = self._exchange(bell)
+        # After an error that somebody has caught, a commit undoes everything and is no error.
+        if ended.command_status != b"COMMIT":
+            raise StorageError("a statement before the commit failed", next="report this")
+
+    def rollback(self) -> None:
+        self._later.clear()
+        self._ahead.clear()
+        self._unproven, self._lost = False, None
+        try:
+            if self._pipeline.unsent:
+                # It may fail, and then a rollback in the same packet is not run.
+                self.close()
+            elif self._pipeline.usable and not self._pipeline.idle:
+                self._pipeline.send("ROLLBACK")
+                self._pipeline.tell()
+        except psycopg.Error:
+            self.close()
+
+    def close(self) -> None:
+        self._pipeline.close()
+
+    def _send_later(self) -> None:
+        for query, parameters in self._later:
+            self._send(query, parameters)
+        self._later.clear()
+
+    def _say(self, text: str, *, wanted: bool = False) -> None:
+        try:
+            self._pipeline.send(text, wanted=wanted)
+        except psycopg.Error as error:
+            raise translate(error) from error
+
+    def _send(
+        self, query: Query, parameters: dict[str, Any], *, wanted: bool = False
+    ) -> tuple[Any, ...]:
+        text, values = query.bind("postgres", parameters)
+        try:
+            self._pipeline.send(text, values, wanted=wanted)
+        except psycopg.Error as error:
+            raise translate(error) from error
+        return text, *values
+
+    def _exchange(self, after: tuple[str, tuple[Any, ...]] | None = None) -> list[PGresult]:
+        try:
+            results = self._pipeline.exchange(after)
+        except psycopg.Error as error:
+            if self._unproven:
+                self._lost = translate(error)
+            raise translate(error) from error
+        self._unproven = False
+        return results
+
+
+def named(query: Query, result: PGresult) -> list[Row]:
+    """The rows of an answer, with the names of their columns."""
+    columns = query.columns
+    if columns is None:
+        names = [result.fname(place) or b"" for place in range(result.nfields)]
+        columns = query.columns = tuple(name.decode() for name in names)
+    readers = [_READERS.get(result.ftype(place), bytes.decode) for place in range(len(columns))]
+    return [
+        {
+            name: None if (value := result.get_value(row, place)) is None else read(value)
+            for place, (name, read) in enumerate(zip(columns, readers, strict=True))
+        }
+        for row in range(result.ntuples)
+    ]
+
+
+_READERS: dict[int, Callable[[bytes], Any]] = {
+    BOOL: lambda value: value == b"t",
+    INT8: int,
+    INT4: int,
+    NUMERIC: int,
+}

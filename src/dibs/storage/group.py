@@ -68,29 +68,49 @@ class Turn:
 
     The database's own is had by whoever tries in the right moment: a thread that writes without
     a pause would leave the others none.
+
+    Who has it and finds the database's own kept by another process says so: all in the line fail
+    with that one. If each tried for itself, the last would hear of it after minutes.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taken = False
-        self._line: deque[threading.Lock] = deque()
+        self._line: deque[Place] = deque()
 
     def acquire(self) -> None:
         with self._lock:
             if not self._taken:
                 self._taken = True
                 return
-            mine = threading.Lock()
-            mine.acquire()
+            mine = Place()
             self._line.append(mine)
-        mine.acquire()  # until the one before lets go
+        mine.reached.acquire()  # until the one before lets go
+        if mine.kept is not None:
+            raise BusyError(str(mine.kept), next=mine.kept.next) from mine.kept
 
-    def release(self) -> None:
+    def release(self, kept: BusyError | None = None) -> None:
+        """Let the next; or nobody in the line, if the database's turn is kept by a stranger."""
         with self._lock:
+            while kept is not None and self._line:
+                place = self._line.popleft()
+                place.kept = kept
+                place.reached.release()
             if self._line:
-                self._line.popleft().release()
+                self._line.popleft().reached.release()
             else:
                 self._taken = False
+
+
+class Place:
+    """One in the line."""
+
+    __slots__ = ("kept", "reached")
+
+    def __init__(self) -> None:
+        self.kept: BusyError | None = None
+        self.reached = threading.Lock()
+        self.reached.acquire()
 
 
 class Noting:
@@ -123,11 +143,17 @@ class Guest(Noting):
         super().__init__()
         self._grouping = grouping
         self._writes = False
+        self._kept: BusyError | None = None
 
     def begin_write(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
         self._grouping.turn.acquire()
         self._writes = True
-        return self._sit().begin_write(space, session, ahead)
+        connection = self._sit()
+        try:
+            return connection.begin_write(space, session, ahead)
+        except BusyError as error:
+            self._kept = error
+            raise
 
     def begin_read(self, ahead: Ahead) -> tuple[int, int]:
         return self._sit().begin_read(ahead)
@@ -161,7 +187,7 @@ class Guest(Noting):
             self._grouping.seats.release()
         if self._writes:
             self._writes = False
-            self._grouping.turn.release()
+            self._grouping.turn.release(self._kept)
 
 
 class Group:
@@ -174,6 +200,8 @@ class Group:
         self.rings: set[str] = set()
         self.events: list[Row] = []
         self.broken: BaseException | None = None
+        self.kept: BusyError | None = None
+        """Set if another process keeps the turn: the first has waited for it, for all of them."""
 
     def __enter__(self) -> Self:
         self._grouping.groups[get_ident()] = self
@@ -185,6 +213,8 @@ class Group:
             raise StorageError("another write of the same moment broke the transaction") from (
                 self.broken
             )
+        if self.kept is not None:
+            raise self.kept
         if self.connection is None:
             self._grouping.turn.acquire()
             try:
@@ -195,8 +225,8 @@ class Group:
                     connection.rollback()
                     self.driver.give_back(connection)
                     raise
-            except BaseException:
-                self._grouping.turn.release()
+            except BaseException as error:
+                self._grouping.turn.release(error if isinstance(error, BusyError) else None)
                 raise
             self.connection = connection
         return self.connection
@@ -221,7 +251,7 @@ class Group:
             raise
         finally:
             self.driver.give_back(connection)
-            self._grouping.turn.release()
+            self._grouping.turn.release(self.kept)
         if kind is None and self.broken is not None:
             raise self.broken
         if kind is None and self.events:
@@ -237,10 +267,14 @@ class Member(Noting):
         self._reads = False
 
     def begin_write(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
-        connection = self._group.begin()
-        connection.save()
-        self._use(connection)
-        return connection.enter(space, session, ahead)
+        try:
+            connection = self._group.begin()
+            connection.save()
+            self._use(connection)
+            return connection.enter(space, session, ahead)
+        except BusyError as error:
+            self._group.kept = error
+            raise
 
     def begin_read(self, ahead: Ahead) -> tuple[int, int]:
         connection: Connection = self._group.driver.take()

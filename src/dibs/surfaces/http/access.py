@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dibs.dibs import Agent, Dibs
     from dibs.surfaces.http.sign_in import SignIns
 
-TOKEN = re.compile(r"[0-9]{1,18}\.[0-9a-f]+")
+TOKEN = re.compile(r"[0-9]{1,18}\.[0-9a-f]{1,128}")
 """What the token of a session looks like."""
 SAYS_WHO = ("authorization", "dibs-agent", "dibs-session")
 KNOWN_S = 1.0
@@ -104,6 +104,10 @@ class Sessions:
     def __init__(self, space: Dibs) -> None:
         self.space = space
         self._known: dict[str, Agent] = {}
+
+    def knows(self, access: Access) -> bool:
+        """Whether the session of a request is found without the store."""
+        return (access.session or access.agent) in self._known
 
     def of(self, access: Access) -> Agent:
         """The session a request names, or its agent's shell session. May write."""

@@ -198,17 +198,18 @@ class Daemon:
         if self.stopping:  # it may have come while the body was read
             raise stopping()
 
+        named = operation.mutates or access.session or access.agent != access.name
+
         def job() -> Any:
-            space: Dibs = self.space
-            if operation.mutates or access.session or access.agent != access.name:
-                space = self.sessions.of(access)
-            return route.call(space, given)
+            return route.call(self.sessions.of(access) if named else self.space, given)
 
         try:
-            if route.waits(given):
-                if operation.mutates:
-                    # With other writes, since what a wait writes by itself has a sync of its own.
-                    await self.writer.do(lambda: self.sessions.of(access))
+            waits = route.waits(given)
+            if named and (waits or not operation.mutates) and not self.sessions.knows(access):
+                # With other writes: what a wait writes by itself has a sync of its own, and a
+                # read that waited for a turn to write would keep all others.
+                await self.writer.do(lambda: self.sessions.of(access))
+            if waits:
                 return await self.waits.do(job, (access.name, call) if call else None)
             return await (self.writer if operation.mutates else self.reader).do(job)
         except NotYoursError:
@@ -313,7 +314,12 @@ class App:
                 refuse_doubles(name.decode("latin-1") for name, _ in scope["headers"])
             self.daemon.guard.check(scope["method"], headers)
             if path.startswith("/v1/") and path != "/v1/events":
-                answer = await self.operate(scope["method"], path, headers, receive)
+                try:
+                    answer = await self.operate(scope["method"], path, headers, receive)
+                except asyncio.CancelledError:
+                    if not self.daemon.stopping:
+                        raise
+                    raise stopping() from None  # uvicorn waits no longer for this one
                 self.daemon.count(path, 200)
                 await respond(send, 200, answer)
             else:

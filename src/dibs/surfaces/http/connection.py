@@ -30,11 +30,14 @@ class Gathering:
         self._transport = transport
         self._loop = loop
         self._written: list[bytes] = []
+        self._lost = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
+        if self._lost:
+            return
         if not self._written:
             self._loop.call_soon(self._send)
         self._written.append(data)
@@ -48,6 +51,11 @@ class Gathering:
         self._send()
         self._transport.close()
 
+    def lose(self) -> None:
+        """Nobody is there any more: uvloop raises if a transport that has ended is written to."""
+        self._lost = True
+        self._written = []
+
 
 class Connection(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
@@ -57,11 +65,13 @@ class Connection(HttpToolsProtocol):
     _whole = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(Gathering(transport, self.loop))  # type: ignore[arg-type]
+        self._gathering = Gathering(transport, self.loop)
+        super().connection_made(self._gathering)  # type: ignore[arg-type]
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._gathering.lose()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -28,10 +28,9 @@ class Query:
         self.name = name
         self.columns: tuple[str, ...] | None = None
         self._text = text
-        found = dict.fromkeys(_PARAMETER.findall(text))
-        self._names = [name for name, many in found if not many]
-        self._lists = [name for name, many in found if many]
-        self._values = picker(self._names)
+        self._names: list[str] = []
+        self._lists: list[str] = []
+        self._values: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None
         self._compiled: dict[object, str] = {}
 
     def bind(self, database: str, parameters: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
@@ -39,7 +38,7 @@ class Query:
 
         It is made once per length of its lists, whose elements have numbers of their own.
         """
-        values: tuple[Any, ...] = self._values(parameters)
+        values = (self._values or self._parse())(parameters)
         shape: object = database
         if self._lists:
             lists = [parameters[name] for name in self._lists]
@@ -47,6 +46,14 @@ class Query:
             for items in lists:
                 values += tuple(items)
         return self._compiled.get(shape) or self._compile(database, shape, parameters), values
+
+    def _parse(self) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+        """Find the parameters, at the first use: a command uses few of the queries it loads."""
+        found = dict.fromkeys(_PARAMETER.findall(self._text))
+        self._names = [name for name, many in found if not many]
+        self._lists = [name for name, many in found if many]
+        self._values = picker(self._names)
+        return self._values
 
     def _compile(self, database: str, shape: object, parameters: dict[str, Any]) -> str:
         mark = "$" if database == "postgres" else "?"

@@ -221,6 +221,8 @@ class State(Noun):
                 due = row["deadline"]
                 return None, None if due is None or not there else due - tx.now
 
+        if after_version is None:
+            look()  # "present" is now, not when a connection to listen on has been made
         return self.scope.store.wait(look, (f"entry:{namespace}/{key}",), wait_s)
 
 

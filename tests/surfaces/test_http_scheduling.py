@@ -59,11 +59,17 @@ class Call(threading.Thread):
         return self.reply
 
 
-def test_all_who_are_in_line_hear_at_once_that_the_turn_is_kept(daemon: Daemon) -> None:
-    names = [f"w{number}" for number in range(4)]
+def wanting(daemon: Daemon, number: int) -> list[str]:
+    """So many agents with sessions; what they are going to claim is held by alice."""
+    names = [f"w{number}" for number in range(number)]
     for name in names:
         daemon.client(name)("agents.beat")
     daemon.client("alice")("leases.claim", resources=["port:1"])
+    return names
+
+
+def test_all_who_are_in_line_hear_at_once_that_the_turn_is_kept(daemon: Daemon) -> None:
+    names = wanting(daemon, 4)
     with turn_kept(daemon):
         calls = [
             Call(daemon, name, "leases.claim", resources=["port:1"], wait_s=60) for name in names
@@ -96,10 +102,7 @@ def test_only_writes_wait_while_another_process_keeps_the_turn(daemon: Daemon) -
 
 
 def test_asked_to_end_it_answers_also_those_whose_turn_never_comes(daemon: Daemon) -> None:
-    names = [f"w{number}" for number in range(3)]
-    for name in names:
-        daemon.client(name)("agents.beat")
-    daemon.client("alice")("leases.claim", resources=["port:1"])
+    names = wanting(daemon, 3)
     with turn_kept(daemon):
         calls = [
             *(Call(daemon, name, "state.set", namespace="n", key=name, value=1) for name in names),

@@ -5,7 +5,7 @@ order, so a reader that goes on from the last seq it saw gets every event once, 
 that stayed away until its place was pruned is told so, instead of being given a gap.
 
 Pruning removes what is old and done with; it never touches what is held, unread or waited for,
-and never the counter: seq, epochs and versions only rise.
+and never seq: it, epochs and versions only rise.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class SqliteDriver:
         self._bells = Bells(self.folder.bells, self.liveness.path)
         self._pid = os.getpid()
         self._closed = False
-        self.present_until = 0
+        self._present_until = 0
         self._turns: dict[int, ref[SqliteConnection]] = {}
         self._idle: list[SqliteConnection] = []
         self._idle.append(SqliteConnection(self))
@@ -157,11 +157,16 @@ class SqliteDriver:
         if connection.usable:
             self._idle.append(connection)
 
+    def stay_present(self) -> None:
+        """Look whether the file is still there, unless somebody has just looked."""
+        if time.monotonic_ns() > self._present_until:
+            self.check_present()
+
     def check_present(self) -> None:
         """Never go on with a file that has been deleted: what is committed vanishes with it."""
         try:
             if os.stat(self.path).st_ino == self._inode and self.liveness.present():
-                self.present_until = time.monotonic_ns() + PRESENT_NS
+                self._present_until = time.monotonic_ns() + PRESENT_NS
                 return
         except (FileNotFoundError, NotADirectoryError):
             pass
@@ -330,8 +335,7 @@ class SqliteConnection:
         return self.enter(space, session, ahead)
 
     def begin_group(self) -> None:
-        if time.monotonic_ns() > self._driver.present_until:
-            self._driver.check_present()
+        self._driver.stay_present()
         self._driver.begin_turn(self)
         self._control("BEGIN IMMEDIATE")
 
@@ -345,8 +349,7 @@ class SqliteConnection:
         return now, wall, entered
 
     def begin_read(self, ahead: Ahead) -> tuple[int, int]:
-        if time.monotonic_ns() > self._driver.present_until:
-            self._driver.check_present()
+        self._driver.stay_present()
         self._control("BEGIN")
         return self._driver.clock.now(), self._driver.clock.wall()
 

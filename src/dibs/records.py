@@ -7,8 +7,15 @@ in milliseconds, for people to read; what is *left* is `*_in_ms` and is what dec
 
 from __future__ import annotations
 
+from json.encoder import (  # type: ignore[attr-defined]  # typeshed does not know the first
+    c_make_encoder,
+    encode_basestring,
+    encode_basestring_ascii,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Self, dataclass_transform
 else:
     # `typing` and `dataclasses` would double the start-up time of every command.
@@ -83,6 +90,16 @@ def fields_of(value: object) -> dict[str, Any]:
     if not isinstance(value, Record):
         raise TypeError(f"{type(value).__name__} cannot be written as JSON")
     return value.__dict__
+
+
+def json_writer(*, ascii: bool, sort_keys: bool) -> Callable[[Any], str]:
+    """What writes values, records among them, as short JSON.
+
+    Made once: `json.dumps` makes its encoder anew for each value, which takes longer than most.
+    """
+    spell = encode_basestring_ascii if ascii else encode_basestring
+    chunks = c_make_encoder(None, fields_of, spell, None, ":", ",", sort_keys, False, True)
+    return lambda value: "".join(chunks(value, 0))
 
 
 def plain(value: Any) -> Any:

@@ -14,12 +14,9 @@ from __future__ import annotations
 import json
 import os
 from contextvars import ContextVar
-from json.encoder import (  # type: ignore[attr-defined]  # typeshed does not know the first
-    c_make_encoder,
-    encode_basestring,
-)
 
 from dibs.errors import CancelledError, NotYoursError
+from dibs.records import json_writer
 from dibs.storage.boot import runs
 from dibs.storage.migrate import prepare
 from dibs.storage.queries import Queries
@@ -36,10 +33,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SPACE = Queries("space")
-# Made once: a `JSONEncoder` makes it anew for each value, which takes longer than most values.
-_CHUNKS = c_make_encoder(
-    None, json.JSONEncoder().default, encode_basestring, None, ":", ",", True, False, True
-)
+to_text = json_writer(ascii=False, sort_keys=True)
+"""JSON as it is stored: one spelling for one value."""
 
 
 class Cancel:
@@ -342,11 +337,6 @@ class Write(Read):
             self._leave()
             raise
         self._give_back()
-
-
-def to_text(value: Any) -> str:
-    """JSON as it is stored: one spelling for one value."""
-    return "".join(_CHUNKS(value, 0))
 
 
 def from_text(text: str | None) -> Any:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from json.encoder import (  # type: ignore[attr-defined]  # typeshed does not know the first
-    c_make_encoder,
-    encode_basestring_ascii,
-)
 from typing import TYPE_CHECKING, Any
 
 from dibs.dibs import operations
 from dibs.errors import InvalidError
 from dibs.nouns.seen import Seen
-from dibs.records import fields_of
+from dibs.records import json_writer
 
 if TYPE_CHECKING:
     from dibs.dibs import Dibs
@@ -113,12 +109,8 @@ def routes() -> dict[str, Route]:
     return {route.path: route for route in found}
 
 
+_write = json_writer(ascii=True, sort_keys=False)
+
+
 def to_body(value: Any) -> bytes:
-    """JSON, also of records, as ASCII."""
-    return "".join(_CHUNKS(value, 0)).encode("ascii")
-
-
-# Made once: `json.dumps` makes it anew for each value.
-_CHUNKS = c_make_encoder(
-    None, fields_of, encode_basestring_ascii, None, ":", ",", False, False, True
-)
+    return _write(value).encode("ascii")

@@ -171,7 +171,7 @@ def writes(
         @functools.wraps(method)
         def call(noun: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
             key = kwargs.get("idempotency_key")
-            with noun.scope.write(ahead(noun, *args, **kwargs) if ahead else ()) as tx:
+            with noun.scope.write(ahead and (lambda: ahead(noun, *args, **kwargs))) as tx:
                 if key is None:
                     return method(noun, tx, *args, **kwargs)
                 answer: T = noun.scope.once(

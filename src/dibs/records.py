@@ -53,6 +53,15 @@ class Record:
                     if name not in mine:
                         mine[name] = getattr(type(self), name)
 
+    @classmethod
+    def of(cls, row: dict[str, Any], **more: Any) -> Self:
+        """The record of a row, with what is not in the row or stands there in another form."""
+        made = object.__new__(cls)
+        mine, row = made.__dict__, row | more
+        for name in cls._fields:
+            mine[name] = row[name]
+        return made
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} records are frozen")
 

@@ -21,9 +21,9 @@ from dibs.nouns.paths import (
     Place,
     Resource,
     ancestors,
-    below,
     content_hash,
     find_place,
+    near,
     resources_overlap,
     space_name,
 )
@@ -215,13 +215,16 @@ def test_keys_above_and_below() -> None:
     assert ancestors("/src/a.py") == ["/src/a.py", "/src", ""]
     assert ancestors("") == [""]
     assert ancestors("port:3000/x") == ["port:3000/x"]
-    assert below("/src") == ("/src/", "/src0")
-    assert below("") == ("/", "0")
-    low, high = below("/src")
-    inside = [key for key in ("/src", "/src/a", "/src-x", "/src0", "/src2/a") if low < key < high]
-    assert inside == ["/src/a"]
-    low, high = below("port:3000")
-    assert not any(low < key < high for key in ("port:3000", "port:30000", "port:3000/x"))
+    assert near("/src/a.py")["ancestors"] == ancestors("/src/a.py")
+    assert below("/src", ["/src", "/src/a", "/src-x", "/src0", "/src2/a"]) == ["/src/a"]
+    assert below("", ["", "/src", "port:3000"]) == ["/src"]
+    assert near("port:3000")["ancestors"] == ["port:3000"]
+    assert below("port:3000", ["port:3000", "port:30000", "port:3000/x"]) == []
+
+
+def below(base: str, keys: list[str]) -> list[str]:
+    around = near(base)
+    return [key for key in keys if around["low"] < key < around["high"]]
 
 
 @settings(max_examples=300, deadline=None)
@@ -234,8 +237,7 @@ def test_whatever_overlaps_is_found_by_ancestors_or_range(repo: Path, texts: lis
     except InvalidError:
         return
     if resources_overlap(a, b):
-        low, high = below(a.base)
-        assert b.base in ancestors(a.base) or low < b.base < high
+        assert b.base in near(a.base)["ancestors"] or below(a.base, [b.base])
 
 
 def test_a_hard_link_keeps_the_inode_and_a_single_file_has_none(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ def test_a_call_that_a_signal_handler_breaks_into_is_done_whole_or_not_at_all(sq
     alice = space.join("alice")
     names = [f"n:{number}" for number in range(4)]
     told = []
+    assert alice.leases.list() == ()  # imported: a handler must not break into that
 
     def handler(*_: object) -> None:
         told.append(alice.leases.release(everything=True))

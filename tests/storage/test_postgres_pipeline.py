@@ -111,9 +111,11 @@ def test_a_refused_statement_leaves_no_name_that_the_server_does_not_know(bench:
         connection = bench.driver.take()
         for _ in range(2):
             with pytest.raises(dibs.StorageError):
-                connection.begin_read([(IMPOSSIBLE, {"zero": 0}), (SPACE.find, {"name": "x"})])
+                connection.begin_read(
+                    lambda: [(IMPOSSIBLE, {"zero": 0}), (SPACE.find, {"name": "x"})]
+                )
             connection.rollback()
-        assert connection.begin_read([(SPACE.find, {"name": "x"})])
+        assert connection.begin_read(lambda: [(SPACE.find, {"name": "x"})])
         connection.rollback()
         bench.driver.give_back(connection)
         bench.touch(str(number))
@@ -156,7 +158,7 @@ def test_a_write_of_a_group_that_cannot_be_sent_is_undone_alone(bench: Bench) ->
     ahead = [(SPACE.find, {"name": "fine"}), (SPACE.find, {"name": "a NUL: \0"})]
     with bench.group():
         bench.touch("before")
-        with pytest.raises(dibs.StorageError), bench.store.write(None, ahead):
+        with pytest.raises(dibs.StorageError), bench.store.write(None, lambda: ahead):
             pass
         bench.touch("after")
     assert bench.touched() == ["before", "after"]
@@ -191,17 +193,17 @@ def test_what_was_asked_ahead_is_forgotten_by_a_write(bench: Bench) -> None:
     def subjects(tx: Any) -> list[str]:
         return [row["subject"] for row in tx.rows(SPACE.moved, after=0, limit=9)]
 
-    with bench.store.write(None, ahead) as tx:
+    with bench.store.write(None, lambda: ahead) as tx:
         tx.event("space.touched", "second")
         assert subjects(tx) == ["first", "second"]
-        tx.ahead(ahead)
+        tx.ahead(lambda: ahead)
         assert len(tx.rows(PRUNE)) == 2
         assert subjects(tx) == []
         tx.discard()
     with bench.group():
         with bench.store.write(None) as tx:
             tx.event("space.touched", "undone")
-            tx.ahead(ahead)
+            tx.ahead(lambda: ahead)
             tx.discard()
         with bench.store.write(None) as tx:
             assert subjects(tx) == ["first"]

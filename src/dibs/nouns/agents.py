@@ -232,7 +232,7 @@ class Agents(Noun):
     def tokens(self) -> tuple[Token, ...]:
         """List the access tokens, without their secrets; those that are over too."""
         with self.scope.store.read() as tx:
-            return tuple(token_record(row) for row in tx.rows(AGENTS.tokens))
+            return tuple(map(Token.of, tx.rows(AGENTS.tokens)))
 
     @writes(NotFoundError, cli="token revoke", example="17")
     def revoke_token(self, tx: Write, id: int) -> Token:
@@ -245,10 +245,10 @@ class Agents(Noun):
             raise NotFoundError(f"there is no token {id}", next="list the tokens")
         if row["revoked_at"] is not None:
             tx.discard()
-            return token_record(row)
+            return Token.of(row)
         tx.run(AGENTS.revoke_token, id=id, at=tx.wall)
         tx.event("token.revoked", row["name"], {"token": id})
-        return token_record(row | {"revoked_at": tx.wall})
+        return Token.of(row, revoked_at=tx.wall)
 
 
 def join(
@@ -410,29 +410,11 @@ def digest_of(secret: str) -> str:
     return digest
 
 
-def token_record(row: Row) -> Token:
-    return Token(
-        id=row["id"],
-        name=row["name"],
-        scope=row["scope"],
-        created_at=row["created_at"],
-        created_by=row["created_by"],
-        expires_at=row["expires_at"],
-        revoked_at=row["revoked_at"],
-    )
-
-
 def session_record(tx: Read, row: Row) -> Session:
-    return Session(
-        id=row["id"],
-        agent=row["agent"],
+    return Session.of(
+        row,
         alive=tx.store.alive(row, tx.now),
         process_bound=bool(row["process_bound"]),
-        host=row["host"],
-        pid=row["pid"],
-        status=row["status"],
-        joined_at=row["joined_at"],
-        seen_at=row["seen_at"],
         expires_in_ms=None if row["deadline"] is None else max(0, row["deadline"] - tx.now),
     )
 

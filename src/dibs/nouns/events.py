@@ -81,7 +81,7 @@ class Events(Noun):
                 subject=subject,
                 limit=limit,
             )
-        return tuple(Event(**row | {"data": from_text(row["data"])}) for row in rows)
+        return tuple(Event.of(row, data=from_text(row["data"])) for row in rows)
 
     @operation()
     def last(self) -> int:

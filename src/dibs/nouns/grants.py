@@ -18,8 +18,10 @@ whose process is gone is dropped on the way.
 
 from __future__ import annotations
 
+from functools import partial
+
 from dibs.errors import DeadlockError
-from dibs.nouns.paths import Resource, ancestors, below, resources_overlap
+from dibs.nouns.paths import Resource, near, resources_overlap
 from dibs.records import Blocker, Lease
 from dibs.storage.queries import Queries
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from dibs.nouns.signing import Keyring
     from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
     from dibs.storage.store import Read, Write
 
 LEASES = Queries("leases")
@@ -55,8 +58,7 @@ class Want:
         self.mode = mode
         self.content_hash = content_hash
         self.here = here
-        low, high = below(resource.base)
-        self.near = {"ancestors": ancestors(resource.base), "low": low, "high": high}
+        self.near = near(resource.base)
 
 
 def resource_of(row: Row) -> Resource:
@@ -72,7 +74,7 @@ def look(tx: Read, want: Want, session: int, before: int | None) -> tuple[Row | 
     """
     resource = want.resource
     if tx.queued:
-        tx.ahead([(LEASES.around, want.near), (LEASES.queue_around, want.near)])
+        tx.ahead(lambda: [(LEASES.around, want.near), (LEASES.queue_around, want.near)])
     found = tx.rows(LEASES.around, **want.near)
     if tx.queued:
         found += tx.rows(LEASES.queue_around, **want.near)
@@ -189,8 +191,8 @@ def grant(
     return lease_record(row, tx.now)
 
 
-def free(tx: Write, rows: list[Row], how: str) -> list[Resource]:
-    """End leases: released, expired or freed. Return what has to be handed on."""
+def free(tx: Write, rows: list[Row], how: str) -> None:
+    """End leases: released, expired or freed. They have to be handed on."""
     for row in rows:
         tx.run(LEASES.remove, base=row["base"], resource=row["resource"], session=row["session"])
         tx.event(
@@ -200,11 +202,10 @@ def free(tx: Write, rows: list[Row], how: str) -> list[Resource]:
             agent=row["agent"],
             session=row["session"],
         )
-    return [resource_of(row) for row in rows]
 
 
-def revoke(tx: Write, rows: list[Row], reason: str) -> list[Resource]:
-    """Take leases away from those who hold them. Return what has to be handed on."""
+def revoke(tx: Write, rows: list[Row], reason: str) -> None:
+    """Take leases away from those who hold them. They have to be handed on."""
     for row in rows:
         tx.run(LEASES.remove, base=row["base"], resource=row["resource"], session=row["session"])
         # An act of the caller: the holder has done nothing.
@@ -218,10 +219,9 @@ def revoke(tx: Write, rows: list[Row], reason: str) -> list[Resource]:
                 "reason": reason,
             },
         )
-    return [resource_of(row) for row in rows]
 
 
-def drop_ticket(tx: Write, number: int, why: str) -> list[Resource]:
+def drop_ticket(tx: Write, number: int, why: str) -> list[Row]:
     """Take a ticket out of the queue; return what it waited for, to be handed on."""
     rows = tx.rows(LEASES.ticket, number=number)
     tx.run(LEASES.dequeue, number=number)
@@ -235,29 +235,37 @@ def drop_ticket(tx: Write, number: int, why: str) -> list[Resource]:
             agent=row["agent"],
             session=row["session"],
         )
-    return [resource_of(row) for row in rows]
+    return rows
 
 
-def hand_over(tx: Write, keys: Keyring, freed: list[Resource]) -> None:
-    """Give what was freed to those who wait for it, first come, first served."""
+def hand_over(tx: Write, keys: Keyring, freed: list[Row]) -> None:
+    """Give what was freed to those who wait for it, first come, first served.
+
+    freed: the leases and tickets that are no more in the way
+    """
     while freed and tx.queued:
         waiting: dict[int, Row] = {}
-        for resource in freed:
-            _, rows = look(tx, Want(resource, EXCLUSIVE, None), 0, None)
+        for row in freed:
+            _, rows = look(tx, Want(resource_of(row), EXCLUSIVE, None), 0, None)
             waiting |= {row["epoch"]: row for row in rows if row["waiting"]}
         freed = []
         for number in sorted(waiting):
-            near = Want(resource_of(waiting[number]), EXCLUSIVE, None).near
-            tx.ahead([
-                (LEASES.ticket, {"number": number}),
-                (SESSIONS.several, {"sessions": [waiting[number]["session"]]}),
-                (LEASES.around, near),
-                (LEASES.queue_around, near),
-            ])  # fmt: skip
+            tx.ahead(partial(_asked_to_serve, waiting[number]))
             freed += _serve(tx, keys, number)
 
 
-def _serve(tx: Write, keys: Keyring, number: int) -> list[Resource]:
+def _asked_to_serve(row: Row) -> list[tuple[Query, Row]]:
+    """What `_serve` is going to ask, as far as one of the ticket's rows says."""
+    near = Want(resource_of(row), EXCLUSIVE, None).near
+    return [
+        (LEASES.ticket, {"number": row["epoch"]}),
+        (SESSIONS.several, {"sessions": [row["session"]]}),
+        (LEASES.around, near),
+        (LEASES.queue_around, near),
+    ]
+
+
+def _serve(tx: Write, keys: Keyring, number: int) -> list[Row]:
     """Grant one ticket if all it wants is free; return what became free on the way."""
     rows = tx.rows(LEASES.ticket, number=number)
     if not rows:
@@ -270,11 +278,12 @@ def _serve(tx: Write, keys: Keyring, number: int) -> list[Resource]:
         Want(resource_of(row), row["mode"], row["content_hash"], bool(row["here"])) for row in rows
     ]
     owned = []
-    freed: list[Resource] = []
+    freed: list[Row] = []
     for want in wants:
         own, in_the_way = look(tx, want, session["id"], number)
         over = [row for row in in_the_way if not row["waiting"] and row["deadline"] <= tx.now]
-        freed += free(tx, over, "expired")
+        free(tx, over, "expired")
+        freed += over
         if len(over) < len(in_the_way):
             return freed
         if own is not None and own["mode"] == EXCLUSIVE and own["deadline"] > tx.now:
@@ -344,34 +353,14 @@ def deadlock(steps: list[dict[str, str]]) -> DeadlockError:
 
 
 def lease_record(row: Row, now: int) -> Lease:
-    return Lease(
-        resource=row["resource"],
-        kind=row["kind"],
-        mode=row["mode"],
-        agent=row["agent"],
-        session=row["session"],
-        epoch=row["epoch"],
-        note=row["note"],
-        task=row["task"],
-        granted_at=row["granted_at"],
-        ttl_ms=row["ttl_ms"],
-        expires_in_ms=max(0, row["deadline"] - now),
-        content_hash=row["content_hash"],
-        checkout=row["checkout"],
-    )
+    return Lease.of(row, expires_in_ms=max(0, row["deadline"] - now))
 
 
 def blocker_record(row: Row, now: int) -> Blocker:
     waiting = bool(row["waiting"])
-    return Blocker(
-        resource=row["resource"],
-        mode=row["mode"],
-        agent=row["agent"],
-        session=row["session"],
-        epoch=row["epoch"],
+    return Blocker.of(
+        row,
         waiting=waiting,
-        note=row["note"],
         since_at=row["granted_at"],
         expires_in_ms=None if waiting else max(0, row["deadline"] - now),
-        checkout=row["checkout"],
     )

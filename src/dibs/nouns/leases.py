@@ -31,7 +31,7 @@ from dibs.errors import (
 from dibs.nouns import grants
 from dibs.nouns.grants import LEASES, Want, lease_record
 from dibs.nouns.own import asked_first, learn, own_leases
-from dibs.nouns.paths import Resource, ancestors, below, resources_overlap
+from dibs.nouns.paths import Resource, ancestors, near, resources_overlap
 from dibs.nouns.recovery import clear
 from dibs.nouns.scope import Noun
 from dibs.operation import (
@@ -104,9 +104,11 @@ class Leases(Noun):
         wait_ms = check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
         scope, caller = self.scope, self.scope.caller
         ticket: Ticket | None = None
-        request = [[want.resource.text for want in wants], mode, ttl_ms, note, here]
+        request = idempotency_key and [
+            [want.resource.text for want in wants], mode, ttl_ms, note, here
+        ]  # fmt: skip
         try:
-            with scope.write([(LEASES.around, want.near) for want in wants]) as tx:
+            with scope.write(lambda: [(LEASES.around, want.near) for want in wants]) as tx:
                 try:
                     return scope.once(
                         tx,
@@ -218,7 +220,7 @@ class Leases(Noun):
                 f"{len(rows)} resources cannot all be moved to {place.text}",
                 next="release each with its own moved_to",
             )
-        freed = grants.free(tx, rows, "released")
+        grants.free(tx, rows, "released")
         if outcome is not None:
             for row in rows:
                 tx.run(
@@ -235,8 +237,8 @@ class Leases(Noun):
                 )
         if not rows and idempotency_key is None:
             tx.discard()
-        grants.hand_over(tx, self.scope.keys, freed)
-        return tuple(lease_record(row, tx.now) for row in rows)
+        grants.hand_over(tx, self.scope.keys, rows)
+        return tuple([lease_record(row, tx.now) for row in rows])
 
     @operation(StaleError, NotFoundError, NotYoursError, mutates=True, example="src/a.py")
     def see(self, *resources: str) -> tuple[Lease, ...]:
@@ -341,11 +343,11 @@ class Leases(Noun):
             for row in self._of_others(tx, resource):
                 found[row["resource"], row["session"]] = row
         rows = list(found.values())
-        freed = grants.revoke(tx, rows, reason)
+        grants.revoke(tx, rows, reason)
         from dibs.nouns.telling import tell_of_loss  # a claim does not need it
 
         tell_of_loss(tx, self.scope, rows, reason)
-        grants.hand_over(tx, self.scope.keys, freed)
+        grants.hand_over(tx, self.scope.keys, rows)
         return tuple(lease_record(row, tx.now) for row in rows)
 
     def _of_others(self, tx: Read, resource: Resource) -> list[Row]:
@@ -421,12 +423,11 @@ class Leases(Noun):
         wanted = self._resources(resources)
         with self.scope.store.read() as tx:
             for want in wanted:
-                above, (low, high) = ancestors(want.base), below(want.base)
-                rows = tx.rows(LEASES.said, ancestors=above, low=low, high=high)
+                rows = tx.rows(LEASES.said, **near(want.base))
                 said = [row for row in rows if resources_overlap(grants.resource_of(row), want)]
                 found |= {row["resource"]: row for row in said[:limit]}
         latest = sorted(found.values(), key=lambda row: -int(row["seq"]))
-        return tuple(outcome_record(row) for row in latest)
+        return tuple(map(Outcome.of, latest))
 
     @operation(TimeoutError, InvalidError, cli="wait", example="src/a.py --timeout 60s")
     def wait(self, *resources: str, wait_s: float = 60) -> tuple[Availability, ...]:
@@ -466,11 +467,13 @@ def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False)
             next="claim their directory, or a glob",
         )
     check_choice("mode", mode, MODES)
-    found = {resource.text: resource for resource in map(scope.place.resource, resources)}
-    return [
-        Want(resource, mode, scope.place.content_hash(resource), here)
-        for resource in found.values()
-    ]
+    place = scope.place
+    wants: dict[str, Want] = {}
+    for text in resources:
+        resource = place.resource(text)
+        if resource.text not in wants:
+            wants[resource.text] = Want(resource, mode, place.content_hash(resource), here)
+    return list(wants.values())
 
 
 def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
@@ -520,7 +523,7 @@ def take(
     leases, opened = [], []
     for want, (own, _) in zip(wants, seen, strict=True):
         if own is not None and own["mode"] != want.mode == grants.SHARED:
-            opened.append(want.resource)
+            opened.append(own)
         leases.append(
             grants.grant(
                 tx,
@@ -538,22 +541,14 @@ def take(
     return granted(leases, tx.seq)
 
 
-def outcome_record(row: Row) -> Outcome:
-    return Outcome(
-        resource=row["resource"],
-        outcome=row["outcome"],
-        moved_to=row["moved_to"],
-        agent=row["agent"],
-        epoch=row["epoch"],
-        released_at=row["released_at"],
-    )
-
-
 def granted(leases: list[Lease], since: int) -> Grant:
     """The grant, and which of its leases are from before that seq."""
-    kept = tuple([lease.resource for lease in leases if lease.epoch < since])
-    epoch = max([lease.epoch for lease in leases])
-    return Grant(epoch=epoch, leases=tuple(leases), kept=kept)
+    epoch, kept = 0, []
+    for lease in leases:
+        epoch = max(epoch, lease.epoch)
+        if lease.epoch < since:
+            kept.append(lease.resource)
+    return Grant(epoch=epoch, leases=tuple(leases), kept=tuple(kept))
 
 
 def keeps(tx: Read, own: Row | None, want: Want, session: int) -> bool:

@@ -368,15 +368,4 @@ def words(text: str) -> set[str]:
 
 
 def message_record(row: Row, acknowledged: bool) -> Message:
-    return Message(
-        id=row["id"],
-        kind=row["kind"],
-        sender=row["sender"],
-        to=row["recipient"],
-        channel=row["channel"],
-        thread=row["thread"],
-        reply_to=row["reply_to"],
-        body=row["body"],
-        sent_at=row["sent_at"],
-        acknowledged=acknowledged,
-    )
+    return Message.of(row, to=row["recipient"], acknowledged=acknowledged)

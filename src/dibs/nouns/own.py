@@ -13,11 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.nouns.paths import Resource
     from dibs.nouns.scope import Noun, Scope
-    from dibs.storage.driver import Ahead, Row
+    from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
     from dibs.storage.store import Read, Write
 
 
-def asked_first(noun: Noun, *resources: str, **_: object) -> Ahead:
+def asked_first(noun: Noun, *resources: str, **_: object) -> list[tuple[Query, Row]]:
     """What `own_leases` is going to ask, where that can be said without looking for files."""
     scope = noun.scope
     if not resources:

@@ -13,7 +13,6 @@ from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.nouns.paths import Resource
     from dibs.nouns.signing import Keyring
     from dibs.storage.driver import Row
     from dibs.storage.store import Write
@@ -30,7 +29,8 @@ def end_session(tx: Write, keys: Keyring, session: int, why: str) -> None:
         return
     agent = ended["agent"]
     tx.event(f"session.{why}", agent, {"session": session}, agent=agent, session=session)
-    freed = grants.free(tx, tx.rows(LEASES.of_session, session=session), "freed")
+    freed = tx.rows(LEASES.of_session, session=session)
+    grants.free(tx, freed, "freed")
     for number in {row["number"] for row in tx.rows(LEASES.tickets_of_session, session=session)}:
         freed += grants.drop_ticket(tx, number, why)
     for row in tx.rows(TASKS.of_session, session=session):
@@ -46,9 +46,11 @@ def lapse_task(tx: Write, keys: Keyring, row: Row) -> None:
     grants.hand_over(tx, keys, free_with_task(tx, row))
 
 
-def free_with_task(tx: Write, row: Row) -> list[Resource]:
+def free_with_task(tx: Write, row: Row) -> list[Row]:
     """Release the leases that were claimed together with a task."""
-    return grants.free(tx, taken_with(tx, row), "released")
+    leases = taken_with(tx, row)
+    grants.free(tx, leases, "released")
+    return leases
 
 
 def taken_with(tx: Write, row: Row) -> list[Row]:
@@ -60,7 +62,8 @@ def taken_with(tx: Write, row: Row) -> list[Row]:
 def clear(tx: Write, keys: Keyring, rows: list[Row]) -> bool:
     """Free what lapsed holders and waiters keep; say whether there was anything."""
     leases, tickets, dead = grants.lapsed(tx, rows)
-    freed = grants.free(tx, leases, "expired")
+    grants.free(tx, leases, "expired")
+    freed = [*leases]
     for number in {row["epoch"] for row in tickets}:
         freed += grants.drop_ticket(tx, number, "dead")
     for session in sorted(dead):

@@ -16,6 +16,10 @@ from __future__ import annotations
 from dibs.errors import InvalidError
 from dibs.nouns import globs
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MAX_TEXT = 4_096
 MAX_NAME = 500
 
@@ -72,11 +76,12 @@ def ancestors(base: str) -> list[str]:
     return keys
 
 
-def below(base: str) -> tuple[str, str]:
-    """Give the open interval of the keys below a key, in the order of code points."""
+def near(base: str) -> dict[str, Any]:
+    """Give the keys of all that could overlap with a key: those above it, itself among them, and
+    those below it as an open interval in the order of code points."""
     if base and not base.startswith("/"):
-        return base, base
-    return f"{base}/", f"{base}0"
+        return {"ancestors": [base], "low": base, "high": base}
+    return {"ancestors": ancestors(base), "low": f"{base}/", "high": f"{base}0"}
 
 
 def resources_overlap(a: Resource, b: Resource) -> bool:

@@ -313,15 +313,9 @@ def present(row: Row, now: int) -> bool:
 
 
 def entry_record(row: Row, now: int) -> Entry:
-    there = present(row, now)
-    left = None if row["deadline"] is None else max(0, row["deadline"] - now)
-    return Entry(
-        namespace=row["namespace"],
-        key=row["key"],
+    return Entry.of(
+        row,
         value=from_text(row["value"]),
-        version=row["version"],
-        deleted=not there,
-        author=row["author"],
-        set_at=row["set_at"],
-        expires_in_ms=left,
+        deleted=not present(row, now),
+        expires_in_ms=None if row["deadline"] is None else max(0, row["deadline"] - now),
     )

@@ -64,27 +64,13 @@ def unblock(tx: Write, id: str) -> None:
 
 
 def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
-    return Task(
-        id=row["id"],
-        state=row["state"],
-        title=row["title"],
-        kind=row["kind"],
-        priority=row["priority"],
+    return Task.of(
+        row,
         tags=tuple(from_text(row["tags"])),
         after=tuple(from_text(row["needs"])),
         payload=from_text(row["payload"]),
         result=from_text(row["result"]),
-        reason=row["reason"],
-        attempts=row["attempts"],
-        max_attempts=row["max_attempts"],
-        author=row["author"],
         seq=row["number"],
-        added_at=row["added_at"],
-        changed_at=row["changed_at"],
-        agent=row["agent"],
-        session=row["session"],
-        epoch=row["epoch"],
-        ttl_ms=row["ttl_ms"],
         due_in_ms=None if row["due"] is None else max(0, row["due"] - now),
         leases=leases,
     )

@@ -62,7 +62,7 @@ class Ticket:
 
         def waiting() -> tuple[Grant | None, int | None]:
             nonlocal kept_at
-            with store.read([ticket, *held]) as tx:
+            with store.read(lambda: [ticket, *held]) as tx:
                 rows = tx.rows(LEASES.ticket, number=self.number)
                 if not rows:
                     return self._granted(tx, self.number), None
@@ -128,7 +128,7 @@ class Ticket:
         """Clear away those in the way who have lapsed, and serve the queue."""
         with self.scope.store.write(None) as tx:
             clear(tx, self.scope.keys, self._in_the_way(tx))
-            grants.hand_over(tx, self.scope.keys, [want.resource for want in self.wants])
+            grants.hand_over(tx, self.scope.keys, tx.rows(LEASES.ticket, number=self.number))
 
     def withdraw(self) -> None:
         """Leave the queue, and give back what the ticket was granted meanwhile."""
@@ -136,8 +136,8 @@ class Ticket:
             freed = grants.drop_ticket(tx, self.number, "withdrawn")
             if not freed:
                 rows = [held_by_caller(tx, self.scope, want.resource) for want in self.wants]
-                meanwhile = [row for row in rows if row and row["epoch"] > self.number]
-                freed = grants.free(tx, meanwhile, "released")
+                freed = [row for row in rows if row and row["epoch"] > self.number]
+                grants.free(tx, freed, "released")
             if not freed:
                 tx.discard()
             grants.hand_over(tx, self.scope.keys, freed)

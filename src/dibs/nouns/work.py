@@ -691,7 +691,8 @@ class Work(Noun):
                 "reason": reason,
             },
         )
-        freed = grants.revoke(tx, taken_with(tx, row), reason)
+        freed = taken_with(tx, row)
+        grants.revoke(tx, freed, reason)
         told = f"your task {id} was taken away"
         post(tx, self.scope, f"{told}: {reason}" if reason else told, to=row["agent"])
         grants.hand_over(tx, self.scope.keys, freed)

@@ -39,17 +39,21 @@ class Bells:
         return os.path.join(self._folder, topic.partition(":")[0])
 
     def ring(self, topics: set[str]) -> None:
+        """Wake those who listen; where that fails, they find it at their next slow look."""
         for topic in topics:
-            handle = self._open.get(topic)
-            if handle is not None:
-                os.pwrite(handle, b"!", 0)
-            elif topic.isdigit():
-                self._ring_ticket(topic)
-            else:
-                self._open[topic] = handle = os.open(
-                    self.path(topic), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-                )
-                os.pwrite(handle, b"!", 0)
+            try:
+                handle = self._open.get(topic)
+                if handle is not None:
+                    os.pwrite(handle, b"!", 0)
+                elif topic.isdigit():
+                    self._ring_ticket(topic)
+                else:
+                    self._open[topic] = handle = os.open(
+                        self.path(topic), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+                    )
+                    os.pwrite(handle, b"!", 0)
+            except OSError:
+                continue
 
     def _ring_ticket(self, topic: str) -> None:
         try:

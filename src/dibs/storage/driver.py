@@ -11,15 +11,16 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, Protocol
 
     from dibs.storage.clock import Clock
     from dibs.storage.queries import Query
 
     Row = dict[str, Any]
-    Ahead = Sequence[tuple[Query, dict[str, Any]]]
-    """Queries that a transaction is about to make, for a server that is far away."""
+    Ahead = Callable[[], Sequence[tuple[Query, dict[str, Any]]]] | None
+    """Says which queries of the space a transaction is about to make; only a server that is far
+    away wants to know."""
 
     class Connection(Protocol):
         """One connection, used by one transaction at a time."""

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dibs.storage.postgres import PostgresDriver, Seat
     from dibs.storage.queries import Query
 
+    Bound = tuple[str, tuple[Any, ...]]
+    """A statement and its values."""
+
 SPACE = Queries("space")
 POSTGRES = Queries("postgres")
 SETUP_LOCK = TURN_LOCK = 0x64696273
@@ -52,7 +55,7 @@ class PostgresConnection:
         )
         self._pipeline = Pipeline(db)
         self._later: list[tuple[Query, dict[str, Any]]] = []
-        self._ahead: dict[tuple[Any, ...], list[Row]] = {}
+        self._ahead: dict[Bound, list[Row]] = {}
         """The answers to what was asked ahead; good until anything else is asked or written."""
         self._unproven = False
         """Whether a write of the group was kept whose statements have not been answered yet."""
@@ -63,45 +66,56 @@ class PostgresConnection:
     def usable(self) -> bool:
         return self._pipeline.usable
 
-    def begin_write(self, space: int, session: int, ahead: Ahead = ()) -> tuple[int, int, Row]:
+    def begin_write(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
+        asked = self._bound(ahead)  # first: it may refuse what the caller has given
         self.begin_group()
-        return self.enter(space, session, ahead)
+        return self._enter(space, session, asked)
 
     def begin_group(self) -> None:
         self._say("BEGIN")
 
-    def enter(self, space: int, session: int, ahead: Ahead = ()) -> tuple[int, int, Row]:
+    def enter(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
+        return self._enter(space, session, self._bound(ahead))
+
+    def _enter(
+        self, space: int, session: int, asked: list[tuple[Query, Bound]]
+    ) -> tuple[int, int, Row]:
         self._send_later()
         self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
         self._send(POSTGRES.now, {}, wanted=True)
         self._send(SPACE.enter, {"space": space, "session": session}, wanted=True)
-        clock, entered = self._ask(ahead)
+        clock, entered = self._ask(asked)
         row = named(SPACE.enter, entered)[0]
         row["seq"] += 1
         return *self._times(clock), row
 
-    def begin_read(self, ahead: Ahead = ()) -> tuple[int, int]:
+    def begin_read(self, ahead: Ahead = None) -> tuple[int, int]:
+        asked = self._bound(ahead)
         self._say("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         self._send(POSTGRES.now, {}, wanted=True)
-        (clock,) = self._ask(ahead)
+        (clock,) = self._ask(asked)
         return self._times(clock)
 
     def ahead(self, ahead: Ahead) -> None:
-        new = [(query, given) for query, given in ahead if not self._knows(query, given)]
+        new = [one for one in self._bound(ahead) if one[1] not in self._ahead]
         if new:
             self._send_later()
             self._ask(new)
 
-    def _knows(self, query: Query, parameters: dict[str, Any]) -> bool:
-        text, values = query.bind("postgres", parameters)
-        return (text, *values) in self._ahead
+    def _bound(self, ahead: Ahead) -> list[tuple[Query, Bound]]:
+        """What is asked ahead, each bound to the space."""
+        if ahead is None:
+            return []
+        space = {"space": self._driver.space}
+        return [(query, query.bind("postgres", given | space)) for query, given in ahead()]
 
-    def _ask(self, ahead: Ahead) -> list[PGresult]:
+    def _ask(self, ahead: list[tuple[Query, Bound]]) -> list[PGresult]:
         """Send all, and what is asked ahead; return the answers to what was wanted before."""
-        asked = [self._send(query, parameters, wanted=True) for query, parameters in ahead]
+        for _, bound in ahead:
+            self._send_bound(bound, wanted=True)
         results = self._exchange()
-        for (query, _), key in zip(reversed(ahead), reversed(asked), strict=True):
-            self._ahead[key] = named(query, results.pop())
+        for query, bound in reversed(ahead):
+            self._ahead[bound] = named(query, results.pop())
         return results
 
     def _times(self, clock: PGresult) -> tuple[int, int]:
@@ -133,8 +147,7 @@ class PostgresConnection:
 
     def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
         if self._ahead:
-            text, values = query.bind("postgres", parameters)
-            known = self._ahead.pop((text, *values), None)
+            known = self._ahead.pop(query.bind("postgres", parameters), None)
             if known is not None:
                 return known
             self._ahead.clear()  # this one may write as well
@@ -212,17 +225,16 @@ class PostgresConnection:
         except psycopg.Error as error:
             raise translate(error) from error
 
-    def _send(
-        self, query: Query, parameters: dict[str, Any], *, wanted: bool = False
-    ) -> tuple[Any, ...]:
-        text, values = query.bind("postgres", parameters)
+    def _send(self, query: Query, parameters: dict[str, Any], *, wanted: bool = False) -> None:
+        self._send_bound(query.bind("postgres", parameters), wanted=wanted)
+
+    def _send_bound(self, bound: Bound, *, wanted: bool) -> None:
         try:
-            self._pipeline.send(text, values, wanted=wanted)
+            self._pipeline.send(*bound, wanted=wanted)
         except psycopg.Error as error:
             raise translate(error) from error
-        return text, *values
 
-    def _exchange(self, after: tuple[str, tuple[Any, ...]] | None = None) -> list[PGresult]:
+    def _exchange(self, after: Bound | None = None) -> list[PGresult]:
         try:
             results = self._pipeline.exchange(after)
         except psycopg.Error as error:

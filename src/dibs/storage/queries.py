@@ -1,6 +1,7 @@
 """Named queries, read from the `.sql` files beside this module.
 
-One text serves both databases. `:name` marks a parameter and `:names...` a list of them.
+One text serves both databases. `:name` marks a parameter, and `:names...` a list of
+them, of which a query has at most one.
 """
 
 from __future__ import annotations
@@ -22,48 +23,47 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\.\.\.)?")
 class Query:
     """One statement: its text, and the names of the columns it answers with."""
 
-    __slots__ = ("_compiled", "_lists", "_names", "_text", "_values", "columns", "name")
+    __slots__ = ("_compiled", "_list", "_names", "_text", "_values", "columns", "name")
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.columns: tuple[str, ...] | None = None
         self._text = text
         self._names: list[str] = []
-        self._lists: list[str] = []
-        self._values: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None
+        self._list: str | None = None
+        # The parameters are found at the first use: a command uses few of the queries it loads.
+        self._values: Callable[[dict[str, Any]], tuple[Any, ...]] = self._parse
         self._compiled: dict[object, str] = {}
 
     def bind(self, database: str, parameters: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
         """The text as that database takes it, and the values in the order of its numbers.
 
-        It is made once per length of its lists, whose elements have numbers of their own.
+        It is made once per length of its list, whose elements have numbers of their own.
         """
-        values = (self._values or self._parse())(parameters)
+        text = self._compiled.get(database)
+        values = self._values(parameters)
+        if text is not None:
+            return text, values
         shape: object = database
-        if self._lists:
-            lists = [parameters[name] for name in self._lists]
-            shape = (database, *map(len, lists))
-            for items in lists:
-                values += tuple(items)
-        return self._compiled.get(shape) or self._compile(database, shape, parameters), values
+        if self._list is not None:
+            items = parameters[self._list]
+            values = (*values, *items)
+            shape = (database, len(items))
+        return self._compiled.get(shape) or self._compile(database, shape, len(values)), values
 
-    def _parse(self) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-        """Find the parameters, at the first use: a command uses few of the queries it loads."""
+    def _parse(self, parameters: dict[str, Any]) -> tuple[Any, ...]:
         found = dict.fromkeys(_PARAMETER.findall(self._text))
         self._names = [name for name, many in found if not many]
-        self._lists = [name for name, many in found if many]
+        self._list = next((name for name, many in found if many), None)
         self._values = picker(self._names)
-        return self._values
+        return self._values(parameters)
 
-    def _compile(self, database: str, shape: object, parameters: dict[str, Any]) -> str:
+    def _compile(self, database: str, shape: object, values: int) -> str:
         mark = "$" if database == "postgres" else "?"
-        marks = {name: f"{mark}{number}" for number, name in enumerate(self._names, 1)}
-        after = len(self._names) + 1
-        for name in self._lists:
-            numbers = range(after, after + len(parameters[name]))
-            after = numbers.stop
-            # An empty list matches nothing, on both databases.
-            marks[f"{name}..."] = ", ".join(f"{mark}{number}" for number in numbers) or "NULL"
+        numbers = [f"{mark}{number}" for number in range(1, values + 1)]
+        marks = dict(zip(self._names, numbers, strict=False))
+        # An empty list matches nothing, on both databases.
+        marks[f"{self._list}..."] = ", ".join(numbers[len(self._names) :]) or "NULL"
         text = self._compiled[shape] = _PARAMETER.sub(lambda found: marks[found[0][1:]], self._text)
         return text
 

@@ -80,7 +80,7 @@ class SqliteDriver:
         self._native_clock = SystemClock()
         self.clock: Clock = clock or self._native_clock
         self.liveness = FileLiveness(self.folder.alive)
-        self._bells = Bells(self.folder.bells, self.liveness.path)
+        self.bells = Bells(self.folder.bells, self.liveness.path)
         self._pid = os.getpid()
         self._closed = False
         self._present_until = 0
@@ -144,12 +144,12 @@ class SqliteDriver:
         as a whole when it goes on.
         """
         thread = get_ident()
-        lost = self._turns.get(thread)
-        left = lost() if lost is not None else None
-        if left is not None and left is not connection:
-            left.rollback()
-            left.usable = False
-            left._cursor = Torn()
+        if thread in self._turns:
+            left = self._turns[thread]()
+            if left is not None and left is not connection:
+                left.rollback()
+                left.usable = False
+                left._cursor = Torn()
         self._turns[thread] = connection.me
 
     def give_back(self, connection: SqliteConnection) -> None:
@@ -181,15 +181,9 @@ class SqliteDriver:
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
         self.check_present()
         try:
-            return self._bells.listen(topics, cancel)
+            return self.bells.listen(topics, cancel)
         except FileNotFoundError as error:
             raise self._gone() from error
-
-    def ring(self, topics: set[str]) -> None:
-        try:
-            self._bells.ring(topics)
-        except OSError:
-            return  # the commit stands; those who wait find it at their next slow look
 
     def backup(self, target: str) -> None:
         """Copy the store as of one moment, while others write, and its key beside it.
@@ -257,7 +251,7 @@ class SqliteDriver:
     def close(self) -> None:
         self._closed = True
         self.liveness.close()
-        self._bells.close()
+        self.bells.close()
         if os.getpid() == self._pid:
             while self._idle:
                 self._idle.pop().db.close()
@@ -363,17 +357,13 @@ class SqliteConnection:
         text, values = query.bind("sqlite", parameters)
         try:
             cursor = self._cursor.execute(text, values)
-            columns = query.columns
-            if columns is None:
-                try:
-                    columns = query.columns = tuple(part[0] for part in cursor.get_description())
-                except apsw.ExecutionCompleteError:
-                    return []
-            return [dict(zip(columns, row)) for row in cursor]  # noqa: B905 - the hot path
+            # The names are asked for once there is a row: without one, SQLite has none to tell.
+            return [dict(zip(query.columns or named(query, cursor), row)) for row in cursor]  # noqa: B905 - the hot path
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
+        # On lines of their own: a signal handler that runs in between may tear the cursor.
         text, values = query.bind("sqlite", parameters)
         try:
             self._cursor.execute(text, values)
@@ -413,7 +403,7 @@ class SqliteConnection:
 
     def commit(self, rings: set[str]) -> None:
         self._control("COMMIT")
-        self._driver.ring(rings)
+        self._driver.bells.ring(rings)
 
     def rollback(self) -> None:
         # SQLite has rolled back by itself after some errors; a second one would only hide them.
@@ -429,6 +419,12 @@ class SqliteConnection:
             self._cursor.execute(text)
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
+
+
+def named(query: Query, cursor: apsw.Cursor) -> tuple[str, ...]:
+    """The columns of a query, from its first row on."""
+    query.columns = tuple([column[0] for column in cursor.get_description()])
+    return query.columns
 
 
 def refuse_other_program(path: str) -> None:

@@ -88,11 +88,11 @@ class Store:
         self.key_check: str = row["key_check"]
         self.restored_seq: int = row["restored_seq"]
 
-    def write(self, caller: Caller | None, ahead: Ahead = ()) -> Write:
+    def write(self, caller: Caller | None, ahead: Ahead = None) -> Write:
         """A write; what it is going to ask first may be given, and travels with its beginning."""
-        return Write(self, caller, ahead)
+        return Write(self, ahead, caller)
 
-    def read(self, ahead: Ahead = ()) -> Read:
+    def read(self, ahead: Ahead = None) -> Read:
         """A read, likewise."""
         return Read(self, ahead)
 
@@ -160,15 +160,15 @@ class Store:
 class Read:
     """A transaction that sees one state of the store throughout."""
 
-    def __init__(self, store: Store, ahead: Ahead) -> None:
+    connection: Connection
+    queued = True
+    """Whether anybody may be waiting for a lease; a write knows, a read looks."""
+
+    def __init__(self, store: Store, ahead: Ahead, caller: Caller | None = None) -> None:
         self.store = store
         self.space = store.space
+        self.caller = caller
         self._ahead = ahead
-        for _, parameters in ahead:
-            parameters["space"] = store.space
-        self.connection: Connection
-        self.queued = True
-        """Whether anybody may be waiting for a lease; a write knows, a read looks."""
 
     def __enter__(self) -> Self:
         self.connection = self.store.driver.take()
@@ -181,8 +181,6 @@ class Read:
 
     def ahead(self, ahead: Ahead) -> None:
         """Say what will be asked next, so that it can travel together."""
-        for _, parameters in ahead:
-            parameters["space"] = self.space
         self.connection.ahead(ahead)
 
     def rows(self, query: Query, **parameters: Any) -> list[Row]:
@@ -220,17 +218,14 @@ class Write(Read):
     Leaving it by an exception undoes everything, Ctrl-C included, so a refusal leaves no row.
     """
 
-    def __init__(self, store: Store, caller: Caller | None, ahead: Ahead) -> None:
-        super().__init__(store, ahead)
-        self.caller = caller
-        self._events = 0
-        self._rings: set[str] = set()
-        self._discarded = False
-        self._held: list[int] = []
-        self.seq: int
+    seq: int
+    _events = 0
+    _discarded = False
+    _held: tuple[int, ...] = ()
 
     def __enter__(self) -> Self:
         caller = self.caller
+        self._rings: set[str] = set()
         self.connection = self.store.driver.take()
         try:
             session = caller.session if caller else 0
@@ -308,7 +303,7 @@ class Write(Read):
         If the write is undone, the number will be minted again, perhaps by another process.
         """
         if self.store.liveness is not None:
-            self._held.append(number)
+            self._held += (number,)
             self.store.liveness.hold(number)
 
     def _leave(self) -> None:

@@ -102,6 +102,6 @@ def pairs(
         "file": with_dibs(url, folder, durability, file),
     }
     for side in sides.values():
-        for _ in range(50):
+        for _ in range(300):  # until the write-ahead log no longer grows
             side()
     return in_turns(sides, rounds, calls)

@@ -1,7 +1,8 @@
 # Everything a fresh machine needs besides Python 3.11+ and make is installed into .venv.
 
 PYTHON ?= python3
-WORKERS ?= 2
+# Twice as many as cores: the tests wait as often as they work.
+WORKERS ?= 4
 BIN := .venv/bin
 READY := .venv/.ready
 CHECKED := src tests $(wildcard examples bench tools)
@@ -19,23 +20,23 @@ run: $(READY) ## start the daemon of this repository, and print the address to o
 example: $(READY) ## two agents and one budget, without dibs and with it
 	@$(BIN)/python examples/budget.py
 
-test: $(READY) ## run the whole suite, on SQLite and on a real PostgreSQL
+test: compiled ## run the whole suite, on SQLite and on a real PostgreSQL
 	@tests/surfaces/get_browser
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
-clients: $(READY) ## run the real agent CLIs against a scripted model
+clients: compiled ## run the real agent CLIs against a scripted model
 	@tests/clients/install
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m clients --timeout 300 tests/clients $(ARGS)
 
-conformance: $(READY) ## hold the MCP server against the protocol's own tools
+conformance: compiled ## hold the MCP server against the protocol's own tools
 	@tests/conformance/install $(BIN)/python
 	@PYTHONPATH=.conformance/python $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
 		-m conformance tests/conformance $(ARGS)
 
-stress: $(READY) ## run the full-size stress tests and print their figures
+stress: compiled ## run the full-size stress tests and print their figures
 	@$(BIN)/python -m pytest -q -s -m stress --timeout 3600 $(ARGS)
 
-bench: $(READY) ## measure against the bare databases and print ratios
+bench: compiled ## measure against the bare databases and print ratios
 	@tests/conformance/install $(BIN)/python
 	@$(BIN)/python -m bench $(ARGS)
 
@@ -54,6 +55,11 @@ docs: $(READY) ## write the references in docs/, the plugin and server.json from
 	@$(BIN)/python -m tools.commands
 	@$(BIN)/python -m tools.mcp_tools
 	@$(BIN)/python -m tools.plugin
+
+# Where Python is told to write no bytecode, each of the thousands of commands would compile dibs anew.
+.PHONY: compiled
+compiled: $(READY)
+	@$(BIN)/python -m compileall -q src
 
 # pip hands the constraints on to the build of dibs itself by one of two names, older pip by the first.
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check

@@ -58,7 +58,7 @@ def parts(text: str) -> list[str]:
     return text.split("/") if text else []
 
 
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=1_000, deadline=None)
 @given(either, either)
 @example(("?", True), (".*", True))
 @example(("??", True), ("..*", True))

@@ -155,7 +155,8 @@ class Client:
         """Every message so far, in order; a batch counts as its messages."""
         self.batches: list[list[Any]] = []
         self._tools: dict[int | str, Any] = {}
-        self._ids = count(1)
+        # Larger than what a fuzzer makes of the ids of others.
+        self._ids = count(10**12)
         self._news = threading.Condition()
         self._over = False
         self._spoiled: BaseException | None = None

@@ -93,7 +93,7 @@ def check(folder: Path, agents: int, edits: int, files: int) -> None:
 
 
 def test_a_crowd_of_agents_loses_nothing_without_a_word(tmp_path: Path) -> None:
-    check(tmp_path, agents=6, edits=15, files=4)
+    check(tmp_path, agents=5, edits=12, files=3)
 
 
 @pytest.mark.stress

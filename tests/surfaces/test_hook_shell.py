@@ -565,6 +565,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("a.py", "b.py", "src/a.py", "src/b.py"):
         (repository / name).write_text(f"one\nd\nc\nb\n# {name}\n")
     git(repository, "commit", "-q", "-a", "-m", "second")
+    git(repository, "gc", "-q")  # fewer files: it is copied for every test
     (repository / "dirty.py").write_text("not committed\n")
     (repository / "Makefile").write_text("none:\n")
     (repository / "untracked.txt").write_text("one\n")
@@ -826,12 +827,17 @@ def compounds(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         line.map("if false; then cd src\n else {}fi".format),
         line.map("for i in 1; do {}done".format),
         line.map("case x in y) cd src;; x) {};; esac".format),
-        line.map("f() {{ {}}}; f".format),
+        line.map(function),
         line.map("echo $({})".format),
         line.map('echo "$({})"'.format),
         line.map("true | {{ {}}}".format),
         line.map('n=; while [ -z "$n" ]; do n=1; {}done'.format),
     )
+
+
+def function(body: str) -> str:
+    """One that is called; what is inside it has another name, so that none calls itself."""
+    return f"f{len(body)}() {{ {body}}}; f{len(body)}"
 
 
 @settings(max_examples=60, deadline=None)

@@ -653,8 +653,7 @@ def test_a_tool_is_not_called_by_a_notification(start: Start) -> None:
 def test_a_truth_value_does_not_cancel_the_first_request(start: Start) -> None:
     holder, client = start(), start()
     holder.call("claim", resource="src/a.py")
-    id = client.begin_call("wait", {"resource": "src/a.py", "timeout_s": 60})
-    assert id == 1
+    client.begin_call("wait", {"resource": "src/a.py", "timeout_s": 60}, id=1)
     client.cancel(True)
     client.cancel(1.0)
     client.cancel("1")

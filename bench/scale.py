@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import dibs
 from bench.measure import in_turns
+from dibs.nouns.plan import insert
 
 CHUNK = 200
 
@@ -22,7 +23,7 @@ def crowd(url: str, folder: str, name: str, leases: int, tasks: int) -> dibs.Age
     for first in range(0, tasks, 10_000):
         with others.scope.write() as tx:
             for n in range(first, min(first + 10_000, tasks)):
-                others.work._insert(tx, f"task-{n}", title=f"number {n}", priority=n % 5)
+                insert(tx, others.scope, f"task-{n}", title=f"number {n}", priority=n % 5)
     return agent
 
 

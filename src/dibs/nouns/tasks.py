@@ -10,6 +10,8 @@ A claim whose holder is lost has cost an attempt: a task that kills whoever take
 
 from __future__ import annotations
 
+from dibs.errors import NotFoundError
+from dibs.nouns import grants
 from dibs.records import Task
 from dibs.storage.queries import Queries
 from dibs.storage.store import from_text
@@ -18,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.records import Lease
     from dibs.storage.driver import Row
-    from dibs.storage.store import Write
+    from dibs.storage.store import Read, Write
 
 WORK = Queries("work")
 BACKOFF_MS = 10_000
@@ -74,3 +76,18 @@ def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
         due_in_ms=None if row["due"] is None else max(0, row["due"] - now),
         leases=leases,
     )
+
+
+def row_of(tx: Read, id: str) -> Row:
+    row = tx.row(WORK.one, id=id)
+    if row is None:
+        raise NotFoundError(f"there is no task {id}", next="list the tasks, or add it")
+    return row
+
+
+def record_of(tx: Read, id: str) -> Task:
+    """The task with the files claimed for it."""
+    row = row_of(tx, id)
+    held = tx.rows(grants.LEASES.of_session, session=row["session"])
+    leases = [grants.lease_record(lease, tx.now) for lease in held if lease["task"] == id]
+    return task_record(row, tx.now, tuple(leases))

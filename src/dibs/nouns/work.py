@@ -23,8 +23,6 @@ entered in any order. A circle of dependencies is refused when its last edge is 
 
 from __future__ import annotations
 
-import json
-
 from dibs.errors import (
     ConflictError,
     EmptyError,
@@ -35,13 +33,14 @@ from dibs.errors import (
     StaleError,
     StateError,
 )
-from dibs.nouns import grants
-from dibs.nouns.leases import named, take
+from dibs.nouns import claims, grants
+from dibs.nouns.leases import named
 from dibs.nouns.messages import post
-from dibs.nouns.recovery import end_dead_sessions, free_with_task, lapse_task, taken_with
+from dibs.nouns.plan import ATTEMPTS, insert
+from dibs.nouns.recovery import free_with_task, taken_with
 from dibs.nouns.scope import Noun
 from dibs.nouns.state import put
-from dibs.nouns.tasks import WORK, backoff_ms, open_up, task_record, unblock
+from dibs.nouns.tasks import WORK, backoff_ms, record_of, row_of, task_record, unblock
 from dibs.operation import (
     BODY_LIMIT,
     DELAY_MAX_S,
@@ -62,23 +61,18 @@ from dibs.operation import (
     operation,
     writes,
 )
-from dibs.storage.store import to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from dibs.nouns.grants import Want
-    from dibs.records import Lease, Task
+    from dibs.records import Task
     from dibs.storage.driver import Row
     from dibs.storage.store import Read, Write
 
 STATES = ("available", "blocked", "claimed", "completed", "failed", "dead", "cancelled")
 PRIORITY = 1_000_000
-ATTEMPTS = 3
-SWEEP_MS = 1_000
-"""How often `next` looks whether those who have claimed a task are still alive."""
 
 
 class Work(Noun):
@@ -116,8 +110,9 @@ class Work(Noun):
         idempotency_key: asked again with the same one, the first answer is given
         """
         delay_ms = check_seconds("delay_s", delay_s, 0, DELAY_MAX_S)
-        self._insert(
+        insert(
             tx,
+            self.scope,
             check_name("id", id),
             title=check_text("title", title),
             kind=check_text("kind", kind, 200),
@@ -128,87 +123,7 @@ class Work(Noun):
             max_attempts=check_integer("max_attempts", max_attempts, 1, 1000),
             not_before=tx.now + delay_ms if delay_ms else None,
         )
-        return self._record(tx, id)
-
-    def _insert(
-        self,
-        tx: Write,
-        id: str,
-        *,
-        title: str = "",
-        kind: str = "",
-        priority: int = 0,
-        tags: Sequence[str] = (),
-        after: Sequence[str] = (),
-        payload: str | None = None,
-        max_attempts: int = ATTEMPTS,
-        not_before: int | None = None,
-    ) -> None:
-        opened = all(self._completed(tx, need) for need in after)
-        later = not_before is not None
-        number = tx.event("task.added", id, {"title": title, "kind": kind, "priority": priority})
-        added = tx.row(
-            WORK.add,
-            id=id,
-            state="available" if opened and not later else "blocked",
-            lane=self._lane(tx, kind, to_text(list(tags)), number),
-            priority=priority,
-            number=number,
-            title=title,
-            kind=kind,
-            tags=to_text(list(tags)),
-            needs=to_text(list(after)),
-            payload=payload,
-            max_attempts=max_attempts,
-            author=self.scope.caller.agent,
-            at=tx.wall,
-            not_before=not_before,
-            due=not_before if opened else None,
-        )
-        if added is None:
-            there = self._record(tx, id)
-            raise ExistsError(
-                f"there is a task {id} already ({there.state})",
-                next="claim it, or choose another id; reopen it if it has ended",
-                task=there,
-            )
-        for need in after:
-            self._refuse_circle(tx, id, need)
-            tx.run(WORK.need, id=id, needs=need)
-
-    def _completed(self, tx: Read, id: str) -> bool:
-        row = tx.row(WORK.one, id=id)
-        return row is not None and row["state"] == "completed"
-
-    def _lane(self, tx: Write, kind: str, tags: str, number: int) -> int:
-        lane = tx.row(WORK.lane, kind=kind, tags=tags)
-        if lane is None:
-            tx.run(WORK.add_lane, id=number, kind=kind, tags=tags)
-            return number
-        found: int = lane["id"]
-        return found
-
-    def _refuse_circle(self, tx: Read, id: str, need: str) -> None:
-        """Walk from what is needed along its own needs; `id` must not be among them."""
-        came_from = {need: id}
-        front = [need]
-        while front:
-            here = front.pop()
-            if here == id:
-                circle, step = [id], came_from[id]
-                while step != id:
-                    circle.append(step)
-                    step = came_from[step]
-                circle = [*circle[:1], *reversed(circle[1:]), id]
-                raise InvalidError(
-                    f"these tasks would wait for each other: {' after '.join(circle)}",
-                    next="leave one of these dependencies out",
-                    cycle=circle,
-                )
-            for row in tx.rows(WORK.needs_of, id=here):
-                if row["needs"] not in came_from:
-                    came_from[row["needs"]] = here
-                    front.append(row["needs"])
+        return record_of(tx, id)
 
     @operation(
         HeldError,
@@ -248,114 +163,8 @@ class Work(Noun):
                 "work.claim",
                 idempotency_key,
                 request,
-                lambda: self._claim(tx, id, ttl_ms, wants, note),
+                lambda: claims.claim(tx, self.scope, id, ttl_ms, wants, note),
             )
-
-    def _claim(self, tx: Write, id: str, ttl_ms: int, wants: list[Want], note: str) -> Task:
-        caller = self.scope.caller
-        claim: Row = {
-            "id": id,
-            "agent": caller.agent,
-            "session": caller.session,
-            "epoch": tx.seq,
-            "due": tx.now + ttl_ms,
-        }
-        claim |= {"signature": self.scope.keys.task(claim), "ttl_ms": ttl_ms, "at": tx.wall}
-        row = tx.row(WORK.claim, **claim)
-        if row is None:
-            row = self._claim_anyway(tx, claim)
-        again = row["epoch"] != tx.seq
-        verb = "renewed" if again else "claimed"
-        tx.event(f"task.{verb}", id, {"epoch": row["epoch"], "attempts": row["attempts"]})
-        files = (
-            take(tx, self.scope, wants, ttl_ms, note or row["title"] or id, id) if wants else None
-        )
-        if again:
-            return self._record(tx, id)
-        return task_record(row, tx.now, files.leases if files else ())
-
-    def _claim_anyway(self, tx: Write, claim: Row) -> Row:
-        """The task was not simply available: it is new, ours, lapsed, or the claim is refused."""
-        id = claim["id"]
-        row = tx.row(WORK.one, id=id)
-        if row is None:
-            self._insert(tx, id)
-        elif row["state"] == "claimed" and self._is_own(tx, row):
-            self.scope.keys.require("task", row, id)
-            row |= {"due": claim["due"], "ttl_ms": claim["ttl_ms"]}
-            self._renewed(tx, row)
-            return row
-        elif not self._revive(tx, row):
-            raise self._refusal(tx, row)
-        claimed = tx.row(WORK.claim, **claim)
-        if claimed is None:
-            raise self._refusal(tx, self._row(tx, id))
-        return claimed
-
-    def _is_own(self, tx: Read, row: Row) -> bool:
-        return bool(row["session"] == self.scope.caller.session and row["due"] > tx.now)
-
-    def _renewed(self, tx: Write, row: Row) -> list[Lease]:
-        """Let the claim last until `due`, and with it the files claimed with it and still held."""
-        row["signature"] = self.scope.keys.task(row)
-        tx.run(WORK.renew, row)
-        leases = []
-        for lease in tx.rows(grants.LEASES.of_session, session=row["session"]):
-            if lease["task"] == row["id"] and lease["deadline"] > tx.now:
-                self.scope.keys.require("lease", lease, lease["resource"])
-                lease |= {"ttl_ms": row["ttl_ms"], "deadline": row["due"]}
-                lease["signature"] = self.scope.keys.lease(lease)
-                tx.run(grants.LEASES.renew, lease)
-                leases.append(grants.lease_record(lease, tx.now))
-        return leases
-
-    def _revive(self, tx: Write, row: Row) -> bool:
-        """Let a task that is due, or whose claimer is dead, change its state; say if it did."""
-        if row["due"] is not None and row["due"] <= tx.now:
-            self._fall_due(tx, row)
-            return True
-        if row["state"] == "claimed":
-            sessions = tx.rows(grants.SESSIONS.several, sessions=[row["session"]])
-            return end_dead_sessions(tx, self.scope.keys, sessions)
-        return False
-
-    def _fall_due(self, tx: Write, row: Row) -> None:
-        if row["state"] == "claimed":
-            lapse_task(tx, self.scope.keys, row)
-        else:
-            open_up(tx, row["id"], None)
-
-    def _refusal(self, tx: Read, row: Row) -> HeldError | StateError:
-        task, id = task_record(row, tx.now), row["id"]
-        if task.state == "claimed":
-            return HeldError(
-                f"{id} is claimed by {task.agent}, {(task.due_in_ms or 0) // 1000} s left",
-                next="take another task, or message its claimer",
-                blockers=[],
-                task=task,
-            )
-        if task.state == "blocked":
-            needs = {need["needs"]: need["state"] for need in tx.rows(WORK.needs_of, id=id)}
-            still = [need for need, state in needs.items() if state != "completed"]
-            wait = ", ".join(still) or f"its start in {(task.due_in_ms or 0) // 1000} s"
-            ended = [need for need in still if needs[need] in ("cancelled", "dead")]
-            return StateError(
-                f"{id} is blocked: it waits for {wait}",
-                next=f"reopen {ended[0]}, which is {needs[ended[0]]}, or cancel this one"
-                if ended
-                else "take another task; this one opens by itself",
-                task=task,
-                waits_for=needs,
-            )
-        if task.state == "failed":
-            return StateError(
-                f"{id} has failed and pauses for {(task.due_in_ms or 0) // 1000} s: {task.reason}",
-                next="take another task; this one opens by itself",
-                task=task,
-            )
-        return StateError(
-            f"{id} is {task.state}", next="reopen it if it has to be done again", task=task
-        )
 
     @operation(EmptyError, HeldError, InvalidError, mutates=True, example="--tag python --wait 60s")
     def next(
@@ -387,15 +196,15 @@ class Work(Noun):
                     "work.next",
                     idempotency_key,
                     [kind, sorted(able), ttl_ms],
-                    lambda: self._next(tx, kind, able, ttl_ms),
+                    lambda: claims.claim_next(tx, self.scope, kind, able, ttl_ms),
                 )
 
         def look() -> tuple[Task | None, int | None]:
             # Only a look that finds something takes a turn from those who write.
             with self.scope.store.read() as tx:
-                due_in_ms = self._due_in_ms(tx)
+                due_in_ms = claims.due_in_ms(tx)
                 promising = (due_in_ms is not None and due_in_ms <= 0) or bool(
-                    self._best(tx, kind, able) or self._dead_claimers(tx)
+                    claims.best(tx, kind, able) or claims.dead_claimers(tx)
                 )
             if promising:
                 try:
@@ -413,46 +222,6 @@ class Work(Noun):
             if task is None:
                 raise
             return task
-
-    def _next(self, tx: Write, kind: str | None, able: frozenset[str], ttl_ms: int) -> Task:
-        best = None
-        while best is None and (due := tx.rows(WORK.due, now=tx.now)):
-            for row in due:
-                self._fall_due(tx, row)
-            best = self._best(tx, kind, able)
-        best = best or self._best(tx, kind, able)
-        # Also when there is something to do: what a dead claimer had may be more urgent.
-        store = self.scope.store
-        if best is None or tx.now - store.swept_at >= SWEEP_MS:
-            if end_dead_sessions(tx, self.scope.keys, tx.rows(WORK.claimers)):
-                best = self._best(tx, kind, able)
-            else:
-                store.swept_at = tx.now  # a find is undone if the call ends in a refusal
-        if best is None:
-            counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
-            raise EmptyError(
-                "no task that fits is available",
-                next="wait for one, add one, or say more of what you can do (tags)",
-                counts=counts,
-            )
-        return self._claim(tx, best, ttl_ms, [], "")
-
-    def _best(self, tx: Read, kind: str | None, able: frozenset[str]) -> str | None:
-        """The head of each lane that fits, and of these the best."""
-        heads = []
-        for lane in tx.rows(WORK.lanes):
-            if kind in (None, lane["kind"]) and able.issuperset(json.loads(lane["tags"])):
-                head = tx.row(WORK.head, lane=lane["id"])
-                if head is not None:
-                    heads.append((-head["priority"], head["number"], head["id"]))
-        return min(heads)[2] if heads else None
-
-    def _due_in_ms(self, tx: Read) -> int | None:
-        row = tx.row(WORK.next_due)
-        return None if row is None or row["due"] is None else row["due"] - tx.now
-
-    def _dead_claimers(self, tx: Read) -> bool:
-        return any(not tx.store.alive(row, tx.now) for row in tx.rows(WORK.claimers))
 
     @writes(StaleError, NotFoundError, example="fix-login --ttl 2h")
     def renew(
@@ -475,7 +244,7 @@ class Work(Noun):
         if ttl_s is not None:
             row["ttl_ms"] = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
         row["due"] = tx.now + row["ttl_ms"]
-        leases = self._renewed(tx, row)
+        leases = claims.prolong(tx, self.scope, row)
         tx.event("task.renewed", id, {"epoch": row["epoch"]})
         return task_record(row, tx.now, tuple(leases))
 
@@ -616,8 +385,8 @@ class Work(Noun):
         """The task, if the caller's claim on it is in force and of that epoch, or a refusal."""
         if epoch is not None:
             check_integer("epoch", epoch, 1, NEWEST)
-        row = self._row(tx, check_name("id", id))
-        mine = row["state"] == "claimed" and self._is_own(tx, row)
+        row = row_of(tx, check_name("id", id))
+        mine = row["state"] == "claimed" and claims.is_own(tx, self.scope, row)
         if not mine or epoch not in (None, row["epoch"]):
             raise self._stale(tx, row)
         self.scope.keys.require("task", row, id)
@@ -645,14 +414,14 @@ class Work(Noun):
         idempotency_key: asked again with the same one, the first answer is given
         """
         check_text("reason", reason, lines=True)
-        row = self._row(tx, check_name("id", id))
+        row = row_of(tx, check_name("id", id))
         if row["state"] in ("completed", "cancelled"):
             raise StateError(f"{id} is {row['state']}", task=task_record(row, tx.now))
         tx.run(WORK.move, id=id, state="cancelled", reason=reason, due=None, at=tx.wall)
         tx.event("task.cancelled", id, {"reason": reason, "was": row["state"]})
         if row["session"] is not None:
             grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
-        return self._record(tx, id)
+        return record_of(tx, id)
 
     @writes(NotFoundError, StateError, example="fix-login --reason 'bob is on holiday'")
     def revoke(
@@ -665,9 +434,9 @@ class Work(Noun):
         idempotency_key: asked again with the same one, the first answer is given
         """
         check_text("reason", reason, lines=True)
-        row = self._row(tx, check_name("id", id))
-        if self._revive(tx, row):
-            row = self._row(tx, id)
+        row = row_of(tx, check_name("id", id))
+        if claims.revive(tx, self.scope, row):
+            row = row_of(tx, id)
         if row["state"] != "claimed":
             raise StateError(
                 f"nobody has claimed {id}; it is {row['state']}",
@@ -705,9 +474,9 @@ class Work(Noun):
         id: the task
         idempotency_key: asked again with the same one, the first answer is given
         """
-        row = self._row(tx, check_name("id", id))
-        if self._revive(tx, row):
-            row = self._row(tx, id)
+        row = row_of(tx, check_name("id", id))
+        if claims.revive(tx, self.scope, row):
+            row = row_of(tx, id)
         if row["state"] in ("available", "claimed", "blocked"):
             raise StateError(
                 f"{id} is {row['state']}, so there is nothing to reopen",
@@ -721,7 +490,7 @@ class Work(Noun):
         due = row["not_before"] if opened and later else None
         tx.run(WORK.reopen, id=id, state=state, due=due, at=tx.wall)
         tx.event("task.reopened", id, {"was": row["state"]})
-        return self._record(tx, id)
+        return record_of(tx, id)
 
     @operation(NotFoundError, example="fix-login")
     def show(self, id: str) -> Task:
@@ -730,7 +499,7 @@ class Work(Noun):
         id: the task
         """
         with self.scope.store.read() as tx:
-            return self._record(tx, check_name("id", id))
+            return record_of(tx, check_name("id", id))
 
     @operation(InvalidError, example="--state available")
     def list(
@@ -759,15 +528,3 @@ class Work(Noun):
         with self.scope.store.read() as tx:
             rows = tx.rows(WORK.list, state=state, kind=kind, agent=agent, after=after, limit=limit)
             return tuple(task_record(row, tx.now) for row in rows)
-
-    def _row(self, tx: Read, id: str) -> Row:
-        row = tx.row(WORK.one, id=id)
-        if row is None:
-            raise NotFoundError(f"there is no task {id}", next="list the tasks, or add it")
-        return row
-
-    def _record(self, tx: Read, id: str) -> Task:
-        row = self._row(tx, id)
-        held = tx.rows(grants.LEASES.of_session, session=row["session"])
-        leases = [grants.lease_record(lease, tx.now) for lease in held if lease["task"] == id]
-        return task_record(row, tx.now, tuple(leases))

@@ -200,7 +200,10 @@ class RemoteScope(Scope):
         if resource.kind != "name":
             content = self.place.content_hash(resource) if hashed else None
             said = {"kind": resource.kind, "inode": resource.inode, "content_hash": content}
-            said["checkout"] = resource.checkout
+            # Named in two checkouts, it is wanted in all of them.
+            known = seen.get(resource.text)
+            if known is None or known.get("checkout") == resource.checkout:
+                said["checkout"] = resource.checkout
             seen[resource.text] = {what: value for what, value in said.items() if value}
         return resource.text
 

@@ -54,6 +54,19 @@ def test_who_claims_for_all_worktrees_is_stopped_by_each(alice, bob, carol, link
     assert alice.leases.status("src/a.py")[0].free is False
 
 
+def test_named_in_two_worktrees_at_once_it_is_claimed_in_all(alice, bob, carol, linked):
+    both = ("src/a.py", f"{linked}/src/a.py")
+    [lease] = alice.leases.claim(*both, here=True).leases
+    assert lease.checkout is None
+    for one in both:
+        with pytest.raises(dibs.HeldError):
+            bob.leases.claim(one, here=True)
+    alice.leases.release("src/a.py")
+    bob.leases.claim(both[1], here=True)
+    with pytest.raises(dibs.HeldError):
+        carol.leases.claim(*both, here=True)
+
+
 def test_a_name_has_no_worktree(alice, bob, linked):
     alice.leases.claim("port:1", here=True)
     with pytest.raises(dibs.HeldError):

@@ -363,6 +363,16 @@ def test_renew_checks_its_time(alice, ttl_s):
 # Fencing
 
 
+def test_a_lease_in_the_way_of_several_is_one_in_the_way(alice, bob, clock):
+    alice.leases.claim("src", ttl_s=60)
+    with pytest.raises(dibs.HeldError) as refused:
+        bob.leases.claim("src/a.py", "src/b.py")
+    assert [blocker.resource for blocker in refused.value.blockers] == ["src"]
+    clock.advance(61)
+    bob.leases.claim("src/a.py", "src/b.py")
+    assert len(bob.events.since(kind="lease.expired")) == 1
+
+
 @pytest.mark.parametrize("verb", ["renew", "release"])
 def test_fencing_an_expired_holder_is_refused_and_changes_nothing(alice, bob, clock, verb):
     lease = alice.leases.claim("a", ttl_s=60).leases[0]

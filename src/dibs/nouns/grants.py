@@ -45,7 +45,7 @@ TICKET_MS = 15_000
 class Want:
     """A resource somebody wants, and how.
 
-    here: in this checkout only, so that nobody in another one is in the way
+    here: in its checkout only, so that nobody in another one is in the way
     near: the keys of all that could overlap with it
     """
 
@@ -57,7 +57,7 @@ class Want:
         self.resource = resource
         self.mode = mode
         self.content_hash = content_hash
-        self.here = here
+        self.here = here and resource.checkout is not None
         self.near = near(resource.base)
 
 
@@ -97,6 +97,12 @@ def look(tx: Read, want: Want, session: int, before: int | None) -> tuple[Row | 
         ):
             in_the_way.append(row)
     return own, in_the_way
+
+
+def each_once(rows: Iterable[Row]) -> list[Row]:
+    """Without those that were found again: one lease may be in the way of several wants."""
+    found = {(row["waiting"], row["resource"], row["session"], row["epoch"]): row for row in rows}
+    return list(found.values())
 
 
 def sessions_of(tx: Read, rows: Iterable[Row]) -> dict[int, Row]:

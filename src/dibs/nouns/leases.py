@@ -471,8 +471,12 @@ def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False)
     wants: dict[str, Want] = {}
     for text in resources:
         resource = place.resource(text)
-        if resource.text not in wants:
+        known = wants.get(resource.text)
+        if known is None:
             wants[resource.text] = Want(resource, mode, place.content_hash(resource), here)
+        elif known.resource.checkout != resource.checkout:
+            # Named in two checkouts, it is wanted in all of them.
+            known.here, known.resource.checkout = False, None
     return list(wants.values())
 
 
@@ -518,6 +522,7 @@ def take(
         ]
         if not in_the_way:
             break
+        in_the_way = grants.each_once(in_the_way)
         if not clear(tx, scope.keys, in_the_way):
             raise held(tx, in_the_way)
     leases, opened = [], []

@@ -23,8 +23,14 @@ def asked_first(noun: Noun, *resources: str, **_: object) -> list[tuple[Query, R
     scope = noun.scope
     if not resources:
         return [(LEASES.of_session, {"session": scope.session})]
-    names = [text for text in resources if isinstance(text, str) and is_name(text)]
-    return [(LEASES.held, own_key(scope, scope.place.resource(text))) for text in names]
+    asked = []
+    for text in resources:
+        try:
+            if isinstance(text, str) and is_name(text):
+                asked.append((LEASES.held, own_key(scope, scope.place.resource(text))))
+        except InvalidError:
+            continue  # `own_leases` refuses it in its turn, on both databases
+    return asked
 
 
 def own_leases(

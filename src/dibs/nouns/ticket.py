@@ -114,9 +114,9 @@ class Ticket:
 
     def _in_the_way(self, tx: Read) -> list[Row]:
         session = self.scope.caller.session
-        return [
+        return grants.each_once(
             row for want in self.wants for row in grants.look(tx, want, session, self.number)[1]
-        ]
+        )
 
     def _outlook(self, tx: Read) -> tuple[int | None, bool]:
         """When the first holder's time is over, and whether the queue is stuck until then."""

@@ -60,8 +60,10 @@ class Bells:
             handle = os.open(self.path(topic), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return  # its owner has gone; the next look at the queue finds that out
-        os.pwrite(handle, b"!", 0)
-        os.close(handle)
+        try:
+            os.pwrite(handle, b"!", 0)
+        finally:
+            os.close(handle)
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> InotifyListener | PollListener:
         paths = [self.path(topic) for topic in topics]

@@ -67,7 +67,7 @@ class PostgresConnection:
         return self._pipeline.usable
 
     def begin_write(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
-        asked = self._bound(ahead)  # first: it may refuse what the caller has given
+        asked = self._bound(ahead)  # first: if it fails, nothing has been sent
         self.begin_group()
         return self._enter(space, session, asked)
 

@@ -144,8 +144,9 @@ class SqliteDriver:
         as a whole when it goes on.
         """
         thread = get_ident()
-        if thread in self._turns:
-            left = self._turns[thread]()
+        lost = self._turns.get(thread)
+        if lost is not None:
+            left = lost()
             if left is not None and left is not connection:
                 left.rollback()
                 left.usable = False

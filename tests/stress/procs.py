@@ -90,10 +90,12 @@ class Worker:
         """Wait until the worker has written `says` so many times; return the last such line."""
         end = time.monotonic() + seconds
         while True:
+            # Before its log is read: it may say it and go.
+            over = time.monotonic() > end or self._nursery.ask(do="gone", pid=self.pid)["gone"]
             found = [entry for entry in self.log() if entry.get("says") == says]
             if len(found) >= times:
                 return found[-1]
-            if time.monotonic() > end or self._nursery.ask(do="gone", pid=self.pid)["gone"]:
+            if over:
                 said = self.path.with_suffix(".err").read_text()
                 raise AssertionError(f"{self.path.name} never said {says!r} {times} times:\n{said}")
             time.sleep(0.005)

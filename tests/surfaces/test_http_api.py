@@ -266,8 +266,9 @@ CALLS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "leases.wait": ({"resources": ["IT"]}, "leases.release", {"resources": ["IT"]}),
     "work.next": ({"kind": "IT"}, "work.add", {"id": "IT", "kind": "IT"}),
     "messages.inbox": ({}, "messages.send", {"body": "hello", "to": "waiter-IT"}),
+    # From a version on: a call counts as waiting before it has looked for the present one.
     "state.watch": (
-        {"namespace": "IT", "key": "k"},
+        {"namespace": "IT", "key": "k", "after_version": 0},
         "state.set",
         {"namespace": "IT", "key": "k", "value": 1},
     ),

@@ -1,9 +1,8 @@
 # Everything a fresh machine needs besides Python 3.11+ and make is installed into .venv.
 
 PYTHON ?= python3
-# Twice as many as cores, since the tests wait as often as they work; a real client fills a core.
-WORKERS ?= 4
-CLIENTS ?= 2
+# With more than there are cores the suite ends sooner, but tests that look at the clock may fail.
+WORKERS ?= 2
 BIN := .venv/bin
 READY := .venv/.ready
 CHECKED := src tests $(wildcard examples bench tools)
@@ -27,11 +26,11 @@ test: compiled ## run the whole suite, on SQLite and on a real PostgreSQL
 
 clients: compiled ## run the real agent CLIs against a scripted model
 	@tests/clients/install
-	@$(BIN)/python -m pytest -q -n $(CLIENTS) --dist worksteal -m clients --timeout 300 tests/clients $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m clients --timeout 300 tests/clients $(ARGS)
 
 conformance: compiled ## hold the MCP server against the protocol's own tools
 	@tests/conformance/install $(BIN)/python
-	@PYTHONPATH=.conformance/python $(BIN)/python -m pytest -q -n $(CLIENTS) --dist worksteal \
+	@PYTHONPATH=.conformance/python $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
 		-m conformance tests/conformance $(ARGS)
 
 stress: compiled ## run the full-size stress tests and print their figures

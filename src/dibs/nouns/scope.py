@@ -10,7 +10,7 @@ from dibs.nouns.digest import sha256
 from dibs.operation import OPERATIONS, check_name
 from dibs.records import plain
 from dibs.storage.queries import Queries
-from dibs.storage.store import Write, from_text, to_text
+from dibs.storage.store import from_text, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dibs.nouns.paths import Place
     from dibs.nouns.signing import Keyring
     from dibs.storage.driver import Ahead
-    from dibs.storage.store import Caller, Store
+    from dibs.storage.store import Caller, Store, Write
 
     T = TypeVar("T")
 
@@ -115,7 +115,7 @@ class Scope:
         return 0 if self._caller is None else self._caller.session
 
     def write(self, ahead: Ahead = None) -> Write:
-        return Write(self.store, ahead, self.caller)
+        return self.store.write(self.caller, ahead)
 
     def once(
         self,

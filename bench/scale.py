@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import dibs
 from bench.measure import in_turns
-from dibs.nouns.plan import insert
+from dibs.nouns.work.plan import insert
 
 CHUNK = 200
 

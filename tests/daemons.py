@@ -119,13 +119,14 @@ def become(store: str, space: str, user_dir: str, clock: str) -> None:
 
 def leave_token(space: Dibs, home: Home) -> None:
     """A token for the test, without a trace in the journal or among the agents."""
-    from dibs.nouns import agents
+    from dibs.nouns.agents import operations as agents
+    from dibs.nouns.agents.sessions import AGENTS
     from dibs.surfaces.http.home import OWNER, name_of, replace
 
     secret = agents.new_secret()
     with space.scope.store.write(None) as tx:
         tx.run(
-            agents.AGENTS.add_token,
+            AGENTS.add_token,
             id=-1,
             name=OWNER,
             scope="admin",

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dibs.surfaces.mcp.more import NOT_OFFERED, STATE, more
-from dibs.surfaces.mcp.resources import listed
-from dibs.surfaces.mcp.server import PROMPT
-from dibs.surfaces.mcp.standard import STANDARD
-from dibs.surfaces.mcp.tool import Tool
-from dibs.surfaces.mcp.words import INSTRUCTIONS
+from dibs.mcp.more import NOT_OFFERED, STATE, more
+from dibs.mcp.resources import listed
+from dibs.mcp.server import PROMPT
+from dibs.mcp.standard import STANDARD
+from dibs.mcp.tool import Tool
+from dibs.mcp.words import INSTRUCTIONS
 
 PAGE = Path(__file__).parent.parent / "docs" / "tools.md"
 

@@ -16,7 +16,15 @@ from pathlib import Path
 import dibs
 from dibs import aio, errors, operation, records
 from dibs.dibs import operations
-from dibs.nouns import agents, events, globs, leases, messages, paths, resources, state, tasks, work
+from dibs.names import globs, paths, resources
+from dibs.nouns.agents import operations as agents
+from dibs.nouns.agents import sessions
+from dibs.nouns.events import operations as events
+from dibs.nouns.leases import operations as leases
+from dibs.nouns.messages import operations as messages
+from dibs.nouns.state import operations as state
+from dibs.nouns.work import operations as work
+from dibs.nouns.work import tasks
 from dibs.operation import Operation
 from dibs.storage import postgres_connection, sqlite
 
@@ -124,7 +132,7 @@ FIGURES: list[tuple[object, str, str]] = [
     (tasks, "BACKOFF_MS", "milliseconds of pause after the first failure, then doubled each time"),
     (tasks, "BACKOFF_MAX_MS", "milliseconds of pause between attempts, at most"),
     (messages, "WORD_LIMIT", "characters of a word by which a message is found"),
-    (agents, "SESSION_TTL_S", "seconds a session lives without a beat, by default (PostgreSQL)"),
+    (sessions, "SESSION_TTL_S", "seconds a session lives without a beat, by default (PostgreSQL)"),
     (sqlite, "BUSY_S", "seconds a write waits for its turn, then `BusyError` (SQLite)"),
     (
         postgres_connection,

@@ -15,13 +15,13 @@ from __future__ import annotations
 import os
 import sys
 
+from dibs.digest import sha256
 from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
-from dibs.nouns.agents import SESSION_TTL_S
-from dibs.nouns.digest import sha256
-from dibs.nouns.paths import find_place, space_name
-from dibs.nouns.scope import Scope
-from dibs.nouns.signing import Keyring
+from dibs.names.paths import find_place, space_name
+from dibs.nouns.agents.sessions import SESSION_TTL_S
 from dibs.operation import NAME_LIMIT, OPERATIONS, check_choice, check_name, check_text
+from dibs.space.scope import Scope
+from dibs.space.signing import Keyring
 from dibs.storage.folder import write_once
 from dibs.storage.store import Store
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from dibs.keeping import Beating, HeldLease, HeldTask
-    from dibs.nouns.agents import Agents
-    from dibs.nouns.events import Events
-    from dibs.nouns.leases import Leases
-    from dibs.nouns.messages import Messages
-    from dibs.nouns.paths import Place
-    from dibs.nouns.state import State
-    from dibs.nouns.work import Work
+    from dibs.names.paths import Place
+    from dibs.nouns.agents.operations import Agents
+    from dibs.nouns.events.operations import Events
+    from dibs.nouns.leases.operations import Leases
+    from dibs.nouns.messages.operations import Messages
+    from dibs.nouns.state.operations import State
+    from dibs.nouns.work.operations import Work
     from dibs.operation import Operation
     from dibs.storage.clock import Clock
     from dibs.storage.driver import Driver
@@ -192,7 +192,7 @@ class Agent(Dibs):
 def operations() -> dict[str, Operation]:
     """Every operation by its name, for the surfaces to offer."""
     for name in NOUNS:
-        __import__(f"dibs.nouns.{name}")
+        __import__(f"dibs.nouns.{name}.operations")
     return OPERATIONS
 
 

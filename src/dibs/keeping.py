@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
-    from dibs.nouns.leases import Leases
-    from dibs.nouns.work import Work
+    from dibs.nouns.leases.operations import Leases
+    from dibs.nouns.work.operations import Work
     from dibs.records import Grant, Lease, Task
 
 

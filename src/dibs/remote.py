@@ -28,8 +28,7 @@ from dibs.errors import (
     UnavailableError,
     UnfitError,
 )
-from dibs.nouns.leases import CLAIM_LIMIT
-from dibs.nouns.scope import Scope
+from dibs.nouns.leases.operations import CLAIM_LIMIT
 from dibs.operation import (
     OPERATIONS,
     WAIT_MAX_S,
@@ -39,6 +38,7 @@ from dibs.operation import (
     refuse_depth,
 )
 from dibs.records import Blocker, Entry, Record, Session, Task, plain
+from dibs.space.scope import Scope
 from dibs.storage.store import CANCEL, Caller
 from dibs.wire import BrokenError, Connection, GivingUp, Route, look
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from dibs.nouns.paths import Place
-    from dibs.nouns.resources import Resource
+    from dibs.names.paths import Place
+    from dibs.names.resources import Resource
     from dibs.operation import Argument, Operation
 
 PATIENCE_S = 10.0
@@ -110,7 +110,7 @@ class RemoteScope(Scope):
         )
 
     def noun(self, name: str) -> Any:
-        __import__(f"dibs.nouns.{name}")  # so that its operations are known
+        __import__(f"dibs.nouns.{name}.operations")  # so that its operations are known
         return RemoteNoun(self, name)
 
     def join(

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import uvicorn
 from starlette.routing import Route
 
-from dibs.surfaces.cli.main import Globals
 from dibs.surfaces.http.app import App, Daemon
 from dibs.surfaces.http.mcp import Endpoint
 from dibs.surfaces.http.serve import Listening, Server, routes
+from dibs.surroundings.commands import Globals
 from tests.conformance.fixtures import FixtureServer
 
 if TYPE_CHECKING:

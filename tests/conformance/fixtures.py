@@ -14,12 +14,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from dibs.mcp.callers import Callers
+from dibs.mcp.connection import Call
+from dibs.mcp.protocol import INVALID_PARAMS, PREFIX, ProtocolError
+from dibs.mcp.server import Server
+from dibs.mcp.tool import Tool
 from dibs.surfaces.http.streamable import MISSING_CAPABILITY
-from dibs.surfaces.mcp.callers import Callers
-from dibs.surfaces.mcp.connection import Call
-from dibs.surfaces.mcp.protocol import INVALID_PARAMS, PREFIX, ProtocolError
-from dibs.surfaces.mcp.server import Server
-from dibs.surfaces.mcp.tool import Tool
 
 Result = dict[str, Any]
 

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager as Connected
 import anyio
 import pytest
 
-from dibs.surfaces.mcp.standard import STANDARD
+from dibs.mcp.standard import STANDARD
 from tests.conformance.sdk import MODES, PATIENCE_S, Peer, connected_to
 from tests.surfaces.daemon import Daemon, serving
 from tests.surfaces.shell import Shell

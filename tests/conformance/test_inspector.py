@@ -18,9 +18,9 @@ pytestmark = pytest.mark.conformance
 INSPECTOR = "@modelcontextprotocol/inspector"
 ERAS = ["modern", "legacy", "auto"]
 ODD_SERVER = """
-from dibs.surfaces.mcp.server import Server
-from dibs.surfaces.mcp.stdio import serve
-from dibs.surfaces.mcp.tool import READS, Tool
+from dibs.mcp.server import Server
+from dibs.mcp.stdio import serve
+from dibs.mcp.tool import READS, Tool
 serve(Server(None, [Tool("odd", "odd", {"odd": SCHEMA}, READS, None)]))
 """
 

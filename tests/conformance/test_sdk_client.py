@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from dibs.surfaces.mcp.words import INSTRUCTIONS
+from dibs.mcp.words import INSTRUCTIONS
 from dibs.version import VERSION
 from tests.conformance.sdk import MODES, PATIENCE_S, Peer, connected
 from tests.surfaces.shell import Shell

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import dibs
-from dibs.nouns import agents
+from dibs.nouns.agents import operations as agents
 from tests.contract.world import Opener, direct
 
 asks_the_store = direct("it asks the store itself, as a daemon does")

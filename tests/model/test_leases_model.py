@@ -28,7 +28,7 @@ from dibs.errors import (
     StaleError,
     StateError,
 )
-from dibs.nouns.grants import LEASES
+from dibs.nouns.leases.grants import LEASES
 from dibs.records import Grant
 from dibs.storage.clock import ManualClock
 from dibs.storage.store import CANCEL, Cancel

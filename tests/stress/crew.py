@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import dibs
 from dibs.dibs import connect
-from dibs.nouns.signing import Keyring
+from dibs.space.signing import Keyring
 from tests import old_schemas
 from tests.stress.clockwork import ask, say
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import dibs
 from dibs.errors import BusyError, DibsError, RefusedError
-from dibs.nouns import leases
-from dibs.nouns.own import own_leases
-from dibs.nouns.scope import Scope
-from dibs.nouns.work import Work
+from dibs.nouns.leases import operations as leases
+from dibs.nouns.leases.own import own_leases
+from dibs.nouns.work.operations import Work
+from dibs.space.scope import Scope
 from dibs.storage.store import Write
 from tests.stress.checker import NEVER, Holding, Op, Register, Verdict, check
 from tests.stress.procs import (

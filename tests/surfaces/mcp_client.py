@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import dibs
+from dibs import mcp
 from dibs.errors import RefusedError
-from dibs.surfaces import mcp
-from dibs.surfaces.mcp.more import more
-from dibs.surfaces.mcp.standard import STANDARD
+from dibs.mcp.more import more
+from dibs.mcp.standard import STANDARD
 from tests.surfaces.shell import DIBS, PATIENCE_S, Shell, scrubbed
 
 Json = dict[str, Any]

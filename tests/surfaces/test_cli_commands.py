@@ -15,8 +15,8 @@ from dibs.dibs import operations
 from dibs.errors import InvalidError
 from dibs.operation import Operation
 from dibs.surfaces.cli import run as run_command
-from dibs.surfaces.cli.arguments import options, parse, seconds
-from dibs.surfaces.cli.main import BY_HAND, FIRST_WORDS, NOUNS, Globals, find
+from dibs.surfaces.cli.main import BY_HAND, FIRST_WORDS, NOUNS, find
+from dibs.surroundings.commands import Globals, options, parse, seconds
 from tests.surfaces.shell import Shell, finish, until
 from tools.commands import PAGE, render
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from dibs.nouns.paths import find_place
-from dibs.surfaces.git import made
+from dibs.names.paths import find_place
+from dibs.surfaces.hooks.git import made
 from tests.surfaces.repository import Worker, hooked
 from tests.surfaces.shell import Shell
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from dibs.nouns.paths import Place, find_place
-from dibs.surfaces.git import staged
+from dibs.names.paths import Place, find_place
+from dibs.surfaces.hooks.git import staged
 from tests.surfaces.repository import Worker, hooked
 from tests.surfaces.shell import BIN, Shell
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from dibs import clients as dialects
+from dibs.clients.occasion import Answer, Edit, Occasion
 from dibs.errors import InvalidError
-from dibs.surfaces.hooks import dialects
-from dibs.surfaces.hooks.occasion import Answer, Edit, Occasion
 
 PAYLOADS = Path(__file__).parent / "payloads"
 ENVIRONMENT = {"devin": {"DEVIN_PROJECT_DIR": "/repo"}}

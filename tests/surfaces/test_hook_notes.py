@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dibs.clients.occasion import Occasion
 from dibs.surfaces.hooks.flights import BY, PART, Flights, write
-from dibs.surfaces.hooks.occasion import Occasion
 from dibs.surfaces.hooks.reads import Reads
 
 

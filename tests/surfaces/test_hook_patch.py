@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dibs.surfaces.hooks.occasion import Edit
-from dibs.surfaces.hooks.patch import names
+from dibs.clients.occasion import Edit
+from dibs.clients.patch import names
 
 
 def said(text: str, strip: int | None = 1) -> str:

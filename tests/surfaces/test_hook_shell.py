@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dibs.nouns.globs import covers
-from dibs.surfaces.hooks.occasion import Edit
+from dibs.clients.occasion import Edit
+from dibs.names.globs import covers
 from dibs.surfaces.hooks.shell import only_reads, writes
 
 

@@ -7,9 +7,9 @@ import re
 import tomllib
 from pathlib import Path
 
-from dibs.surfaces.mcp.calling import HINTS
-from dibs.surfaces.mcp.standard import STANDARD
-from dibs.surfaces.mcp.words import INSTRUCTIONS
+from dibs.mcp.calling import HINTS
+from dibs.mcp.standard import STANDARD
+from dibs.mcp.words import INSTRUCTIONS
 from tools.mcp_tools import PAGE, render
 
 ROOT = Path(__file__).parent.parent.parent

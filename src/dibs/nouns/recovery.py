@@ -7,13 +7,13 @@ queue, tickets out of it.
 
 from __future__ import annotations
 
-from dibs.nouns import grants
-from dibs.nouns.tasks import give_back
+from dibs.nouns.leases import grants
+from dibs.nouns.work.tasks import give_back
 from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.nouns.signing import Keyring
+    from dibs.space.signing import Keyring
     from dibs.storage.driver import Row
     from dibs.storage.store import Write
 

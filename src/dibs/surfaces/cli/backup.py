@@ -6,7 +6,7 @@ from dibs.errors import InvalidError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs backup FILE
 
@@ -21,11 +21,11 @@ def main(globals_: Globals, words: list[str]) -> int:
     with globals_.open() as space:
         space.backup(words[0])
     if globals_.json:
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json({"file": words[0]})
     else:
-        from dibs.surfaces.cli.show import note
+        from dibs.surroundings.wording import note
 
         note(f"copied to {words[0]}")
     return 0

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.dibs import Dibs
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 
 def main(globals_: Globals) -> int:
@@ -16,7 +16,7 @@ def main(globals_: Globals) -> int:
         board = gather(handle)
     if globals_.json:
         from dibs.records import plain
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json(plain(board))
     else:
@@ -41,21 +41,22 @@ def gather(space: Dibs) -> dict[str, Any]:
 
 def draw(board: dict[str, Any]) -> None:
     from dibs.surfaces.cli import show
+    from dibs.surroundings.wording import ago, note, paint, say
 
     if not board["agents"] and not board["leases"]:
-        show.note("nobody is here and nothing is held")
-        show.note("next: dibs claim PATH --as NAME")
+        note("nobody is here and nothing is held")
+        note("next: dibs claim PATH --as NAME")
     for title, key, listed in (
         ("agents", "agents", show.presences),
         ("leases", "leases", show.leases),
         ("tasks", "tasks", show.tasks),
     ):
         if board[key]:
-            show.say(show.paint("bold", title))
+            say(paint("bold", title))
             listed(board[key])
     for one in board["waiting"]:
-        show.say(f"{one.agent} waits for {one.resource} since {show.ago(one.since_at)}")
+        say(f"{one.agent} waits for {one.resource} since {ago(one.since_at)}")
     if number := board["available"]:
-        show.say(f"{number} {'task is' if number == 1 else 'tasks are'} available: dibs work next")
+        say(f"{number} {'task is' if number == 1 else 'tasks are'} available: dibs work next")
     if number := board.get("unread"):
-        show.say(f"{number} unread {'message' if number == 1 else 'messages'}: dibs inbox")
+        say(f"{number} unread {'message' if number == 1 else 'messages'}: dibs inbox")

@@ -6,12 +6,12 @@ import re
 
 from dibs.dibs import operations
 from dibs.errors import InvalidError
-from dibs.surfaces.cli.arguments import options
 from dibs.surfaces.cli.main import BY_HAND
+from dibs.surroundings.commands import options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs completion bash|zsh|fish
 
@@ -51,7 +51,7 @@ def main(globals_: Globals, words: list[str]) -> int:
         raise InvalidError("which shell?", next="dibs completion bash, zsh or fish")
     script = scripts[words[0]]()
     if globals_.json:
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json({"completion": script})
     else:

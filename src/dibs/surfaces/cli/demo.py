@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Agent
     from dibs.records import Task
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs demo [FOLDER] [--port NUMBER] [--pace SECONDS] [--print]
 

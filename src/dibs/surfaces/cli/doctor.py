@@ -10,14 +10,14 @@ import os
 
 from dibs.errors import DibsError, InvalidError
 from dibs.storage.folder import file_system
-from dibs.surfaces.cli.show import paint, say
+from dibs.surroundings.wording import paint, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dibs.dibs import Dibs
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs doctor [--fix]
 
@@ -61,7 +61,7 @@ def main(globals_: Globals, words: list[str]) -> int:
             finding.state, finding.says = OK, f"{finding.says}; mended"
         findings.append(finding)
     if globals_.json:
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json([finding.to_json() for finding in findings])
     else:
@@ -137,7 +137,7 @@ def hooks(folder: str) -> Finding:
 
 def settings(space: Dibs) -> Finding:
     """Whether `.dibs/config.toml` says what can be understood."""
-    from dibs.surfaces.config import load
+    from dibs.surroundings.settings import load
 
     found = load(space.scope.place)
     if found.problems:
@@ -213,7 +213,7 @@ def log_size(space: Dibs) -> Finding:
 
 
 def sessions(space: Dibs) -> Finding:
-    from dibs.nouns.agents import dead_sessions, end_dead
+    from dibs.nouns.agents.sessions import dead_sessions, end_dead
 
     dead = dead_sessions(space.scope)
     if dead:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from dibs.surfaces.cli.arguments import parse
+from dibs.surroundings.commands import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.operation import Operation
     from dibs.records import Event
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 PAGE = 1000
 
@@ -37,10 +37,11 @@ def main(globals_: Globals, operation: Operation, words: list[str]) -> int:
 def write(globals_: Globals, event: Event) -> None:
     """A line each: as JSON too, so that a program can follow."""
     if globals_.json:
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json(event.to_json())
     else:
-        from dibs.surfaces.cli.show import event_line, say
+        from dibs.surfaces.cli.show import event_line
+        from dibs.surroundings.wording import say
 
         say(event_line(event))

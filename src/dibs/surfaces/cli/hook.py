@@ -6,7 +6,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs hook CLIENT
        dibs hook git NAME [ARGUMENT]…
@@ -22,7 +22,7 @@ example: dibs hook claude < event.json"""
 
 def main(globals_: Globals, words: list[str]) -> int:
     if words[:1] == ["git"] and len(words) > 1:
-        from dibs.surfaces.git import hook as git
+        from dibs.surfaces.hooks.git import hook as git
 
         return git.run(globals_, words[1], words[2:])
     if len(words) != 1:

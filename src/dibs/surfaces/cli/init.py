@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 
 from dibs.errors import InvalidError
-from dibs.surfaces.cli.show import note, paint, say
 from dibs.surfaces.init.clients import CLIENTS
 from dibs.surfaces.init.setup import Setup
 from dibs.surfaces.init.steps import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED
+from dibs.surroundings.wording import note, paint, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.nouns.paths import Place
-    from dibs.surfaces.cli.main import Globals
+    from dibs.names.paths import Place
     from dibs.surfaces.init.steps import Step
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs init [--client NAME]... [--dry-run] [--check] [--remove]
 
@@ -74,7 +74,7 @@ def take(words: list[str]) -> tuple[list[str], set[str]]:
 
 def place_of(globals_: Globals) -> Place:
     from dibs.dibs import default_user_dir
-    from dibs.nouns.paths import find_place
+    from dibs.names.paths import find_place
 
     return find_place(None, globals_.user_dir or default_user_dir())
 
@@ -94,7 +94,7 @@ def check(globals_: Globals, setup: Setup) -> int:
     """Say what is not as it would be written; a client that is not set up is no drift."""
     wrong = drift(setup)
     if globals_.json:
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json([step.to_json(setup.label(step.path)) for step in wrong])
     for step in [] if globals_.json else wrong:
@@ -151,7 +151,7 @@ def report(
     """Say what became of each file. `quiet` leaves out what needs no attention."""
     shown = [(setup.label(step.path), step) for step in planned]
     if globals_.json:
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         found = [step.to_json(label) for label, step in shown]
         print_json({"files": found, "notes": [*setup.skipped, *notes]})

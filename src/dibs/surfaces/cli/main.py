@@ -13,14 +13,16 @@ import os
 import sys
 
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
+from dibs.surroundings.commands import Globals
+from dibs.surroundings.wording import print_json, utf8
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.dibs import Agent, Dibs
+    from dibs.dibs import Dibs
     from dibs.operation import Operation
-    from dibs.surfaces.hooks.who import Who
+    from dibs.surroundings.who import Who
 
 INTERRUPTED = 130
 BUG = 70
@@ -64,74 +66,6 @@ BY_HAND = {
     "protocol": "print what an agent needs to know in its prompt",
     "completion": "print the completion script for bash, zsh or fish",
 }
-
-
-class Globals:
-    """What every command takes: who calls, which store, and how to answer."""
-
-    def __init__(self) -> None:
-        self.agent = os.environ.get("DIBS_AGENT")
-        self.session = os.environ.get("DIBS_SESSION")
-        self.chosen = False
-        self.store = os.environ.get("DIBS_URL")
-        self.space = os.environ.get("DIBS_SPACE")
-        self.json = False
-        self.help = False
-        self.hooked = False
-
-    def take(self, words: list[str]) -> list[str]:
-        """Take the global options out of the words, wherever they stand before `--`."""
-        rest: list[str] = []
-        words = list(words)
-        while words:
-            word = words.pop(0)
-            if word == "--":
-                return [*rest, word, *words]
-            name, equals, text = word.partition("=")
-            if word in ("--json", "--help", "-h"):
-                setattr(self, "help" if word != "--json" else "json", True)
-            elif name in ("--as", "--store", "--space"):
-                if not equals:
-                    if not words:
-                        raise InvalidError(f"{name} needs a value")
-                    text = words.pop(0)
-                setattr(self, "agent" if name == "--as" else name[2:], text)
-                if name == "--as":
-                    self.session, self.chosen = None, True
-            else:
-                rest.append(word)
-        return rest
-
-    def open(self, start: str | None = None) -> Dibs:
-        from dibs.dibs import DAEMON, open
-
-        try:
-            start or os.getcwd()
-        except FileNotFoundError:
-            raise InvalidError("the current directory is gone", next="cd somewhere else") from None
-        token = os.environ.get("DIBS_TOKEN") if (self.store or "").startswith(DAEMON) else None
-        return open(self.store, space=self.space, start=start, user_dir=self.user_dir,
-                    token=token)  # fmt: skip
-
-    @property
-    def user_dir(self) -> str | None:
-        data = os.environ.get("XDG_DATA_HOME")
-        return os.path.join(data, "dibs") if data else None
-
-    def who(self) -> Who | None:
-        """Who calls: as they say with --as, or in whose shell this runs; None if nobody says."""
-        from dibs.surfaces.hooks.who import Who, of_environment
-
-        return Who(self.agent or "") if self.chosen else of_environment(os.environ)
-
-    def join(self, space: Dibs) -> Agent:
-        """The session to act in: the one of the agent whose shell this is, or that of a name."""
-        who = self.who()
-        if who is None:
-            raise InvalidError(
-                "who are you?", next="give --as NAME, or set DIBS_AGENT=NAME in the environment"
-            )
-        return who.join(space)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -231,12 +165,12 @@ def run(globals_: Globals, words: list[str]) -> int:
 def find(words: list[str]) -> tuple[Operation, list[str]]:
     """The operation that the first words name, and the words that are left for it."""
     from dibs.operation import OPERATIONS
-    from dibs.surfaces.cli.arguments import unknown
+    from dibs.surroundings.commands import unknown
 
     noun = FIRST_WORDS.get(words[0], words[0])
     if noun not in NOUNS:
         raise unknown("command", words[0], [*FIRST_WORDS, *NOUNS, *BY_HAND, "help"])
-    __import__(f"dibs.nouns.{noun}")
+    __import__(f"dibs.nouns.{noun}.operations")
     mine = [entry for entry in OPERATIONS.values() if entry.noun == noun]
     # `dibs claim` is also `dibs leases claim`: noun and verb always do.
     named = {f"{entry.noun} {entry.verb}": entry for entry in mine}
@@ -258,7 +192,7 @@ def find(words: list[str]) -> tuple[Operation, list[str]]:
 def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
     """Call the operation as a person or an agent typed it, and print its answer."""
     from dibs.operation import OPERATIONS
-    from dibs.surfaces.cli.arguments import parse
+    from dibs.surroundings.commands import parse
 
     placed, named = parse(operation, words)
     if "search" in named:
@@ -292,7 +226,7 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
 
 def person_only(who: Who | None) -> Who:
     """Agents do not take things from each other: this is for people, also for one without --as."""
-    from dibs.surfaces.hooks.who import Who, person
+    from dibs.surroundings.who import Who, person
 
     if who is not None and who.client:
         raise NotYoursError(
@@ -304,7 +238,7 @@ def person_only(who: Who | None) -> Who:
 
 def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: list[Any]) -> None:
     """Name the task or the lease that the caller may have meant."""
-    from dibs.surfaces.cli.arguments import closest
+    from dibs.surroundings.commands import closest
 
     if operation.noun == "work":
         known = [task.id for task in space.work.list(limit=1000)]
@@ -329,17 +263,6 @@ def answer(globals_: Globals, operation: Operation, result: Any) -> None:
         show(operation, result)
 
 
-def print_json(value: Any) -> None:
-    import json
-
-    # Backslash escapes keep the line readable for programs under any locale.
-    print(json.dumps(value, ensure_ascii=not utf8()))
-
-
-def utf8() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-
-
 def confess(globals_: Globals, error: Exception) -> None:
     """This should not have happened: show where, so that it can be mended."""
     import traceback
@@ -358,6 +281,6 @@ def complain(globals_: Globals, error: DibsError) -> None:
     if globals_.json:
         print_json(error.to_json())
     else:
-        from dibs.surfaces.cli.show import complaint
+        from dibs.surroundings.wording import complaint
 
         complaint(error)

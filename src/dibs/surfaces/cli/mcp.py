@@ -8,7 +8,7 @@ from dibs.errors import InvalidError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs mcp [--tools standard|all]
 
@@ -22,14 +22,14 @@ example: dibs mcp --tools all"""
 
 
 def main(globals_: Globals, words: list[str]) -> int:
-    from dibs.surfaces.mcp.callers import Callers
-    from dibs.surfaces.mcp.server import Server
-    from dibs.surfaces.mcp.standard import STANDARD
-    from dibs.surfaces.mcp.stdio import serve
+    from dibs.mcp.callers import Callers
+    from dibs.mcp.server import Server
+    from dibs.mcp.standard import STANDARD
+    from dibs.mcp.stdio import serve
 
     tools = list(STANDARD)
     if choice(words) == "all":
-        from dibs.surfaces.mcp.more import more
+        from dibs.mcp.more import more
 
         tools += more()
     environment = dict(os.environ)

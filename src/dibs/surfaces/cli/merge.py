@@ -6,12 +6,12 @@ import os
 
 from dibs.errors import HeldError, InvalidError
 from dibs.surfaces.cli import run
-from dibs.surfaces.cli.arguments import seconds, unknown
-from dibs.surfaces.hooks.who import person
+from dibs.surroundings.commands import seconds, unknown
+from dibs.surroundings.who import person
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs merge [--wait TIME] BRANCH
        dibs merge [--wait TIME] -- COMMAND…
@@ -39,9 +39,9 @@ def main(globals_: Globals, words: list[str]) -> int:
 
 def refuse_held(globals_: Globals, branch: str) -> None:
     """Refuse to merge into files of this checkout that others hold."""
-    from dibs.surfaces.git.call import elsewhere, git, names
-    from dibs.surfaces.git.committer import Committer
-    from dibs.surfaces.git.holders import holders, is_here, named
+    from dibs.surfaces.hooks.git.committer import Committer
+    from dibs.surfaces.hooks.git.holders import holders, is_here, named
+    from dibs.surroundings.git import elsewhere, git, names
 
     with globals_.open() as space:
         by = Committer(space)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import http.client
     from typing import Any
 
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs open [--print]
 
@@ -37,7 +37,7 @@ def main(globals_: Globals, words: list[str]) -> int:
         )
     link = url + ask(url, token, cert, person(globals_))
     if globals_.json:
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json({"url": link})
     elif words or not browse(link):

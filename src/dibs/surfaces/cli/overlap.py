@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 
 from dibs.errors import InvalidError
-from dibs.surfaces.cli.show import note, paint, say
+from dibs.surroundings.wording import note, paint, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from dibs.dibs import Dibs
-    from dibs.nouns.paths import Resource
+    from dibs.names.paths import Resource
     from dibs.records import Blocker
-    from dibs.surfaces.cli.main import Globals
-    from dibs.surfaces.git.worktrees import Overlap
+    from dibs.surfaces.hooks.git.worktrees import Overlap
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs overlap [PATH…]
 
@@ -59,7 +59,7 @@ def main(globals_: Globals, words: list[str]) -> int:
     with globals_.open() as space:
         pairs = find(space, words)
     if globals_.json:
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json([pair.to_json() for pair in pairs])
     else:
@@ -71,7 +71,7 @@ def main(globals_: Globals, words: list[str]) -> int:
 
 
 def find(space: Dibs, words: list[str]) -> list[Pair]:
-    from dibs.surfaces.git.worktrees import overlaps
+    from dibs.surfaces.hooks.git.worktrees import overlaps
 
     place = space.scope.place
     if place.checkout.kind != "repository":
@@ -90,14 +90,14 @@ def find(space: Dibs, words: list[str]) -> list[Pair]:
 
 
 def matches(file: Resource, wanted: list[Resource]) -> bool:
-    from dibs.nouns.paths import resources_overlap
+    from dibs.names.paths import resources_overlap
 
     return any(resources_overlap(file, one) for one in wanted)
 
 
 def holders(space: Dibs, found: Overlap, paths: list[str]) -> dict[str, list[Blocker]]:
     """Who holds each path, in whatever worktree, each of them once."""
-    from dibs.nouns.leases import CLAIM_LIMIT
+    from dibs.nouns.leases.operations import CLAIM_LIMIT
 
     top, here = space.scope.place.top, f"file:{os.uname().nodename}:"
     asked = [

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dibs.errors import HeldError, InvalidError, NotFoundError
-from dibs.surfaces.cli.arguments import seconds, unknown
+from dibs.surroundings.commands import seconds, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.dibs import Agent
     from dibs.records import Lease
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs port [NAME] [options]
 
@@ -39,7 +39,7 @@ def main(globals_: Globals, words: list[str]) -> int:
         lease = find(globals_.join(space), options)
     if globals_.json:
         from dibs.records import plain
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json({"port": number(lease.resource), "lease": plain(lease)})
     else:

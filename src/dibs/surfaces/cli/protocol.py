@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs protocol
 
@@ -35,7 +35,7 @@ def main(globals_: Globals, words: list[str]) -> int:
             space=os.path.basename(space.scope.place.root) or "/", name=globals_.agent or "NAME"
         )
     if globals_.json:
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json({"protocol": text})
     else:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 
+from dibs.digest import sha256
 from dibs.errors import HeldError, InvalidError, NotFoundError
-from dibs.nouns.digest import sha256
-from dibs.nouns.paths import content_hash
-from dibs.surfaces.cli.show import ago, note, say
+from dibs.names.paths import content_hash
 from dibs.surfaces.hooks.kept import Kept
+from dibs.surroundings.wording import ago, note, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.dibs import Dibs
-    from dibs.surfaces.cli.main import Globals
     from dibs.surfaces.hooks.kept import Version
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs recover PATH [--list | --show | --to HASH]
 
@@ -82,7 +82,7 @@ def main(globals_: Globals, words: list[str]) -> int:
         kept.keep(file, "recover", foreign=True)
         write(file, content)
         if globals_.json:
-            from dibs.surfaces.cli.main import print_json
+            from dibs.surroundings.wording import print_json
 
             print_json(told(chosen))
         else:
@@ -158,7 +158,7 @@ def told(version: Version) -> dict[str, object]:
 
 def listed(globals_: Globals, versions: list[Version], now: str | None) -> None:
     if globals_.json:
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json([told(one) for one in versions])
         return

@@ -14,8 +14,8 @@ import subprocess
 import sys
 
 from dibs.errors import InvalidError, StaleError
-from dibs.surfaces.cli.arguments import seconds, unknown
-from dibs.surfaces.cli.show import note
+from dibs.surroundings.commands import seconds, unknown
+from dibs.surroundings.wording import note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Agent
     from dibs.keeping import HeldLease
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs run --as NAME [--claim PATH]… [options] -- COMMAND…
 

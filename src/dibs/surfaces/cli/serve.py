@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.dibs import Dibs
-    from dibs.surfaces.cli.main import Globals
     from dibs.surfaces.http.serve import Listening
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs serve [--host ADDRESS] [--port NUMBER | --unix PATH] [options]
 
@@ -117,7 +117,7 @@ def run(globals_: Globals, options: Options, parent: int) -> None:
 
     def ready(word: dict[str, Any]) -> None:
         if globals_.json:
-            from dibs.surfaces.cli.main import print_json
+            from dibs.surroundings.wording import print_json
 
             print_json({name: word[name] for name in ("url", "space", "pid")})
         else:

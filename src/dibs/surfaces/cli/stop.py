@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs stop
 
@@ -34,7 +34,7 @@ def main(globals_: Globals, words: list[str]) -> int:
     for word in found:
         end(globals_, word)
     if globals_.json:
-        from dibs.surfaces.cli.main import print_json
+        from dibs.surroundings.wording import print_json
 
         print_json([{name: word[name] for name in ("url", "space", "pid")} for word in found])
         return 0

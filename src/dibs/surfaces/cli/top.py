@@ -10,14 +10,15 @@ import os
 import select
 import sys
 
-from dibs.surfaces.cli.show import ago, paint, say, span, state_of
+from dibs.surfaces.cli.show import state_of
+from dibs.surroundings.wording import ago, paint, say, span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dibs.dibs import Dibs
-    from dibs.surfaces.cli.main import Globals
+    from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs top
 
@@ -39,7 +40,7 @@ def main(globals_: Globals, words: list[str]) -> int:
             if globals_.json:
                 from dibs.records import plain
                 from dibs.surfaces.cli.board import gather
-                from dibs.surfaces.cli.main import print_json
+                from dibs.surroundings.wording import print_json
 
                 print_json(plain(gather(space)))
             else:

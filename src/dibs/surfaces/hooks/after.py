@@ -75,7 +75,7 @@ def free_clean(case: Case) -> None:
     }
     if not mine or case.place.checkout.kind != "repository":
         return
-    from dibs.surfaces.git.call import elsewhere, git, names
+    from dibs.surroundings.git import elsewhere, git, names
 
     try:
         said = git(

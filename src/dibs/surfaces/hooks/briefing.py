@@ -10,7 +10,7 @@ import json
 import os
 from time import time
 
-from dibs.nouns.digest import sha256
+from dibs.digest import sha256
 from dibs.surfaces.hooks.case import hooked
 from dibs.surfaces.hooks.words import quote
 

@@ -6,20 +6,20 @@ import os
 from collections import Counter
 
 from dibs.errors import InvalidError
-from dibs.nouns.globs import is_glob
-from dibs.surfaces.config import load
+from dibs.names.globs import is_glob
 from dibs.surfaces.hooks.flights import Flights
 from dibs.surfaces.hooks.hashes import quick_hash
 from dibs.surfaces.hooks.kept import Kept, read_file
 from dibs.surfaces.hooks.reads import Reads
+from dibs.surroundings.settings import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dibs.clients.occasion import Occasion
     from dibs.dibs import Agent, Dibs
-    from dibs.nouns.paths import Resource
+    from dibs.names.paths import Resource
     from dibs.records import Lease
-    from dibs.surfaces.hooks.occasion import Occasion
-    from dibs.surfaces.hooks.who import Who
+    from dibs.surroundings.who import Who
 
 SIGNS = bytes(sign for sign in range(128) if not chr(sign).isalnum())
 NOT_KEPT = "?"

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 
+from dibs.clients.occasion import AFTER, BEFORE, END, Answer
+from dibs.digest import sha256
 from dibs.errors import DibsError
-from dibs.nouns.digest import sha256
-from dibs.surfaces.hooks.occasion import AFTER, BEFORE, END, Answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dibs.clients.occasion import Edit, Occasion
     from dibs.dibs import Dibs
-    from dibs.surfaces.cli.main import Globals
-    from dibs.surfaces.hooks.occasion import Edit, Occasion
+    from dibs.surroundings.commands import Globals
 
 
 class Elsewhere:
@@ -51,8 +51,8 @@ class Elsewhere:
 
 def in_other(space: Dibs, occasion: Occasion, edits: list[Edit]) -> Answer:
     """What an event means in a repository that the client does not work in."""
-    from dibs.surfaces.hooks import who
     from dibs.surfaces.hooks.case import Case
+    from dibs.surroundings import who
 
     case = Case(space, who.of_occasion(occasion, os.environ), occasion)
     if occasion.event == BEFORE:
@@ -95,7 +95,7 @@ class Visited:
 
 def root_of(path: str) -> str:
     """The root of the repository that a path lies in, "" if dibs is not used there."""
-    from dibs.nouns.checkouts import checkout_around
+    from dibs.names.checkouts import checkout_around
 
     try:
         root = checkout_around(os.path.realpath(path)).root

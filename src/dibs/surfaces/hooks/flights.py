@@ -11,15 +11,15 @@ import json
 import os
 from time import time
 
-from dibs.nouns.digest import sha256
+from dibs.digest import sha256
 from dibs.storage.boot import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.surfaces.hooks.occasion import Occasion
-    from dibs.surfaces.hooks.who import Who
+    from dibs.clients.occasion import Occasion
+    from dibs.surroundings.who import Who
 
 LONGEST_S = 7200
 """No tool runs for longer; what is older was left behind."""

@@ -15,18 +15,18 @@ from __future__ import annotations
 import os
 from functools import partial
 
+from dibs.clients.occasion import Answer, Edit
 from dibs.errors import HeldError, NotFoundError, NotYoursError, StaleError, UnavailableError
-from dibs.nouns.leases import CLAIM_LIMIT
+from dibs.nouns.leases.operations import CLAIM_LIMIT
 from dibs.surfaces.hooks import failures
 from dibs.surfaces.hooks.briefing import Briefing
 from dibs.surfaces.hooks.case import hooked
-from dibs.surfaces.hooks.occasion import Answer, Edit
 from dibs.surfaces.hooks.sweep import sweep
 from dibs.surfaces.hooks.words import difference, held, protected, stale, worktree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.nouns.paths import Resource
+    from dibs.names.paths import Resource
     from dibs.records import Blocker
     from dibs.surfaces.hooks.case import Case
     from dibs.surfaces.hooks.flights import Flight
@@ -44,7 +44,7 @@ def before(case: Case, edits: list[Edit]) -> Answer:
     """Answer to a tool that may write, and leave word that it is under way."""
     found: dict[str, tuple[Edit, Resource]] = {}
     if "git" in case.occasion.command:
-        from dibs.surfaces.git import unhooked
+        from dibs.surfaces.hooks.git import unhooked
 
         if reason := unhooked.refusal(case):
             return Answer(deny=reason)
@@ -144,7 +144,7 @@ def begin(case: Case, found: list[tuple[Edit, Resource]], brief: list[str]) -> N
 
 def see_index(case: Case) -> None:
     """Note who has staged what; without git, nobody has."""
-    from dibs.surfaces.git import staged
+    from dibs.surfaces.hooks.git import staged
 
     try:
         staged.look(case.place)
@@ -184,7 +184,7 @@ def claim(case: Case, resources: list[Resource], ttl_s: float, note: str) -> str
 
 def hand_down(case: Case, blockers: list[Blocker]) -> bool:
     """Have the agent release what stands in the way of its subagent, if that is all there is."""
-    from dibs.surfaces.hooks.who import of_client
+    from dibs.surroundings.who import of_client
 
     occasion = case.occasion
     parent = of_client(occasion.client, occasion.session, os.environ).join(case.space)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from time import time
 
-from dibs.nouns.digest import sha256
-from dibs.nouns.paths import content_hash
+from dibs.digest import sha256
+from dibs.names.paths import content_hash
 from dibs.surfaces.hooks.reads import stamp
 
 LARGE = 1 << 20

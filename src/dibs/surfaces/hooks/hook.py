@@ -12,10 +12,8 @@ import os
 import sys
 from time import time
 
-from dibs.errors import DibsError, NotYoursError
-from dibs.surfaces.hooks import dialects, failures
-from dibs.surfaces.hooks.elsewhere import Elsewhere
-from dibs.surfaces.hooks.occasion import (
+from dibs import clients as dialects
+from dibs.clients.occasion import (
     AFTER,
     BEFORE,
     END,
@@ -28,15 +26,18 @@ from dibs.surfaces.hooks.occasion import (
     Edit,
     Occasion,
 )
+from dibs.errors import DibsError, NotYoursError
+from dibs.surfaces.hooks import failures
+from dibs.surfaces.hooks.elsewhere import Elsewhere
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from dibs.clients import Dialect
     from dibs.dibs import Dibs
-    from dibs.surfaces.cli.main import Globals
     from dibs.surfaces.hooks.case import Case
-    from dibs.surfaces.hooks.dialects import Dialect
+    from dibs.surroundings.commands import Globals
 
 FAILED, DENIED = 1, 2
 LONGEST_S = 7 * 86_400
@@ -104,8 +105,8 @@ def kind_of(path: str) -> str:
 def decide(
     space: Dibs, occasion: Occasion, edits: list[Edit], elsewhere: Elsewhere, dialect: Dialect
 ) -> int:
-    from dibs.surfaces.hooks import who
     from dibs.surfaces.hooks.case import Case
+    from dibs.surroundings import who
 
     case = Case(space, who.of_occasion(occasion, os.environ), occasion)
     if occasion.event in (END, SUBAGENT_END):
@@ -192,7 +193,7 @@ def begin(case: Case) -> None:
     who, occasion = case.who, case.occasion
     if occasion.client != "codex" or occasion.subagent or not who.process:
         return
-    from dibs.surfaces.hooks.who import first_name, name_file
+    from dibs.surroundings.who import first_name, name_file
 
     before = first_name(case.store_dir, who.process, occasion.session)
     if occasion.afresh and before != occasion.session:
@@ -235,8 +236,8 @@ def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
 def surroundings(occasion: Occasion | None) -> tuple[str, str]:
     """Where failures are written down, and the policy, as far as that can still be found out."""
     from dibs.dibs import default_user_dir
-    from dibs.nouns.paths import find_place
-    from dibs.surfaces.config import load
+    from dibs.names.paths import find_place
+    from dibs.surroundings.settings import load
 
     try:
         place = find_place(occasion.cwd if occasion and occasion.cwd else None, default_user_dir())

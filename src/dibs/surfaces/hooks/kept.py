@@ -13,7 +13,7 @@ import os
 from stat import S_ISREG
 from time import time
 
-from dibs.nouns.digest import sha256
+from dibs.digest import sha256
 
 FILE_LIMIT = 4 << 20
 TOTAL_LIMIT = 256 << 20

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.nouns.digest import sha256
+from dibs.digest import sha256
 
 
 class Known:

@@ -21,13 +21,7 @@ from dibs.errors import (
     PrunedError,
     StateError,
 )
-from dibs.records import plain
-from dibs.surfaces.http import a2a_tasks as tasks
-from dibs.surfaces.http.app import read_body, respond, stopping, unless_gone
-from dibs.surfaces.http.call import to_body
-from dibs.surfaces.http.guard import GuardError
-from dibs.surfaces.http.streamable import fold
-from dibs.surfaces.mcp.protocol import (
+from dibs.mcp.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -36,6 +30,12 @@ from dibs.surfaces.mcp.protocol import (
     is_id,
     parse,
 )
+from dibs.records import plain
+from dibs.surfaces.http import a2a_tasks as tasks
+from dibs.surfaces.http.app import read_body, respond, stopping, unless_gone
+from dibs.surfaces.http.call import to_body
+from dibs.surfaces.http.guard import GuardError
+from dibs.surfaces.http.streamable import fold
 from dibs.version import VERSION
 
 if TYPE_CHECKING:

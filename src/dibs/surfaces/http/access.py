@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dibs.errors import InvalidError, NotYoursError
-from dibs.nouns import agents
+from dibs.nouns.agents import operations as agents
 from dibs.operation import check_agent
 from dibs.surfaces.http.guard import GuardError
 

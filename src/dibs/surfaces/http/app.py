@@ -23,7 +23,7 @@ from dibs.errors import (
     NotYoursError,
     UnavailableError,
 )
-from dibs.nouns import agents
+from dibs.nouns.agents import sessions
 from dibs.operation import shown
 from dibs.records import plain
 from dibs.storage.group import GroupingDriver
@@ -114,8 +114,8 @@ class Daemon:
         while True:
             await asyncio.sleep(SWEEP_S)
             try:
-                if await self.reader.do(lambda: agents.dead_sessions(scope)):
-                    await self.writer.do(lambda: agents.end_dead(scope))
+                if await self.reader.do(lambda: sessions.dead_sessions(scope)):
+                    await self.writer.do(lambda: sessions.end_dead(scope))
             except UnavailableError:
                 continue  # whoever calls is told
 
@@ -238,13 +238,13 @@ class Daemon:
             client = f"{access.name}:{client}"  # the sessions of others are not to be found
 
         def job() -> Caller:
-            return agents.join(
+            return sessions.join(
                 scope,
                 access.agent,
                 given.get("status", ""),
                 given.get("shell", False),
                 client,
-                given.get("ttl_s", agents.SESSION_TTL_S),
+                given.get("ttl_s", sessions.SESSION_TTL_S),
                 given.get("process"),
                 remote=True,
                 host=given.get("host"),
@@ -253,8 +253,8 @@ class Daemon:
 
         def read() -> Any:
             with scope.store.read() as tx:
-                row = tx.rows(agents.AGENTS.one, session=caller.session)[0]
-                return plain(agents.session_record(tx, row))
+                row = tx.rows(sessions.AGENTS.one, session=caller.session)[0]
+                return plain(sessions.session_record(tx, row))
 
         caller: Caller = await self.writer.do(job)
         session = await self.reader.do(read)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dibs.nouns.agents import SCOPES
-from dibs.nouns.leases import CLAIM_LIMIT, MODES, OUTCOMES
-from dibs.nouns.resources import MAX_TEXT
-from dibs.nouns.work import PRIORITY, STATES
+from dibs.names.resources import MAX_TEXT
+from dibs.nouns.agents.operations import SCOPES
+from dibs.nouns.leases.operations import CLAIM_LIMIT, MODES, OUTCOMES
+from dibs.nouns.work.operations import PRIORITY, STATES
 from dibs.operation import (
     BODY_LIMIT,
     DELAY_MAX_S,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.dibs import operations
 from dibs.errors import InvalidError
-from dibs.nouns.seen import Seen
+from dibs.names.seen import Seen
 from dibs.records import json_writer
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from dibs.digest import sha256
 from dibs.errors import NotFoundError
-from dibs.nouns.digest import sha256
 from dibs.surfaces.http.home import OWNER
 from dibs.version import VERSION
 

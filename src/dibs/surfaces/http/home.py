@@ -12,9 +12,9 @@ import json
 import os
 
 from dibs.dibs import default_user_dir
+from dibs.digest import sha256
 from dibs.errors import ExistsError
-from dibs.nouns import agents
-from dibs.nouns.digest import sha256
+from dibs.nouns.agents import operations as agents
 from dibs.storage.liveness import is_held
 
 TYPE_CHECKING = False

@@ -18,6 +18,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from dibs.mcp.connection import Connection, to_line
+from dibs.mcp.protocol import (
+    BATCHES,
+    INVALID_REQUEST,
+    ProtocolError,
+    check_message,
+    parse,
+)
+from dibs.mcp.server import Server
+from dibs.mcp.standard import STANDARD
 from dibs.surfaces.http.app import HEADERS, permit, read_body, respond, stopping
 from dibs.surfaces.http.guard import GuardError
 from dibs.surfaces.http.seats import BEAT_S, IDLE_S, Seat, label_of, owner
@@ -33,25 +43,15 @@ from dibs.surfaces.http.streamable import (
     status_of,
     takes,
 )
-from dibs.surfaces.mcp.connection import Connection, to_line
-from dibs.surfaces.mcp.protocol import (
-    BATCHES,
-    INVALID_REQUEST,
-    ProtocolError,
-    check_message,
-    parse,
-)
-from dibs.surfaces.mcp.server import Server
-from dibs.surfaces.mcp.standard import STANDARD
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope
     from starlette.types import Send as AsgiSend
 
+    from dibs.mcp.connection import Send
     from dibs.surfaces.http.access import Access
     from dibs.surfaces.http.app import Daemon
     from dibs.surfaces.http.streamable import Headers
-    from dibs.surfaces.mcp.connection import Send
 
 BREATH_S = 15.0
 """A comment so often shows both ends that the other is there."""

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from dibs.dibs import Agent
 from dibs.errors import DibsError, NotYoursError, RefusedError, UnavailableError
-from dibs.nouns import agents
-from dibs.surfaces.mcp.callers import Callers, client_session, kind_of
+from dibs.mcp.callers import Callers, client_session, kind_of
+from dibs.nouns.agents import sessions
 
 if TYPE_CHECKING:
+    from dibs.mcp.protocol import Request
     from dibs.surfaces.http.access import Access
     from dibs.surfaces.http.app import Daemon
-    from dibs.surfaces.mcp.protocol import Request
 
 IDLE_S = 1800.0
 """So long a session is kept of which nothing is heard: a model may think, or run all tests."""
@@ -71,7 +71,7 @@ class Seat(Callers):
         scope, name = self._daemon.space.scope, self.access.agent
         if owner(self._daemon, label) not in (None, name):
             raise NotYoursError("the session that this call names is somebody else's")
-        return Agent(scope.of(agents.join(scope, name, "", False, label, TTL_S, remote=True)))
+        return Agent(scope.of(sessions.join(scope, name, "", False, label, TTL_S, remote=True)))
 
     def forget(self, error: DibsError) -> None:
         """Let the next call begin anew if the session is over."""
@@ -127,5 +127,5 @@ def owner(daemon: Daemon, label: str) -> str | None:
     """Whose session it is that has this label, if there is one and it lives."""
     store = daemon.space.scope.store
     with store.read() as tx:
-        row = tx.row(agents.AGENTS.of_client, label=f"client:{label}")
+        row = tx.row(sessions.AGENTS.of_client, label=f"client:{label}")
         return str(row["agent"]) if row is not None and store.alive(row, tx.now) else None

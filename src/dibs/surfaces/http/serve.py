@@ -18,8 +18,8 @@ import uvicorn
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError
-from dibs.nouns.digest import sha256
 from dibs.surfaces.http import a2a, dashboard, mcp, metrics, openapi, sign_in, stream
 from dibs.surfaces.http.app import App, Daemon
 from dibs.surfaces.http.connection import Connection

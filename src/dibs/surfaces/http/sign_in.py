@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, RedirectResponse
 
+from dibs.digest import sha256
 from dibs.errors import InvalidError, NotYoursError
-from dibs.nouns.digest import sha256
 from dibs.operation import check_agent
 from dibs.surfaces.http.guard import GuardError
 

@@ -1,7 +1,7 @@
 """What HTTP adds to the Model Context Protocol: whom to turn away, and the status of an answer.
 
 Rules only: headers and a parsed message go in, a verdict comes out. What the message itself must
-say is checked where every transport checks it, in `dibs.surfaces.mcp.protocol`; hosts, origins
+say is checked where every transport checks it, in `dibs.mcp.protocol`; hosts, origins
 and tokens are the guard's.
 """
 
@@ -11,7 +11,7 @@ import base64
 import binascii
 from typing import TYPE_CHECKING, Any
 
-from dibs.surfaces.mcp.protocol import (
+from dibs.mcp.protocol import (
     HANDSHAKE,
     INVALID_PARAMS,
     INVALID_REQUEST,

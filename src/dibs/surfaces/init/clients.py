@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.surfaces.hooks import dialects
+from dibs import clients as dialects
 from dibs.surfaces.init import files
 from dibs.surfaces.init.draft import Refusal
 from dibs.surfaces.init.parts import Entry, Hook, Name, NoOthers

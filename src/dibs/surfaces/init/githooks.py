@@ -21,16 +21,16 @@ import os
 import re
 
 from dibs.errors import InvalidError
-from dibs.surfaces.git.call import elsewhere
-from dibs.surfaces.git.hook import HOOKS, STOPPING
+from dibs.surfaces.hooks.git.hook import HOOKS, STOPPING
 from dibs.surfaces.init.draft import Draft
 from dibs.surfaces.init.targets import Target, delimited
+from dibs.surroundings.git import elsewhere
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dibs.nouns.paths import Place
+    from dibs.names.paths import Place
 
 READ_LINES = ("pre-push", "post-rewrite")
 SAYING = ("pre-commit", "pre-merge-commit", "pre-push")

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dibs.nouns.paths import Place
+    from dibs.names.paths import Place
 
 
 class Ignore(Line):

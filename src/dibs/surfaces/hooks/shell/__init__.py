@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dibs.surfaces.hooks.occasion import Edit
+    from dibs.clients.occasion import Edit
 
 
 def _unseen(_path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 
-from dibs.surfaces.hooks.occasion import Edit
+from dibs.clients.occasion import Edit
 from dibs.surfaces.hooks.shell.values import BRACKET, QUESTION, STAR
 
 TYPE_CHECKING = False

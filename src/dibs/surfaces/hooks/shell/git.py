@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from dibs.surfaces.hooks import patch
+from dibs.clients import patch
 from dibs.surfaces.hooks.shell.call import options
 from dibs.surfaces.hooks.shell.values import plain
 

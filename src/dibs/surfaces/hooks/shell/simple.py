@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dibs.surfaces.hooks.occasion import Edit
+    from dibs.clients.occasion import Edit
     from dibs.surfaces.hooks.shell.words import Token
 
 MAX_RUNS = 2_000

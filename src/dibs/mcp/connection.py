@@ -1,0 +1,268 @@
+"""One connection: requests come in, answers go out, and several calls are under way at once.
+
+A call that may wait runs in a thread of its own, so it never holds up another; all others are
+served as they come. A cancelled call is not answered: either it was decided before the
+cancellation, and then it counts, or what it was granted is given back.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from _thread import allocate_lock, start_new_thread
+from errno import EMFILE, ENFILE
+
+from dibs.errors import CancelledError
+from dibs.mcp.protocol import (
+    BATCHES,
+    HANDSHAKE_ONLY,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MODERN_ONLY,
+    Peer,
+    ProtocolError,
+    Request,
+    check_message,
+    is_id,
+    notification,
+    parse,
+)
+from dibs.storage.store import CANCEL, Cancel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from dibs.mcp.server import Server
+
+    Send = Callable[[Any], None]
+
+PROGRESS_S = 2.0
+"""How often a waiting call says that it still waits."""
+CALLS_LIMIT = 200
+
+
+class Call:
+    """One request under way."""
+
+    def __init__(
+        self, request: Request, connection: Connection, send: Send, waits_s: float | None
+    ) -> None:
+        self.request = request
+        self.connection = connection
+        self.waits_s = waits_s
+        self._send = send
+        self.wake = None if waits_s is None else Cancel()
+        self._lock = allocate_lock()
+        self._cancelled = self._decided = False
+
+    def decide(self) -> None:
+        """From here on the call counts as answered; raise if it was cancelled before."""
+        with self._lock:
+            if self._cancelled:
+                raise CancelledError("the client cancelled the call")
+            self._decided = True
+
+    def cancel(self) -> None:
+        with self._lock:
+            if self._decided:
+                return
+            self._cancelled = True
+            if self.wake is not None:
+                self.wake()
+
+    def report(self, method: str, params: dict[str, Any]) -> bool:
+        """Send something about this call, unless it is over; say whether it goes on."""
+        with self._lock:
+            if self._decided or self._cancelled:
+                return False
+            self._send(notification(method, params))
+            return True
+
+    def close(self) -> None:
+        with self._lock:
+            self._decided = True
+            if self.wake is not None:
+                self.wake.close()
+                self.wake = None
+
+
+class Connection:
+    def __init__(self, server: Server, send: Send) -> None:
+        self.server = server
+        self.peer = Peer()
+        self.send = send
+        self.followed: set[str] = set()
+        """The pages a client of a handshake era has subscribed to."""
+        self.follower: Cancel | None = None
+        self.closed = False
+        """Set when the client is gone, and with it the store from under those who wait."""
+        self.lock = allocate_lock()
+        self._calls: dict[int | str, Call] = {}
+
+    def receive(self, line: bytes, send: Send | None = None, inline: bool = False) -> None:
+        """Take one message, or in one old version several, and see that they are answered.
+
+        send: where all that concerns these messages goes, if each has a way back of its own
+        inline: stay until they are answered, also those that wait
+        """
+        send = send or self.send
+        try:
+            message = parse(line)
+            if not isinstance(message, list):
+                self._take(message, send, send, inline)
+            elif self.peer.version != BATCHES or not message:
+                raise ProtocolError(INVALID_REQUEST, "several messages at once are not served")
+            elif len(message) > CALLS_LIMIT:
+                raise ProtocolError(INVALID_REQUEST, f"more than {CALLS_LIMIT} messages at once")
+            elif inline:
+                self._take_all(message, send)
+            else:
+                start_new_thread(self._take_all, (message, send))
+        except ProtocolError as error:
+            send(error.to_json(None))
+
+    def _take_all(self, messages: list[Any], send: Send) -> None:
+        answers: list[Any] = []
+        for message in messages:
+            self._take(message, send, answers.append, inline=True)
+        if answers:
+            send(answers)
+
+    def _take(self, message: Any, send: Send, reply: Send, inline: bool = False) -> None:
+        id = None
+        try:
+            check_message(message)
+            if "method" not in message:
+                return  # an answer, although we never ask
+            if "id" not in message:
+                self._notified(message)
+                return
+            id = message["id"]
+            request = Request(message, self.peer)
+            if request.method in (HANDSHAKE_ONLY if request.modern else MODERN_ONLY):
+                raise ProtocolError(METHOD_NOT_FOUND, f"{request.method} is not of this era")
+            call = self._begin(request, send)
+        except ProtocolError as error:
+            reply(error.to_json(id))
+            return
+        if call.waits_s is None:
+            self._serve(call, reply)
+        elif inline:
+            self._wait(call, reply)
+        else:
+            start_new_thread(self._wait, (call, reply))
+
+    def _begin(self, request: Request, send: Send) -> Call:
+        waits_s = self.server.waits_s(request)
+        with self.lock:
+            if self.closed:
+                raise ProtocolError(INTERNAL_ERROR, "the connection is closed")
+            if request.id in self._calls:
+                raise ProtocolError(INVALID_REQUEST, f"the id {request.id!r} is in use")
+            if waits_s is not None and len(self._calls) >= CALLS_LIMIT:
+                raise ProtocolError(INTERNAL_ERROR, f"{CALLS_LIMIT} calls are waiting already")
+            try:
+                call = Call(request, self, send, waits_s)
+            except OSError as error:
+                # Each wait takes a few of the files that this process may have open.
+                raise ProtocolError(INTERNAL_ERROR, "too many calls are waiting") from error
+            self._calls[request.id] = call
+        return call
+
+    def _wait(self, call: Call, reply: Send) -> None:
+        token = CANCEL.set(call.wake)
+        over = allocate_lock()
+        over.acquire()
+        # A subscription has no end that it could come closer to.
+        if call.request.token is not None and call.waits_s != float("inf"):
+            start_new_thread(self._tell_progress, (call, over))
+        try:
+            self._serve(call, reply)
+        finally:
+            over.release()
+            CANCEL.reset(token)
+
+    def _tell_progress(self, call: Call, over: Any) -> None:
+        began, total = time.monotonic(), call.waits_s
+        while not over.acquire(timeout=PROGRESS_S):
+            params = {
+                "progressToken": call.request.token,
+                "progress": round(time.monotonic() - began, 1),
+                "total": total,
+                "message": "still waiting",
+            }
+            if not call.report("notifications/progress", params):
+                return
+
+    def _serve(self, call: Call, reply: Send) -> None:
+        request, answered = call.request, False
+        try:
+            try:
+                answer = request.answer(self.server.serve(call))
+            except ProtocolError as error:
+                answer = error.to_json(request.id)
+            except CancelledError:
+                raise
+            except Exception as error:
+                if self.closed:
+                    return
+                answer = confess(error).to_json(request.id)
+            call.decide()
+            answered = True
+            reply(answer)
+        except CancelledError:
+            pass  # a cancelled call is not answered
+        finally:
+            call.close()
+            with self.lock:
+                if self._calls.get(request.id) is call:
+                    del self._calls[request.id]
+            if not answered:
+                self.unanswered(reply)
+
+    def unanswered(self, reply: Send) -> None:
+        """A call has ended without an answer; where it had a way back of its own, close that."""
+
+    def _notified(self, message: dict[str, Any]) -> None:
+        if message["method"] != "notifications/cancelled":
+            return
+        params = message.get("params")
+        id: Any = params.get("requestId") if isinstance(params, dict) else None
+        if is_id(id):
+            self.cancel(id)
+
+    def cancel(self, id: int | str) -> None:
+        """Give up a call, unless it is decided already."""
+        with self.lock:
+            call = self._calls.get(id)
+        if call is not None:
+            call.cancel()
+
+    def close(self) -> None:
+        """The client is gone: give up its calls, and follow nothing for it any more."""
+        self.closed = True
+        with self.lock:
+            calls = list(self._calls.values())
+            follower, self.follower = self.follower, None
+        for call in calls:
+            call.cancel()
+        if follower is not None:
+            follower()
+
+
+def confess(error: Exception) -> ProtocolError:
+    """A bug in dibs: the place goes to the log of the server, where it can be mended."""
+    if isinstance(error, OSError) and error.errno in (EMFILE, ENFILE):
+        return ProtocolError(INTERNAL_ERROR, "too many calls are waiting: no file can be opened")
+    import traceback
+
+    traceback.print_exc()
+    return ProtocolError(INTERNAL_ERROR, f"this is a bug in dibs: {type(error).__name__}")
+
+
+def to_line(message: Any) -> bytes:
+    """A message as one line. Escapes keep it valid whatever text is in it."""
+    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"

@@ -1,0 +1,231 @@
+"""The methods of the protocol, over the tools, the pages and the prompt of dibs."""
+
+from __future__ import annotations
+
+import json
+from _thread import start_new_thread
+
+from dibs.errors import CancelledError, DibsError
+from dibs.mcp import resources, words
+from dibs.mcp.calling import Calling, refusal, result
+from dibs.mcp.protocol import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    PREFIX,
+    RESOURCE_NOT_FOUND,
+    SERVER,
+    SUPPORTED,
+    ProtocolError,
+    initialized,
+    notification,
+)
+from dibs.operation import shown
+from dibs.storage.store import CANCEL, Cancel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from dibs.dibs import Agent
+    from dibs.mcp.callers import Callers
+    from dibs.mcp.connection import Call
+    from dibs.mcp.protocol import Request
+    from dibs.mcp.tool import Tool
+
+FOREVER_S = float("inf")
+LISTENING = "subscriptions/listen"
+PROMPT = {
+    "name": "coordinate",
+    "description": "Work with other agents in this repository",
+    "arguments": [{"name": "task", "description": "the id of the task to take"}],
+}
+COMPLETIONS = 100
+
+
+class Server:
+    """What every connection of this process is served from."""
+
+    capabilities: dict[str, Any] = {
+        "tools": {},
+        "resources": {"subscribe": True},
+        "prompts": {},
+        "completions": {},
+    }
+
+    def __init__(self, callers: Callers, tools: list[Tool]) -> None:
+        self.callers = callers
+        self.tools = {tool.name: tool for tool in tools}
+        self.methods: dict[str, Callable[[Call], dict[str, Any]]] = {
+            "initialize": self.initialize,
+            "server/discover": self.discover,
+            "ping": lambda _: {},
+            "tools/list": self.list_tools,
+            "tools/call": self.call_tool,
+            "resources/list": lambda _: {"resources": resources.listed()},
+            "resources/templates/list": lambda _: {"resourceTemplates": []},
+            "resources/read": self.read_resource,
+            "resources/subscribe": self.subscribe,
+            "resources/unsubscribe": self.unsubscribe,
+            "prompts/list": lambda _: {"prompts": [PROMPT]},
+            "prompts/get": self.get_prompt,
+            "completion/complete": self.complete,
+            LISTENING: self.listen,
+        }
+
+    def waits_s(self, request: Request) -> float | None:
+        """How long this request may wait; None if it does not."""
+        if request.method == LISTENING:
+            return FOREVER_S
+        if request.method != "tools/call":
+            return None
+        name = request.params.get("name")
+        tool = self.tools.get(name) if isinstance(name, str) else None
+        return None if tool is None else tool.waits_s(request.params.get("arguments") or {})
+
+    def serve(self, call: Call) -> dict[str, Any]:
+        method = self.methods.get(call.request.method)
+        if method is None:
+            raise ProtocolError(METHOD_NOT_FOUND, f"there is no method {call.request.method!r}")
+        try:
+            return method(call)
+        except CancelledError:
+            raise
+        except DibsError as error:
+            self.callers.forget(error)
+            raise ProtocolError(INTERNAL_ERROR, error.message, error.to_json()) from error
+
+    def initialize(self, call: Call) -> dict[str, Any]:
+        version = initialized(call.request.params, call.connection.peer)
+        return {
+            "protocolVersion": version,
+            "capabilities": self.capabilities,
+            "serverInfo": SERVER,
+            "instructions": words.INSTRUCTIONS,
+        }
+
+    def discover(self, call: Call) -> dict[str, Any]:
+        return {
+            "supportedVersions": SUPPORTED,
+            "capabilities": self.capabilities,
+            "instructions": words.INSTRUCTIONS,
+        }
+
+    def list_tools(self, call: Call) -> dict[str, Any]:
+        return {"tools": [tool.definition for tool in self.tools.values()]}
+
+    def call_tool(self, call: Call) -> dict[str, Any]:
+        name = call.request.text("name")
+        tool = self.tools.get(name)
+        if tool is None:
+            known = ", ".join(self.tools)
+            raise ProtocolError(
+                INVALID_PARAMS, f"there is no tool {shown(name)}; there are: {known}"
+            )
+        try:
+            arguments = tool.check(call.request.params.get("arguments") or {})
+            answer = tool.run(Calling(self.callers, call), arguments)
+            return result(answer, root=self.callers.root)
+        except CancelledError:
+            raise
+        except DibsError as error:
+            self.callers.forget(error)
+            return result(refusal(error), error, self.callers.root)
+
+    def read_resource(self, call: Call) -> dict[str, Any]:
+        uri = self._known(call)
+        return {"contents": [resources.read(self._agent(call), uri)]}
+
+    def _known(self, call: Call) -> str:
+        uri = call.request.text("uri")
+        if uri not in resources.PAGES:
+            code = INVALID_PARAMS if call.request.modern else RESOURCE_NOT_FOUND
+            known = ", ".join(resources.PAGES)
+            raise ProtocolError(code, f"Resource not found; there are: {known}", {"uri": uri})
+        return uri
+
+    def _agent(self, call: Call) -> Agent:
+        return self.callers.agent(call.request)
+
+    def subscribe(self, call: Call) -> dict[str, Any]:
+        uri, connection = self._known(call), call.connection
+        since = self._agent(call).events.last()
+        connection.followed.add(uri)  # first: a change that comes at once must not be missed
+        with connection.lock:
+            if connection.follower is None:
+                connection.follower = Cancel()
+                start_new_thread(self._follow, (call, connection.follower, since))
+        return {}
+
+    def _follow(self, call: Call, cancel: Cancel, since: int) -> None:
+        """Tell of changes to what the connection has subscribed to, until it is cancelled."""
+        connection = call.connection
+        CANCEL.set(cancel)
+
+        def tell(uri: str) -> None:
+            connection.send(notification("notifications/resources/updated", {"uri": uri}))
+
+        try:
+            resources.follow(self.callers, call.request, since, connection.followed, tell)
+        except CancelledError:
+            cancel.close()
+        except Exception:
+            if not connection.closed:
+                raise
+
+    def unsubscribe(self, call: Call) -> dict[str, Any]:
+        connection = call.connection
+        connection.followed.discard(call.request.text("uri"))
+        if not connection.followed and connection.follower is not None:
+            connection.follower()
+            connection.follower = None
+        return {}
+
+    def listen(self, call: Call) -> dict[str, Any]:
+        """Tell of changes under the id of this request, which is answered only by its end."""
+        filter = call.request.params.get("notifications")
+        if not isinstance(filter, dict):
+            raise ProtocolError(INVALID_PARAMS, "notifications must say what to listen to")
+        asked = filter.get("resourceSubscriptions") or []
+        if not isinstance(asked, list):
+            raise ProtocolError(INVALID_PARAMS, "resourceSubscriptions must be a list")
+        uris = {uri for uri in asked if isinstance(uri, str) and uri in resources.PAGES}
+        agent, meta = self._agent(call), {PREFIX + "subscriptionId": call.request.id}
+        since = agent.events.last()
+        honoured = {"resourceSubscriptions": sorted(uris)} if uris else {}
+        call.report(
+            "notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": honoured}
+        )
+
+        def tell(uri: str) -> None:
+            call.report("notifications/resources/updated", {"_meta": meta, "uri": uri})
+
+        resources.follow(self.callers, call.request, since, uris, tell)
+        raise AssertionError("following ends by a cancellation only")
+
+    def get_prompt(self, call: Call) -> dict[str, Any]:
+        if call.request.text("name") != PROMPT["name"]:
+            raise ProtocolError(INVALID_PARAMS, f"the only prompt is {PROMPT['name']}")
+        arguments = call.request.params.get("arguments") or {}
+        task = arguments.get("task") if isinstance(arguments, dict) else None
+        todo = words.ONE_TASK.format(id=json.dumps(task)) if task else words.ANY_TASK
+        text = {"type": "text", "text": words.PROMPT.format(task=todo)}
+        return {
+            "description": PROMPT["description"],
+            "messages": [{"role": "user", "content": text}],
+        }
+
+    def complete(self, call: Call) -> dict[str, Any]:
+        """Complete the id of a task; of nothing else there is anything to complete."""
+        params = call.request.params
+        ref, argument = params.get("ref"), params.get("argument")
+        if not isinstance(ref, dict) or not isinstance(argument, dict):
+            raise ProtocolError(INVALID_PARAMS, "ref and argument must be given")
+        found: list[str] = []
+        if ref.get("name") == PROMPT["name"] and argument.get("name") == "task":
+            begun = str(argument.get("value", ""))
+            tasks = self._agent(call).work.list(state="available", limit=1000)
+            found = [task.id for task in tasks if task.id.startswith(begun)]
+        values = found[:COMPLETIONS]
+        return {"completion": {"values": values, "total": len(found), "hasMore": values != found}}

@@ -1,0 +1,443 @@
+"""The ten tools every agent is offered.
+
+Their names, arguments and answers are a contract of their own, worded for a model that reads
+them at every turn: few words, each of which earns its place. What they do is done by the
+operations of the library.
+"""
+
+from __future__ import annotations
+
+import time
+
+from dibs.errors import (
+    ExistsError,
+    HeldError,
+    InvalidError,
+    NotFoundError,
+    NotYoursError,
+    StaleError,
+    StateError,
+    TimeoutError,
+)
+from dibs.mcp.board import available, board
+from dibs.mcp.calling import HINTS, in_the_way, moment, seconds, shown_task
+from dibs.mcp.tool import (
+    ADDS,
+    FLAG,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    READS,
+    REPEATS,
+    TEXT,
+    TEXTS,
+    Tool,
+    one_of,
+)
+from dibs.nouns.leases.operations import MODES, OUTCOMES
+from dibs.surroundings.who import is_made_up
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.dibs import Agent
+    from dibs.mcp.calling import Calling
+    from dibs.records import Grant, Message, Outcome, Task
+
+    Answer = dict[str, Any]
+
+WAIT_S = 30
+"""By default less than the shortest patience of the known clients, a minute."""
+ENDS = ("completed", "failed", "abandoned")
+SHOWN = 5
+INBOX_SHOWN = 20_000
+"""At most so many characters of messages at once; the rest comes with the next call."""
+ALWAYS = {"anthropic/alwaysLoad": True}
+"""Offered at once, not behind a search for tools: who has to search does not claim."""
+
+
+def named(arguments: dict[str, Any]) -> list[str]:
+    """The resources a call is about: one, several, or both."""
+    one = [arguments["resource"]] if "resource" in arguments else []
+    for text in one:
+        if ", " in text:
+            raise InvalidError(f"{text!r} looks like several", next="give several as resources")
+    return [*one, *arguments.get("resources", [])]
+
+
+def require(resources: list[str]) -> list[str]:
+    if not resources:
+        raise InvalidError("nothing was named", next="give resource, or resources")
+    return resources
+
+
+def about(resources: list[str]) -> Answer:
+    """What an answer is about: one resource, or several."""
+    return {"resource": resources[0]} if len(resources) == 1 else {"resources": resources}
+
+
+def status(calling: Calling, arguments: dict[str, Any]) -> Answer:
+    if "name" in arguments:
+        kept = take_name(calling, arguments["name"])
+        if kept is not None:
+            return kept
+    if "resource" in arguments:
+        return available(calling.agent, arguments["resource"])
+    return board(calling.agent, calling.holdings)
+
+
+def take_name(calling: Calling, name: str) -> Answer | None:
+    """Let the agent choose its name, once; say why not if it cannot."""
+    agent = calling.agent
+    if name == agent.name:
+        return None
+    if not calling.nameless:
+        return {"status": "named_already", "you": agent.name, "hint": HINTS["named_already"]}
+    try:
+        if is_made_up(name):
+            raise ExistsError("made-up names belong to their sessions, also while these are away")
+        agent.agents.rename(name)
+    except ExistsError:
+        return {"status": "exists", "you": agent.name, "hint": HINTS["name_taken"]}
+    except StateError:
+        return {"status": "wrong_state", "you": agent.name, "hint": HINTS["name_too_late"]}
+    return None
+
+
+def claim(calling: Calling, arguments: dict[str, Any]) -> Answer:
+    agent, resources = calling.agent, require(named(arguments))
+    options = {
+        key: arguments[key] for key in ("note", "mode", "ttl_s", "wait_s") if key in arguments
+    }
+    try:
+        grant = agent.leases.claim(*resources, **options)
+    except (HeldError, TimeoutError) as error:
+        blockers = tuple(error.details["blockers"])
+        if not blockers:  # it was freed in the moment in which the wait ended
+            return {"status": "busy", **about(resources), "hint": HINTS["freed"]}
+        return {"status": "busy", **about(resources), **in_the_way(agent, blockers)}
+    calling.decide_or(lambda: give_back(agent, grant))
+    leases = grant.leases
+    calling.holdings.leases |= {lease.resource for lease in leases}
+    answer: Answer = {
+        "status": "already_claimed" if len(grant.kept) == len(leases) else "claimed",
+        **about([lease.resource for lease in leases]),
+        "epoch": grant.epoch,
+        "expires_in_s": seconds(min(lease.expires_in_ms for lease in leases)),
+    }
+    return answer | said_of(agent, resources)
+
+
+def said_of(agent: Agent, resources: list[str]) -> Answer:
+    """What others who held these before said they had done to them."""
+    said = [one for one in agent.leases.outcomes(*resources) if one.agent != agent.name]
+    return {"outcomes": [outcome(one) for one in said[:SHOWN]]} if said else {}
+
+
+def outcome(said: Outcome) -> Answer:
+    answer: Answer = {
+        "resource": said.resource,
+        "outcome": said.outcome,
+        "by": said.agent,
+        "at": moment(said.released_at),
+    }
+    return answer | ({"moved_to": said.moved_to} if said.moved_to else {})
+
+
+def give_back(agent: Agent, grant: Grant) -> None:
+    new = [lease.resource for lease in grant.leases if lease.resource not in grant.kept]
+    if new:
+        agent.leases.release(*new, epoch=grant.epoch)
+
+
+def release(calling: Calling, arguments: dict[str, Any]) -> Answer:
+    agent, resources = calling.agent, named(arguments)
+    everything = arguments.get("everything", False)
+    try:
+        released = agent.leases.release(
+            *(resources if everything else require(resources)),
+            everything=everything,
+            outcome=arguments.get("outcome"),
+            moved_to=arguments.get("moved_to"),
+        )
+    except NotFoundError:
+        return {"status": "not_held", **about(resources), "hint": HINTS["not_held"]}
+    except NotYoursError as error:
+        if "blockers" not in error.details:
+            raise
+        answer: Answer = {"status": "not_held", **about(resources)}
+        return answer | in_the_way(agent, error.details["blockers"]) | {"hint": HINTS["not_held"]}
+    except StaleError as error:
+        why = {"reason": error.details["reason"]} if "reason" in error.details else {}
+        return {"status": "stale", **about(resources), **why, "hint": HINTS["stale"]}
+    names = [lease.resource for lease in released]
+    calling.holdings.leases -= set(names)
+    return {"status": "released", "resources": names}
+
+
+def wait(calling: Calling, arguments: dict[str, Any]) -> Answer:
+    began, agent, resource = time.monotonic(), calling.agent, arguments["resource"]
+    try:
+        agent.leases.wait(resource, wait_s=arguments.get("timeout_s", WAIT_S))
+        answer: Answer = {"status": "available", "resource": resource}
+    except TimeoutError as error:
+        answer = {"status": "timeout", "resource": resource}
+        if error.details["blockers"]:
+            answer |= in_the_way(agent, tuple(error.details["blockers"]))
+        answer["hint"] = HINTS["timeout"]
+    answer["elapsed_seconds"] = round(time.monotonic() - began, 1)
+    return answer
+
+
+def work_next(calling: Calling, arguments: dict[str, Any]) -> Answer:
+    agent = calling.agent
+    task = agent.work.next(**arguments)
+    calling.decide_or(lambda: agent.work.abandon(task.id, epoch=task.epoch))
+    return claimed(calling, task)
+
+
+def work_claim(calling: Calling, arguments: dict[str, Any]) -> Answer:
+    agent, files = calling.agent, arguments.get("resources", [])
+    try:
+        task = agent.work.claim(arguments["id"], leases=files, note=arguments.get("note", ""))
+    except HeldError as error:
+        return busy_task(agent, arguments["id"], error)
+    return claimed(calling, task) | (said_of(agent, files) if files else {})
+
+
+def busy_task(agent: Agent, id: str, error: HeldError) -> Answer:
+    """Somebody else has the task, or one of the files it needs."""
+    answer: Answer = {"status": "busy", "id": id}
+    if error.blockers:
+        return answer | in_the_way(agent, error.blockers)
+    task: Task = error.details["task"]
+    return answer | {
+        "held_by": task.agent,
+        "expires_in_s": seconds(task.due_in_ms),
+        "hint": HINTS["held_by_you" if task.agent == agent.name else "held_task"],
+    }
+
+
+def claimed(calling: Calling, task: Task) -> Answer:
+    holdings = calling.holdings
+    holdings.tasks.add(task.id)
+    holdings.leases |= {lease.resource for lease in task.leases}
+    answer = shown_task(task) | {
+        "status": "claimed",
+        "epoch": task.epoch,
+        "expires_in_s": seconds(task.due_in_ms),
+        "attempts": task.attempts,
+    }
+    if task.leases:
+        answer["resources"] = [lease.resource for lease in task.leases]
+    return answer
+
+
+def work_add(calling: Calling, arguments: dict[str, Any]) -> Answer:
+    task = calling.agent.work.add(**arguments)
+    return {"status": "added", "id": task.id, "state": task.state}
+
+
+def work_done(calling: Calling, arguments: dict[str, Any]) -> Answer:
+    work, id, end = calling.agent.work, arguments["id"], arguments.get("outcome", ENDS[0])
+    reason = arguments.get("reason", "")
+    if end == "completed" and reason:
+        raise InvalidError("a completed task has a result, not a reason", next="give result")
+    if end != "completed" and "result" in arguments:
+        raise InvalidError(f"a task that was {end} has no result", next="give reason")
+    files = {lease.resource for lease in calling.agent.leases.list(session=calling.agent.session)
+             if lease.task == id}  # fmt: skip
+    try:
+        if end == "completed":
+            task = work.complete(id, result=arguments.get("result"))
+        else:
+            task = (work.fail if end == "failed" else work.abandon)(id, reason=reason)
+    except StaleError as error:
+        return not_held_task(id, error.details["task"])
+    calling.holdings.tasks.discard(id)
+    calling.holdings.leases -= files
+    return {"status": end, "id": task.id, "state": task.state}
+
+
+def not_held_task(id: str, task: Task) -> Answer:
+    answer: Answer = {"status": "stale", "id": id, "state": task.state}
+    if task.state == "claimed":
+        return answer | {"held_by": task.agent, "hint": HINTS["held_task"]}
+    if task.state == "completed":
+        return answer | {"hint": "it is completed already; take another task"}
+    return answer | {"hint": "you do not hold it; take it with work_claim first"}
+
+
+def send(calling: Calling, arguments: dict[str, Any]) -> Answer:
+    message = calling.agent.messages.send(**arguments)
+    to = message.to or message.channel or "everybody"
+    answer: Answer = {"status": "sent", "id": message.id, "to": to}
+    if message.to is not None:
+        here = {presence.agent for presence in calling.agent.agents.list()}
+        if message.to not in here:
+            answer["hint"] = "nobody of that name is here now; it waits for them"
+    return answer
+
+
+def inbox(calling: Calling, arguments: dict[str, Any]) -> Answer:
+    messages, channel = calling.agent.messages, arguments.get("channel")
+    # Looking first: what is given out to a call that was cancelled, or in an answer that the
+    # client cuts off, would never be seen.
+    waiting = messages.inbox(channel=channel, peek=True, wait_s=arguments.get("wait_s", 0))
+    calling.decide()
+    if not waiting:
+        return {"status": "ok", "messages": []}
+    found = messages.inbox(channel=channel, limit=fitting([len(one.body) for one in waiting]))
+    answer: Answer = {"status": "ok", "messages": [shown_message(one) for one in found]}
+    if len(found) < len(waiting):
+        answer["more"] = len(waiting) - len(found)
+    return answer
+
+
+def fitting(sizes: list[int]) -> int:
+    """How many of these fit into one answer; one always does."""
+    total = number = 0
+    for size in sizes:
+        total += size
+        if number and total > INBOX_SHOWN:
+            break
+        number += 1
+    return number
+
+
+def shown_message(message: Message) -> Answer:
+    parts = {
+        "id": message.id,
+        "from": message.sender,
+        "to": message.to or message.channel or "everybody",
+        "reply_to": message.reply_to,
+        "at": moment(message.sent_at),
+        "body": message.body,
+    }
+    return {key: value for key, value in parts.items() if value is not None}
+
+
+def described(schema: dict[str, Any], text: str) -> dict[str, Any]:
+    return {**schema, "description": text}
+
+
+RESOURCE = described(TEXT, "path, folder/, glob, or a name such as port:3000")
+
+STANDARD = [
+    Tool(
+        "status",
+        "Start here, and look again between steps: who is here, what is held, your tasks, unread"
+        " messages, what needs attention. With resource: is that one free?",
+        {"resource": TEXT, "name": described(TEXT, "what others shall call you")},
+        REPEATS,
+        status,
+        meta=ALWAYS,
+    ),
+    Tool(
+        "claim",
+        "Claim files before you edit them. claimed or already_claimed: go on. busy: somebody else"
+        " has it, do not edit it.",
+        {
+            "resource": RESOURCE,
+            "resources": described(TEXTS, "several, all or none"),
+            "note": described(TEXT, "what for"),
+            "mode": one_of(*MODES),
+            "ttl_s": NUMBER,
+            "wait_s": described(NUMBER, "queue for it"),
+        },
+        REPEATS,
+        claim,
+        answers=("claimed", "already_claimed", "busy", "deadlock", "stale"),
+        waits=("wait_s", 0),
+        meta=ALWAYS,
+    ),
+    Tool(
+        "release",
+        "Release what you are done with and say what you did to it; whoever waits gets it.",
+        {
+            "resource": TEXT,
+            "resources": TEXTS,
+            "everything": FLAG,
+            "outcome": one_of(*OUTCOMES),
+            "moved_to": TEXT,
+        },
+        REPEATS,
+        release,
+        meta=ALWAYS,
+    ),
+    Tool(
+        "wait",
+        "Wait until a resource is free. Does not claim it: claim with wait_s queues for it.",
+        {"resource": TEXT, "timeout_s": NUMBER},
+        READS,
+        wait,
+        required=("resource",),
+        answers=("available", "timeout"),
+        waits=("timeout_s", WAIT_S),
+        meta=ALWAYS,
+    ),
+    Tool(
+        "work_next",
+        "Take the best open task that fits you; nobody else gets it.",
+        {"kind": TEXT, "tags": described(TEXTS, "what you can do"), "wait_s": NUMBER},
+        ADDS,
+        work_next,
+        waits=("wait_s", 0),
+        meta=ALWAYS,
+    ),
+    Tool(
+        "work_claim",
+        "Take a certain task and the files it needs, all or none. An unknown id is added. Again:"
+        " renews it for an hour.",
+        {"id": TEXT, "resources": TEXTS, "note": TEXT},
+        REPEATS,
+        work_claim,
+        required=("id",),
+        meta=ALWAYS,
+    ),
+    Tool(
+        "work_add",
+        "Add a task that any agent can take.",
+        {
+            "id": TEXT,
+            "title": TEXT,
+            "kind": TEXT,
+            "priority": INTEGER,
+            "tags": TEXTS,
+            "after": described(TEXTS, "tasks to complete first"),
+            "payload": OBJECT,
+        },
+        ADDS,
+        work_add,
+        required=("id",),
+        meta=ALWAYS,
+    ),
+    Tool(
+        "work_done",
+        "End your task: completed, failed (tried again later) or abandoned (given back).",
+        {"id": TEXT, "outcome": one_of(*ENDS), "result": OBJECT, "reason": TEXT},
+        ADDS,
+        work_done,
+        required=("id",),
+        meta=ALWAYS,
+    ),
+    Tool(
+        "send",
+        "Write to an agent, to a channel, or to everybody.",
+        {"body": TEXT, "to": TEXT, "channel": TEXT, "reply_to": INTEGER},
+        ADDS,
+        send,
+        required=("body",),
+        meta=ALWAYS,
+    ),
+    Tool(
+        "inbox",
+        "Read your unread messages; each is given once.",
+        {"channel": TEXT, "wait_s": NUMBER},
+        ADDS,
+        inbox,
+        waits=("wait_s", 0),
+        meta=ALWAYS,
+    ),
+]

@@ -1,0 +1,106 @@
+"""One client over standard input and output, one message per line.
+
+The end of the input, an interrupt and a request to terminate all mean that the client is done:
+the session ends and what it held is free. A client that kills without asking leaves that to
+the others, who see that this process is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from _thread import allocate_lock
+
+from dibs.mcp.connection import Connection, to_line
+from dibs.mcp.protocol import INVALID_REQUEST, ProtocolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.mcp.server import Server
+
+LINE_LIMIT = 8 * 1024 * 1024
+"""Well above the largest value the store takes, however it is escaped."""
+
+
+CHUNK = 65_536
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Ended(BaseException):
+    """The client wants this server to end."""
+
+
+def serve(server: Server) -> None:
+    """Serve until the client is done."""
+    # The pipe to the client is for messages only: whatever else is printed goes to the log.
+    output = os.dup(1)
+    os.dup2(2, 1)
+    lock = allocate_lock()
+    # What raises in a signal's handler gets lost in some places, and a signal in the instant
+    # before a read wakes nobody. A byte in this pipe is there until it is seen.
+    ending, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def send(message: Any) -> None:
+        line = to_line(message)
+        try:
+            with lock:
+                while line:
+                    line = line[os.write(output, line) :]
+        except OSError:
+            os.write(wake, b"!")  # nobody reads any more
+
+    for number in SIGNALS:
+        signal.signal(number, end)
+    connection = Connection(server, send)
+    try:
+        read(connection, ending)
+    except Ended:
+        pass
+    finally:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        connection.closed = True
+        server.callers.close()
+
+
+def end(number: int, frame: object) -> None:
+    for other in SIGNALS:
+        signal.signal(other, signal.SIG_IGN)  # a second one must not keep us from ending well
+    raise Ended
+
+
+def read(connection: Connection, ending: int) -> None:
+    """Hand over every line of the input, until its end or until a byte comes through `ending`."""
+    if os.isatty(0):
+        print("dibs mcp: waiting for a client; Ctrl-D ends it", file=sys.stderr)
+    ready = select.poll()
+    for handle in (0, ending):
+        ready.register(handle, select.POLLIN)
+    line = bytearray()
+    while all(handle != ending for handle, _ in ready.poll()):
+        chunk = os.read(0, CHUNK)
+        *whole, rest = chunk.split(b"\n")
+        for piece in whole:
+            line += piece
+            take(connection, line)
+            line.clear()
+        line += rest
+        if not chunk:
+            take(connection, line)
+            return
+        if len(line) > LINE_LIMIT:
+            del line[LINE_LIMIT + 1 :]  # what is over the limit is not kept
+
+
+def take(connection: Connection, line: bytearray) -> None:
+    if len(line) > LINE_LIMIT:
+        error = ProtocolError(INVALID_REQUEST, f"a line has at most {LINE_LIMIT:,} bytes")
+        connection.send(error.to_json(None))
+    elif line and not line.isspace():
+        connection.receive(bytes(line))

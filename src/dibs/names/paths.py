@@ -1,0 +1,323 @@
+"""From what a caller writes to the one name of a resource, by way of the disk.
+
+A path is named from the top of the checkout it lies in, after symbolic links are resolved as
+the kernel does, in NFC, and in folded case if the root's disk is blind to case. So every
+worktree, main or linked, wherever it is, gives a file the same name, and a submodule's file is
+named from its superproject. A glob's leading part without wildcards is resolved likewise. A
+file with several hard links carries its inode, which makes all its paths one resource. What
+belongs to another space, and the store itself, is refused.
+
+Not seen: a hard or symbolic link *below* a claimed directory or matched by a glob, and a disk
+that is blind to case only in parts. `Place` reads the disk anew at each call and keeps nothing
+of it but the case question, so it may live as long as its process.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.digest import sha256
+from dibs.names import globs
+from dibs.names.checkouts import Checkout, checkout_around, origin
+from dibs.names.resources import (
+    MAX_NAME,
+    MAX_TEXT,
+    Resource,
+    ancestors,
+    check_characters,
+    check_text,
+    glob_text,
+    is_name,
+    near,
+    path_text,
+    refused,
+    resources_overlap,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from dibs.errors import InvalidError
+
+__all__ = [
+    "Checkout",
+    "Place",
+    "Resource",
+    "ancestors",
+    "content_hash",
+    "find_place",
+    "near",
+    "resources_overlap",
+    "space_name",
+]
+
+MAX_COMPONENT_BYTES = 255
+MAX_HASHED_BYTES = 64 << 20
+
+# `stat.S_ISDIR` and its kin cost a call each, on the path of every claim.
+_FILE_TYPE, _DIRECTORY, _LINK, _REGULAR = 0o170000, 0o040000, 0o120000, 0o100000
+
+
+class Place:
+    """Where a space is on this disk, seen from one of its checkouts.
+
+    `root` is the space's, `top` that of the checkout we are in, both canonical; they differ in
+    a linked worktree. `store_dir` is where its store belongs. Relative paths are read from
+    `start`, or else from the directory the process is in at that moment.
+    """
+
+    __slots__ = (
+        "_case_blind", "_from_top", "_machine", "checkout", "root", "start", "store_dir", "top",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        checkout: Checkout,
+        store_dir: str,
+        *,
+        start: str | None = None,
+        case_blind: bool | None = None,
+    ) -> None:
+        self.checkout = checkout
+        self.root = checkout.root
+        self.top = checkout.top
+        self.store_dir = store_dir
+        self.start = start
+        self._from_top = checkout.top.rstrip("/") + "/"
+        self._case_blind = case_blind
+        # Those who share a server number their files alike, and may have the same directories.
+        self._machine = os.uname().nodename
+
+    @property
+    def case_blind(self) -> bool:
+        """Whether another case of a name is the same file, tried on what is in the root."""
+        if self._case_blind is None:
+            self._case_blind = _is_case_blind(self.root)
+        return self._case_blind
+
+    def resource(self, text: str, cwd: str | None = None) -> Resource:
+        """Name what the text means to a caller in `cwd`, or refuse it with an `InvalidError`."""
+        check_text(text)
+        if text.startswith("path:"):
+            return self._path(text, text[5:], cwd)
+        if is_name(text):
+            if len(text) > MAX_NAME:
+                raise refused(text, f"is longer than the {MAX_NAME} characters of a name")
+            name = text if text.isascii() else _normalised("NFC", text)
+            return Resource(name, "name", name)
+        if globs.is_glob(text):
+            return self._glob(text, cwd)
+        return self._path(text, text, cwd)
+
+    def content_hash(self, resource: Resource) -> str | None:
+        """The SHA-256 of the file that a resource is, if it is one."""
+        return content_hash(resource.file) if resource.file else None
+
+    def _path(self, text: str, path: str, cwd: str | None) -> Resource:
+        key, real, status, top = self._locate(text, path, cwd)
+        key = self._canonical(text, key)
+        shown = path_text(key)
+        if len(shown) > MAX_TEXT:
+            raise refused(text, f"has a name of more than {MAX_TEXT:,} characters")
+        inode = None
+        if status and status.st_nlink > 1 and status.st_mode & _FILE_TYPE == _REGULAR:
+            inode = f"{self._machine}:{status.st_dev}:{status.st_ino}"
+        # Nothing is below a file, so no glob can match there; what is not there yet may become
+        # a directory.
+        file = status is not None and status.st_mode & _FILE_TYPE != _DIRECTORY
+        kind = "file" if file else "dir"
+        return Resource(shown, kind, key, inode, real, top and f"{self._machine}:{top}")
+
+    def _glob(self, text: str, cwd: str | None) -> Resource:
+        base = globs.literal_base(text)
+        rest = [part for part in text[len(base) :].split("/") if part not in ("", ".")]
+        if ".." in rest:
+            raise refused(text, "has '..' after a wildcard, and nobody can say what that is")
+        here = "/" if text.startswith("/") else "."
+        key, _, _, top = self._locate(text, base or here, cwd)
+        # A wildcard in the name of a real directory is read as one from here on: the claim
+        # then covers more than was meant, never less.
+        pattern = self._canonical(text, "/".join((key, *rest)))[1:]
+        shown = glob_text(pattern)
+        if len(shown) > globs.MAX_LENGTH:
+            raise refused(text, f"is a pattern of more than {globs.MAX_LENGTH:,} characters")
+        base = globs.literal_base(pattern)
+        where = top and f"{self._machine}:{top}"
+        return Resource(shown, "glob", f"/{base}" if base else "", checkout=where)
+
+    def _locate(
+        self, text: str, path: str, cwd: str | None
+    ) -> tuple[str, str, os.stat_result | None, str]:
+        """Find a path on disk: its name within the space, its canonical path, status, checkout."""
+        try:
+            if not path.startswith("/"):
+                path = f"{cwd or self.start or os.getcwd()}/{path}"
+            found = self._walk(path) if self.checkout.kind == "repository" else None
+            key, real, status, top = found or self._resolve(text, path)
+        except (OSError, ValueError, RecursionError) as error:
+            raise refused(text, f"cannot be found from {cwd or 'here'!r}: {error}") from None
+        if real.startswith(self.store_dir) and f"{real}/".startswith(f"{self.store_dir}/"):
+            raise _store_refused(text)
+        return key, real, status, top
+
+    def _walk(self, path: str) -> tuple[str, str, os.stat_result | None, str] | None:
+        """Go down from the top; None if that does not suffice to know where the path ends.
+
+        This is realpath for the common case, at a fraction of its cost.
+        """
+        if not path.startswith(self._from_top):
+            return None
+        real = self.top.rstrip("/")
+        status: os.stat_result | None = None
+        there = True
+        for part in path[len(self._from_top) :].split("/"):
+            if part in ("", "."):
+                continue
+            if part == "..":
+                return None
+            real = f"{real}/{part}"
+            if there:
+                try:
+                    status = os.lstat(real)
+                except OSError:
+                    status, there = None, False
+                    continue
+                kind = status.st_mode & _FILE_TYPE
+                if kind == _LINK or (kind == _DIRECTORY and os.access(f"{real}/.git", os.F_OK)):
+                    return None
+        return self.checkout.key(real), real, status, self.top
+
+    def _resolve(self, text: str, path: str) -> tuple[str, str, os.stat_result | None, str]:
+        """Follow every link, and ask which checkout the end belongs to."""
+        real = os.path.realpath(path)
+        # After a loop of links, realpath leaves the rest of the path as it stands.
+        while (further := os.path.realpath(real)) != real:
+            real = further
+        checkout = checkout_around(real)
+        if not _same_directory(checkout.root, self.root):
+            raise self._outside(text, real, checkout)
+        try:
+            status = os.lstat(real)
+        except OSError:
+            status = None
+        return checkout.key(real), real, status, checkout.top
+
+    def _outside(self, text: str, real: str, checkout: Checkout) -> InvalidError:
+        why = f"lies outside {self.root!r}, at {real!r}"
+        if real.startswith(self._from_top) and checkout.kind == "repository":
+            why = f"lies outside: {real!r} belongs to another repository, {checkout.top!r}"
+        next = f"claim a name instead, such as 'file:{real}'"
+        if checkout.kind != "none":
+            next = f"ask from {checkout.top!r}, where it belongs"
+        return refused(text, why, next=next)
+
+    def _canonical(self, text: str, key: str) -> str:
+        """Normalise a name, and refuse one that no store could keep."""
+        check_characters(text, key)
+        if self.case_blind:
+            # To fold what is composed would not be final for some Greek letters.
+            key = _normalised("NFC", _normalised("NFD", key).casefold())
+        elif not key.isascii():
+            key = _normalised("NFC", key)
+        if len(key) > MAX_COMPONENT_BYTES // 4 and any(
+            len(part.encode()) > MAX_COMPONENT_BYTES for part in key.split("/")
+        ):
+            raise refused(text, f"has a component of more than {MAX_COMPONENT_BYTES} bytes")
+        if key == "/.dibs" or key.startswith("/.dibs/"):
+            raise _store_refused(text)
+        return key
+
+
+def find_place(start: str | None, user_dir: str) -> Place:
+    """Find the space of a directory, by default the current one.
+
+    `user_dir` holds the store of a directory that is in no space.
+    """
+    try:
+        real = os.path.realpath(start or os.getcwd())
+        checkout = checkout_around(real)
+    except (OSError, ValueError) as error:
+        raise refused(start or ".", f"cannot be looked at: {error}") from None
+    given = real if start else None
+    if checkout.kind == "none":
+        return Place(checkout, os.path.realpath(user_dir), start=given)
+    return Place(checkout, os.path.join(checkout.root, ".dibs"), start=given)
+
+
+def space_name(place: Place) -> str:
+    """Name the space for a database shared by machines: by its `origin`, else by machine and root.
+
+    Clones of one `origin` are one space, whatever the protocol and the user in its URL.
+    """
+    remote = origin(place.root) if place.checkout.kind == "repository" else None
+    return remote or f"{os.uname().nodename}:{place.root}"
+
+
+def content_hash(file: str) -> str | None:
+    """Give the SHA-256 of a regular file in hex.
+
+    None if nothing is there, if it is no regular file, and for files over 64 MiB, whose
+    reading would hold up the claim.
+    """
+    try:
+        # Without O_NONBLOCK a fifo would wait for its writer.
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(fd)
+        if status.st_mode & _FILE_TYPE != _REGULAR or status.st_size > MAX_HASHED_BYTES:
+            return None
+        # One read more than the size shows whether somebody is writing to it right now.
+        digest, left = sha256(), MAX_HASHED_BYTES
+        chunk = os.read(fd, min(status.st_size, 1 << 18) + 1)
+        while chunk:
+            digest.update(chunk)
+            left -= len(chunk)
+            if left < 0:
+                return None
+            if left == MAX_HASHED_BYTES - status.st_size:
+                break
+            chunk = os.read(fd, 1 << 18)
+        text: str = digest.hexdigest()
+        return text
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _store_refused(text: str) -> InvalidError:
+    return refused(text, "is in the store of dibs itself, which nobody may claim")
+
+
+def _normalised(form: Literal["NFC", "NFD"], text: str) -> str:
+    if text.isascii():
+        return text
+    from unicodedata import normalize
+
+    return normalize(form, text)
+
+
+def _same_directory(a: str, b: str) -> bool:
+    """Compare by inode too: a bind mount or another case may spell one root in two ways."""
+    try:
+        return a == b or os.path.samefile(a, b)
+    except OSError:
+        return False
+
+
+def _is_case_blind(root: str) -> bool:
+    """Look at one entry of a directory under its own name and in the other case."""
+    sure = [name for name in (".git", ".dibs", "HEAD") if os.access(f"{root}/{name}", os.F_OK)]
+    try:
+        for name in sure or os.listdir(root):
+            there = os.lstat(f"{root}/{name}")
+            # A file with two links might bear both spellings on a disk that sees case.
+            single = there.st_mode & _FILE_TYPE == _DIRECTORY or there.st_nlink == 1
+            if single and name.isascii() and name.swapcase() != name:
+                return os.path.samestat(there, os.lstat(f"{root}/{name.swapcase()}"))
+    except OSError:
+        pass
+    return False

@@ -1,0 +1,57 @@
+"""Names that a caller elsewhere has read from its own disk, and what it saw there.
+
+Such a name is taken as it is, if it is the one name of something: the disk here may be another.
+Of each path it is said what the caller knows: kind, inode and content hash.
+"""
+
+from __future__ import annotations
+
+from dibs.names.checkouts import Checkout
+from dibs.names.paths import Place
+from dibs.names.resources import Resource, refused
+from dibs.operation import check_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from typing import Any
+
+MAX_SEEN = 500
+
+
+class Seen(Place):
+    """The names of one call, and what its caller saw there."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, seen: dict[str, Any]) -> None:
+        super().__init__(Checkout("/", "/"), "", case_blind=False)
+        self._seen = seen
+
+    def resource(self, text: str, cwd: str | None = None) -> Resource:
+        found = super().resource(text, cwd)
+        if found.text != text:
+            raise refused(text, f"is not the name of anything; it would be {found.text!r}")
+        if found.kind == "dir":
+            if self._of(text, "kind") == "file":
+                found.kind = "file"
+            found.inode = self._of(text, "inode")
+        if found.kind != "name":
+            found.checkout = self._of(text, "checkout")
+        return found
+
+    def content_hash(self, resource: Resource) -> str | None:
+        return self._of(resource.text, "content_hash")
+
+    def _of(self, text: str, what: str) -> str | None:
+        said = self._seen.get(text)
+        value = said.get(what) if isinstance(said, dict) else None
+        return None if value is None else check_text(what, value, MAX_SEEN)
+
+    def _locate(
+        self, text: str, path: str, cwd: str | None
+    ) -> tuple[str, str, os.stat_result | None, str]:
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if ".." in parts:
+            raise refused(text, "has '..' in it, and nobody here can say what that is")
+        return "".join(f"/{part}" for part in parts), "", None, ""

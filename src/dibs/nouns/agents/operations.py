@@ -1,0 +1,275 @@
+"""Agents and their sessions: who is here.
+
+An agent is a name; a session is one running instance of it, minted by the store, and the
+holder of everything. A subagent (`alice/tests`) is an agent of its own. Two instances of one
+agent are two sessions, and neither can act for the other.
+
+A session is alive as long as its process is (one machine: the kernel holds its lock), or as
+long as it beats (many machines, and whoever calls through a daemon, which is not the process
+behind its session). A *shell* session belongs to no process: it serves the
+separate commands that one agent types, and lives until it leaves or the machine restarts; what it
+holds ends with the time of each lease. A *client* session is found by what the agent's own
+program calls its session, so that its server and its hooks act as one. The first process that
+stays keeps it alive, and ends it when it leaves; where beats do that, all who stay beat.
+Whatever a session held is free when it ends.
+
+A session may take another name while it holds nothing. Its token stays; its other processes
+learn the name at their next write. What the old name has not read yet, and the idempotency keys
+used under it, stay with that name.
+
+A *token* lets its bearer act through a daemon: as one agent, as anybody, or only look. Its
+secret is told once, to whoever adds it; the store keeps what it hashes to, and nothing of it can
+be found in the tables, the journal or a backup.
+
+Promised: a session's id is never used again, and a session that has ended can do nothing
+more. A token that is revoked or whose time is over opens nothing from then on. Not promised:
+that a frozen process is noticed before its leases' time is over.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.digest import same, sha256
+from dibs.errors import ExistsError, InvalidError, NotFoundError, NotYoursError, StateError
+from dibs.nouns.agents.sessions import AGENTS, session_record
+from dibs.nouns.leases.grants import ticket_alive
+from dibs.nouns.recovery import LEASES, end_session
+from dibs.operation import (
+    DELAY_MAX_S,
+    NEWEST,
+    TTL_MIN_S,
+    check_agent,
+    check_choice,
+    check_integer,
+    check_seconds,
+    check_text,
+    operation,
+    writes,
+)
+from dibs.records import Mismatch, NewToken, Presence, Session, Token
+from dibs.space.scope import Noun
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.space.scope import Scope
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Write
+
+PAGE = 1000
+SCOPES = ("read", "agent", "admin")
+SECRET_PREFIX = "dibs_"
+"""By this, people and scanners see what a leaked secret is for."""
+
+
+class Agents(Noun):
+    @writes(NotYoursError, example="--status 'running the tests'")
+    def beat(self, tx: Write, *, status: str | None = None) -> Session:
+        """Show that this session is alive, and say what it is doing.
+
+        status: a line about the present work, shown to the others
+        """
+        if status is not None:
+            check_text("status", status)
+        session = self.scope.caller.session
+        row = tx.rows(AGENTS.one, session=session)[0]
+        deadline = None if row["ttl_ms"] is None else tx.now + row["ttl_ms"]
+        tx.run(AGENTS.beat, session=session, at=tx.wall, deadline=deadline, status=status)
+        if status is not None and status != row["status"]:
+            tx.event("session.status", self.scope.caller.agent, {"status": status})
+        row |= {
+            "deadline": deadline,
+            "seen_at": tx.wall,
+            "status": row["status"] if status is None else status,
+        }
+        return session_record(tx, row)
+
+    @writes(NotYoursError)
+    def leave(self, tx: Write) -> Session:
+        """End this session, and free everything it holds."""
+        session = self.scope.caller.session
+        row = tx.rows(AGENTS.one, session=session)[0]
+        end_session(tx, self.scope.keys, session, "left")
+        return session_record(tx, row | {"ended_at": tx.wall})
+
+    @writes(ExistsError, StateError, InvalidError, example="alice")
+    def rename(self, tx: Write, name: str) -> Session:
+        """Take another name for this session, which must not hold anything now.
+
+        name: a name that no agent here bears now
+        """
+        check_agent("name", name)
+        caller = self.scope.caller
+        row = tx.rows(AGENTS.one, session=caller.session)[0]
+        if name == caller.agent:
+            tx.discard()
+            return session_record(tx, row)
+        if any(o["agent"] == name and tx.store.alive(o, tx.now) for o in tx.rows(AGENTS.open)):
+            raise ExistsError(f"{name} is somebody else here", next="choose another name")
+        waits = any(
+            ticket_alive(tx, ticket, ticket["number"])
+            for ticket in tx.rows(LEASES.tickets_of_session, session=caller.session)
+        )
+        if waits or tx.rows(AGENTS.holds, session=caller.session, now=tx.now)[0]["number"]:
+            raise StateError(
+                f"{caller.agent} holds something, or waits for it, under that name",
+                next="release it first, or keep the name",
+            )
+        tx.run(AGENTS.rename, session=caller.session, agent=name)
+        seq = tx.event("session.renamed", name, {"was": caller.agent}, agent=name,
+                       session=caller.session)  # fmt: skip
+        tx.run(AGENTS.known, agent=name, seq=seq, at=tx.wall)
+        # Within the turn, so that no other thread of this session sees one name here and the
+        # other there. Should the commit fail, the next write finds the name in the row.
+        caller.agent = name
+        return session_record(tx, row | {"agent": name})
+
+    @operation(cli="agents")
+    def list(self, *, everybody: bool = False) -> tuple[Presence, ...]:
+        """List who is here, what they are doing, and how much they hold.
+
+        everybody: also those who have no session now
+        """
+        from dibs.nouns.messages.operations import unread_of  # joining does not need it
+
+        with self.scope.store.read() as tx:
+            leases = {
+                row["session"]: row["number"]
+                for row in tx.rows(AGENTS.leases_by_session, now=tx.now)
+            }
+            tasks = {
+                row["session"]: row["number"]
+                for row in tx.rows(AGENTS.tasks_by_session, now=tx.now)
+            }
+            sessions: dict[str, list[Session]] = {}
+            for row in tx.rows(AGENTS.open):
+                record = session_record(tx, row)
+                if record.alive:
+                    sessions.setdefault(row["agent"], []).append(record)
+            return tuple(
+                Presence(
+                    agent=row["name"],
+                    sessions=tuple(sessions.get(row["name"], ())),
+                    leases=sum(leases.get(s.id, 0) for s in sessions.get(row["name"], ())),
+                    tasks=sum(tasks.get(s.id, 0) for s in sessions.get(row["name"], ())),
+                    unread=unread_of(tx, row["name"]),
+                    first_seen_at=row["first_seen_at"],
+                )
+                for row in tx.rows(AGENTS.agents)
+                if everybody or row["name"] in sessions
+            )
+
+    @operation(cli="verify")
+    def verify(self) -> tuple[Mismatch, ...]:
+        """Check every signature, and list the rows that do not match theirs."""
+        keys = self.scope.keys
+        found = []
+        with self.scope.store.read() as tx:
+            for row in tx.rows(AGENTS.signed_leases):
+                if not keys.fits("lease", row):
+                    found.append(mismatch("lease", row["resource"], row["agent"], row))
+            for row in tx.rows(AGENTS.signed_tasks):
+                if not keys.fits("task", row):
+                    found.append(mismatch("task", row["id"], row["agent"], row))
+            after = 0
+            while rows := tx.rows(AGENTS.signed_messages, after=after, limit=PAGE):
+                after = rows[-1]["id"]
+                for row in rows:
+                    if not keys.fits("message", row):
+                        found.append(mismatch("message", str(row["id"]), row["sender"], row))
+        return tuple(found)
+
+    # It takes no idempotency key: the answer that is kept for one would keep the secret too.
+    @writes(InvalidError, cli="token add", example="ci --scope agent --expires 30d")
+    def add_token(
+        self, tx: Write, name: str, *, scope: str = "agent", expires_s: float | None = None
+    ) -> NewToken:
+        """Add an access token for the daemon; its secret is told this once.
+
+        name: the agent that its bearer acts as
+        scope: agent (as that name and its subagents), admin (as anybody), read (only look)
+        expires_s: seconds until it opens nothing any more; by default never
+        """
+        check_agent("name", name)
+        check_choice("scope", scope, SCOPES)
+        left_ms = None
+        if expires_s is not None:
+            left_ms = check_seconds("expires_s", expires_s, TTL_MIN_S, DELAY_MAX_S)
+        expires_at = None if left_ms is None else tx.wall + left_ms
+        secret = new_secret()
+        id = tx.event("token.added", name, {"scope": scope, "expires_at": expires_at})
+        tx.run(
+            AGENTS.add_token,
+            id=id,
+            name=name,
+            scope=scope,
+            digest=digest_of(secret),
+            agent=self.scope.caller.agent,
+            at=tx.wall,
+            expires_at=expires_at,
+            deadline=None if left_ms is None else tx.now + left_ms,
+        )
+        return NewToken(
+            id=id,
+            name=name,
+            scope=scope,
+            secret=secret,
+            created_at=tx.wall,
+            expires_at=expires_at,
+        )
+
+    @operation(cli="token list")
+    def tokens(self) -> tuple[Token, ...]:
+        """List the access tokens, without their secrets; those that are over too."""
+        with self.scope.store.read() as tx:
+            return tuple(map(Token.of, tx.rows(AGENTS.tokens)))
+
+    @writes(NotFoundError, cli="token revoke", example="17")
+    def revoke_token(self, tx: Write, id: int) -> Token:
+        """Revoke an access token; its secret opens nothing from now on.
+
+        id: the token's number
+        """
+        row = tx.row(AGENTS.one_token, id=check_integer("id", id, 0, NEWEST))
+        if row is None:
+            raise NotFoundError(f"there is no token {id}", next="list the tokens")
+        if row["revoked_at"] is not None:
+            tx.discard()
+            return Token.of(row)
+        tx.run(AGENTS.revoke_token, id=id, at=tx.wall)
+        tx.event("token.revoked", row["name"], {"token": id})
+        return Token.of(row, revoked_at=tx.wall)
+
+
+def who(scope: Scope, secret: str) -> Row | None:
+    """The row of the token that this is the secret of, if it opens anything now."""
+    digest = digest_of(secret)
+    with scope.store.read() as tx:
+        row = tx.row(AGENTS.token_of, digest=digest)
+        # How long the search takes tells of a hash at most, and a hash opens nothing.
+        if row is None or not same(row["digest"], digest) or row["revoked_at"] is not None:
+            return None
+        return row if row["deadline"] is None or row["deadline"] > tx.now else None
+
+
+def new_secret() -> str:
+    from binascii import b2a_base64  # `secrets` and `base64` load far more
+
+    text = b2a_base64(os.urandom(32), newline=False).rstrip(b"=").decode("ascii")
+    return SECRET_PREFIX + text.replace("+", "-").replace("/", "_")
+
+
+def digest_of(secret: str) -> str:
+    # A secret is as random as the key of a cipher, so that nothing slower is needed.
+    digest: str = sha256(secret.encode("utf-8", "replace")).hexdigest()
+    return digest
+
+
+def mismatch(noun: str, subject: str, agent: str, row: Row) -> Mismatch:
+    return Mismatch(
+        noun=noun,
+        subject=subject,
+        agent=agent,
+        session=row["session"],
+        epoch=row["epoch"] if noun != "message" else row["id"],
+    )

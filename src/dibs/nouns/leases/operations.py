@@ -1,0 +1,597 @@
+"""Leases: the right of one session to change a resource.
+
+Promised: at any moment at most one live session holds an exclusive lease on a path, and none
+holds an overlapping one, unless it asked for another checkout alone (`here`); several may
+share. Each grant carries an epoch, the seq at which it was made, and renewing or releasing names
+the session and the epoch: a holder whose lease has lapsed is refused and changes nothing. Waiters
+are served first come, first served; a release hands over in its own transaction. A wait that
+could never end is refused at once.
+
+Not promised: that nobody writes to the file. A lease is advisory until a hook or a commit
+checks it.
+
+Who decides: the row in the store, together with the store's clock and the liveness of the
+holder's session. A lease ends when it is released, when its time is over, or when its session
+ends; whoever wants it next clears it away in the same transaction that takes it. A person may
+take it away before that (`revoke`): its holder is told, and refused from then on.
+"""
+
+from __future__ import annotations
+
+from dibs.errors import (
+    DeadlockError,
+    HeldError,
+    InvalidError,
+    NotFoundError,
+    NotYoursError,
+    StaleError,
+    StateError,
+    TimeoutError,
+)
+from dibs.names.paths import Resource, ancestors, near, resources_overlap
+from dibs.nouns.leases import grants
+from dibs.nouns.leases.grants import LEASES, Want, lease_record
+from dibs.nouns.leases.own import asked_first, learn, own_leases
+from dibs.nouns.recovery import clear
+from dibs.operation import (
+    LIST_LIMIT,
+    NEWEST,
+    TTL_MAX_S,
+    TTL_MIN_S,
+    WAIT_MAX_S,
+    check_agent,
+    check_choice,
+    check_filter,
+    check_integer,
+    check_names,
+    check_seconds,
+    check_text,
+    operation,
+    shown,
+    writes,
+)
+from dibs.records import Availability, Grant, Outcome
+from dibs.space.scope import Noun
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dibs.nouns.leases.ticket import Ticket
+    from dibs.records import Blocker, Lease
+    from dibs.space.scope import Scope
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Read, Write
+
+MODES = (grants.EXCLUSIVE, grants.SHARED)
+OUTCOMES = ("released", "modified", "created", "deleted", "moved")
+CLAIM_LIMIT = 200
+
+
+class Leases(Noun):
+    @operation(
+        HeldError,
+        DeadlockError,
+        TimeoutError,
+        InvalidError,
+        mutates=True,
+        cli="claim",
+        example="src/a.py docs/ --note 'fix the parser' --wait 60s",
+    )
+    def claim(
+        self,
+        *resources: str,
+        mode: str = grants.EXCLUSIVE,
+        ttl_s: float = 1800,
+        note: str = "",
+        here: bool = False,
+        wait_s: float = 0,
+        idempotency_key: str | None = None,
+    ) -> Grant:
+        """Claim paths, globs or named resources: all of them or none.
+
+        resources: what to claim, such as src/a.py, docs/, src/**/*.sql or port:3000
+        mode: exclusive, or shared with others who share
+        ttl_s: seconds until the claim lapses unless it is renewed
+        note: what you are going to do, shown to those who want it too
+        here: in this checkout only, whoever holds it in another worktree
+        wait_s: how many seconds to queue for it if it is held
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        wants = named(self.scope, resources, mode, here)
+        ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        check_text("note", note)
+        wait_ms = check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
+        scope, caller = self.scope, self.scope.caller
+        ticket: Ticket | None = None
+        request = idempotency_key and [
+            [want.resource.text for want in wants], mode, ttl_ms, note, here
+        ]  # fmt: skip
+        try:
+            with scope.write(lambda: [(LEASES.around, want.near) for want in wants]) as tx:
+                try:
+                    return scope.once(
+                        tx,
+                        "leases.claim",
+                        idempotency_key,
+                        request,
+                        lambda: take(tx, scope, wants, ttl_ms, note),
+                    )
+                except HeldError:
+                    if not wait_ms:
+                        raise
+                    from dibs.nouns.leases.ticket import Ticket  # most claims need not wait
+
+                    grants.refuse_deadlock(tx, wants, caller.agent, caller.session)
+                    ticket = Ticket(scope, tx, wants, ttl_ms, note)
+            grant = ticket.collect(wait_s)
+            if idempotency_key is None:
+                return grant
+            with scope.write() as tx:
+                return scope.once(tx, "leases.claim", idempotency_key, request, lambda: grant)
+        except BaseException:
+            if ticket is not None:
+                ticket.withdraw()
+            raise
+        finally:
+            # Also when the withdrawal failed: nobody queues behind a ticket without a waiter.
+            if ticket is not None:
+                ticket.let_go()
+
+    @writes(
+        StaleError,
+        NotFoundError,
+        NotYoursError,
+        cli="renew",
+        example="src/a.py --ttl 1h",
+        ahead=asked_first,
+    )
+    def renew(
+        self,
+        tx: Write,
+        *resources: str,
+        everything: bool = False,
+        ttl_s: float | None = None,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """Renew leases of this session, all of them or none; their epochs stay.
+
+        resources: what to renew; none for all that was granted at `epoch`
+        everything: renew all that this session holds
+        ttl_s: seconds from now; by default as long as it was claimed for
+        epoch: refuse if the lease is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        ttl_ms = None if ttl_s is None else check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        renewed = []
+        for row in own_leases(tx, self.scope, resources, everything, epoch):
+            row["ttl_ms"] = ttl_ms or row["ttl_ms"]
+            row["deadline"] = tx.now + row["ttl_ms"]
+            row["signature"] = self.scope.keys.lease(row)
+            tx.run(LEASES.renew, row)
+            tx.event("lease.renewed", row["resource"], {"epoch": row["epoch"]})
+            renewed.append(lease_record(row, tx.now))
+        if not renewed and idempotency_key is None:
+            tx.discard()
+        return tuple(renewed)
+
+    @writes(
+        StaleError,
+        NotFoundError,
+        NotYoursError,
+        cli="release",
+        example="src/a.py",
+        ahead=asked_first,
+    )
+    def release(
+        self,
+        tx: Write,
+        *resources: str,
+        everything: bool = False,
+        outcome: str | None = None,
+        moved_to: str | None = None,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """Release leases of this session, all of them or none, to whoever waits for them.
+
+        resources: what to release; none for all that was granted at `epoch`
+        everything: release all that this session holds
+        outcome: what became of it, for the next: released, modified, created, deleted, moved
+        moved_to: where it is now, if it was moved
+        epoch: refuse if the lease is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        if outcome is not None:
+            check_choice("outcome", outcome, OUTCOMES)
+        if (moved_to is None) == (outcome == "moved"):
+            raise InvalidError(
+                "the outcome moved and moved_to belong together", next="give both, or neither"
+            )
+        place = None if moved_to is None else self.scope.place.resource(moved_to)
+        if place is not None and place.kind == "glob":
+            raise InvalidError(
+                f"moved_to is a pattern: {shown(moved_to)}", next="name the one path where it is"
+            )
+        rows = own_leases(tx, self.scope, resources, everything, epoch)
+        if place is not None and len(rows) > 1:
+            raise InvalidError(
+                f"{len(rows)} resources cannot all be moved to {place.text}",
+                next="release each with its own moved_to",
+            )
+        grants.free(tx, rows, "released")
+        if outcome is not None:
+            for row in rows:
+                tx.run(
+                    LEASES.say,
+                    base=row["base"],
+                    resource=row["resource"],
+                    kind=row["kind"],
+                    outcome=outcome,
+                    moved_to=place and place.text,
+                    agent=row["agent"],
+                    epoch=row["epoch"],
+                    seq=tx.seq,
+                    released_at=tx.wall,
+                )
+        if not rows and idempotency_key is None:
+            tx.discard()
+        grants.hand_over(tx, self.scope.keys, rows)
+        return tuple([lease_record(row, tx.now) for row in rows])
+
+    @operation(StaleError, NotFoundError, NotYoursError, mutates=True, example="src/a.py")
+    def see(self, *resources: str) -> tuple[Lease, ...]:
+        """Note the content that files of this session have now, as its own work.
+
+        resources: files that this session holds and has changed
+        """
+        found = {want.resource.text: want for want in named(self.scope, resources, MODES[0])}
+        with self.scope.write() as tx:
+            rows = own_leases(tx, self.scope, tuple(found), False, None)
+            for row in rows:
+                learn(tx, row, found[row["resource"]].content_hash)
+            return tuple(lease_record(row, tx.now) for row in rows)
+
+    @operation(NotFoundError, StaleError, InvalidError, mutates=True, example="src/a.py --by bob")
+    def report(
+        self,
+        resource: str,
+        *,
+        was: str | None = None,
+        by: Sequence[str] = (),
+        doing: str = "",
+        idempotency_key: str | None = None,
+    ) -> Lease:
+        """Report that a leased file was changed by others; its holder and they are told, once.
+
+        resource: the file
+        was: the content hash that its lease says, so that each change is reported once
+        by: the agents who may have done it; none if nobody knows
+        doing: what they were doing
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        (want,) = named(self.scope, (resource,), MODES[0])
+        for name in check_names("by", by):
+            check_agent("by", name)
+        check_filter("was", was)
+        check_text("doing", doing)
+        scope = self.scope
+        with scope.write() as tx:
+            request = [want.resource.text, was, list(by), doing]
+            return scope.once(
+                tx,
+                "leases.report",
+                idempotency_key,
+                request,
+                lambda: self._report(tx, want, was, by, doing),
+            )
+
+    def _report(
+        self, tx: Write, want: Want, was: str | None, by: Sequence[str], doing: str
+    ) -> Lease:
+        place, now = want.resource, want.content_hash
+        rows = standing(tx, [
+            {"waiting": 0, **row}
+            for row in tx.rows(LEASES.on, base=place.base, resource=place.text, now=tx.now)
+            if row["mode"] == grants.EXCLUSIVE and row["checkout"] == place.checkout
+        ])  # fmt: skip
+        if not rows:
+            raise NotFoundError(f"nobody holds {place.text}", next="nothing has to be reported")
+        row = rows[0]
+        if row["content_hash"] != was or now == was:
+            raise StaleError(
+                f"what became of {place.text} is known already", next="look at it again"
+            )
+        tx.run(LEASES.see, row | {"content_hash": now})
+        tx.event(
+            "lease.intruded",
+            place.text,
+            {"holder": row["agent"], "holder_session": row["session"], "epoch": row["epoch"],
+             "was": was, "now": now, "by": list(by), "doing": doing},
+        )  # fmt: skip
+        from dibs.nouns.leases.telling import tell_of_intrusion  # a claim does not need it
+
+        tell_of_intrusion(tx, self.scope, row, by, doing)
+        return lease_record(row | {"content_hash": now}, tx.now)
+
+    @writes(
+        NotFoundError,
+        StateError,
+        InvalidError,
+        cli="revoke",
+        example="src/a.py --reason 'the release needs it'",
+    )
+    def revoke(
+        self,
+        tx: Write,
+        *resources: str,
+        reason: str = "",
+        idempotency_key: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """Take leases away from others, for a person who decides; they are told.
+
+        resources: what must become free; every lease of others that overlaps with it is taken
+        reason: why, for those who lose it
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("reason", reason, lines=True)
+        if not resources:
+            raise InvalidError("nothing was named", next="name at least one path or resource")
+        found: dict[tuple[str, int], Row] = {}
+        for resource in self._resources(resources):
+            for row in self._of_others(tx, resource):
+                found[row["resource"], row["session"]] = row
+        rows = list(found.values())
+        grants.revoke(tx, rows, reason)
+        from dibs.nouns.leases.telling import tell_of_loss  # a claim does not need it
+
+        tell_of_loss(tx, self.scope, rows, reason)
+        grants.hand_over(tx, self.scope.keys, rows)
+        return tuple(lease_record(row, tx.now) for row in rows)
+
+    def _of_others(self, tx: Read, resource: Resource) -> list[Row]:
+        """The leases of others that overlap with a resource, or a refusal if there is none."""
+        in_the_way = grants.look(tx, Want(resource, grants.EXCLUSIVE, None), 0, None)[1]
+        rows = [row for row in standing(tx, in_the_way) if not row["waiting"]]
+        others = [row for row in rows if row["session"] != self.scope.caller.session]
+        if rows and not others:
+            raise StateError(f"you hold {rows[0]['resource']} yourself", next="release it")
+        if not rows:
+            raise NotFoundError(
+                f"nobody holds {resource.text}", next="look at what is held: leases"
+            )
+        return others
+
+    @operation(InvalidError, cli="status", example="src/a.py")
+    def status(self, *resources: str) -> tuple[Availability, ...]:
+        """Say of each resource whether it is free for you, and if not, who has it.
+
+        resources: what to look at
+        """
+        wanted = self._resources(resources)
+        return states(self.scope, [Want(resource, grants.EXCLUSIVE, None) for resource in wanted])
+
+    def _resources(self, texts: tuple[str, ...]) -> list[Resource]:
+        if len(texts) > CLAIM_LIMIT:
+            raise InvalidError(f"{len(texts)} resources in one call; the limit is {CLAIM_LIMIT}")
+        return [self.scope.place.resource(text) for text in texts]
+
+    @operation(InvalidError, cli="leases", example="--agent alice")
+    def list(
+        self, *, agent: str | None = None, session: int | None = None, limit: int = 1000
+    ) -> tuple[Lease, ...]:
+        """List the leases in force, by name.
+
+        agent: only those of this agent
+        session: only those of this session
+        limit: at most so many
+        """
+        check_filter("agent", agent)
+        if session is not None:
+            check_integer("session", session, 0, NEWEST)
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        with self.scope.store.read() as tx:
+            rows = tx.rows(LEASES.all, now=tx.now, agent=agent, session=session, limit=limit)
+            sessions = grants.sessions_of(tx, rows)
+            return tuple(
+                lease_record(row, tx.now)
+                for row in rows
+                if row["session"] in sessions and tx.store.alive(sessions[row["session"]], tx.now)
+            )
+
+    @operation(InvalidError)
+    def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:
+        """List who waits for what, first come first.
+
+        limit: at most so many
+        """
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        with self.scope.store.read() as tx:
+            rows = standing(tx, tx.rows(LEASES.queue, limit=limit))
+            return tuple(grants.blocker_record(row, tx.now) for row in rows)
+
+    @operation(InvalidError, example="src/a.py")
+    def outcomes(self, *resources: str, limit: int = 100) -> tuple[Outcome, ...]:
+        """Show what earlier holders said they had done to these resources, the latest first.
+
+        resources: what to ask about; also says what is around and inside them
+        limit: at most so many for each
+        """
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        found: dict[str, Row] = {}
+        wanted = self._resources(resources)
+        with self.scope.store.read() as tx:
+            for want in wanted:
+                rows = tx.rows(LEASES.said, **near(want.base))
+                said = [row for row in rows if resources_overlap(grants.resource_of(row), want)]
+                found |= {row["resource"]: row for row in said[:limit]}
+        latest = sorted(found.values(), key=lambda row: -int(row["seq"]))
+        return tuple(map(Outcome.of, latest))
+
+    @operation(TimeoutError, InvalidError, cli="wait", example="src/a.py --timeout 60s")
+    def wait(self, *resources: str, wait_s: float = 60) -> tuple[Availability, ...]:
+        """Wait until all these resources are free, without claiming them.
+
+        resources: what to wait for
+        wait_s: how many seconds at most
+        """
+        wants = named(self.scope, resources, grants.EXCLUSIVE)
+        check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
+
+        def look() -> tuple[tuple[Availability, ...] | None, int | None]:
+            found = states(self.scope, wants)
+            left = [
+                blocker.expires_in_ms
+                for state in found
+                for blocker in state.blockers
+                if blocker.expires_in_ms is not None
+            ]
+            free = all(state.free for state in found)
+            return (found if free else None), min(left, default=None)
+
+        topics = tuple(f"lease:{want.resource.text}" for want in wants)
+        free = self.scope.store.wait(look, (*topics, "session"), wait_s)
+        if free is None:
+            raise too_late(self.scope, wants, wait_s)
+        return free
+
+
+def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False) -> list[Want]:
+    """What these texts name, each once, with the content that files have now."""
+    if not resources:
+        raise InvalidError("nothing was named", next="name at least one path or resource")
+    if len(resources) > CLAIM_LIMIT:
+        raise InvalidError(
+            f"{len(resources)} resources in one call; the limit is {CLAIM_LIMIT}",
+            next="claim their directory, or a glob",
+        )
+    check_choice("mode", mode, MODES)
+    place = scope.place
+    wants: dict[str, Want] = {}
+    for text in resources:
+        resource = place.resource(text)
+        known = wants.get(resource.text)
+        if known is None:
+            wants[resource.text] = Want(resource, mode, place.content_hash(resource), here)
+        elif known.resource.checkout != resource.checkout:
+            # Named in two checkouts, it is wanted in all of them.
+            known.here, known.resource.checkout = False, None
+    return list(wants.values())
+
+
+def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
+    """Of each, whether it is free for the caller, and if not, who is in the way."""
+    session = scope.session
+    found = []
+    with scope.store.read() as tx:
+        for want in wants:
+            rows = standing(tx, grants.look(tx, want, session, None)[1])
+            found.append(
+                Availability(
+                    resource=want.resource.text,
+                    free=not rows,
+                    blockers=tuple(grants.blocker_record(row, tx.now) for row in rows),
+                )
+            )
+    return tuple(found)
+
+
+def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
+    found = states(scope, wants)
+    return TimeoutError(
+        f"{', '.join(state.resource for state in found)} did not become free within {wait_s:g} s",
+        next="work on something else, or wait longer",
+        blockers=[blocker for state in found for blocker in state.blockers],
+    )
+
+
+def take(
+    tx: Write, scope: Scope, wants: list[Want], ttl_ms: int, note: str, task: str | None = None
+) -> Grant:
+    """Grant all that is wanted to the caller, or raise with what is in the way."""
+    caller = scope.caller
+    while True:
+        seen = [grants.look(tx, want, caller.session, None) for want in wants]
+        # Who waits for what the caller holds does not keep the caller from holding it on.
+        in_the_way = [
+            row
+            for want, (own, rows) in zip(wants, seen, strict=True)
+            for row in rows
+            if not (row["waiting"] and keeps(tx, own, want, caller.session))
+        ]
+        if not in_the_way:
+            break
+        in_the_way = grants.each_once(in_the_way)
+        if not clear(tx, scope.keys, in_the_way):
+            raise held(tx, in_the_way)
+    leases, opened = [], []
+    for want, (own, _) in zip(wants, seen, strict=True):
+        if own is not None and own["mode"] != want.mode == grants.SHARED:
+            opened.append(own)
+        leases.append(
+            grants.grant(
+                tx,
+                scope.keys,
+                want,
+                agent=caller.agent,
+                session=caller.session,
+                ttl_ms=ttl_ms,
+                note=note,
+                task=task,
+                own=own,
+            )
+        )
+    grants.hand_over(tx, scope.keys, opened)
+    return granted(leases, tx.seq)
+
+
+def granted(leases: list[Lease], since: int) -> Grant:
+    """The grant, and which of its leases are from before that seq."""
+    epoch, kept = 0, []
+    for lease in leases:
+        epoch = max(epoch, lease.epoch)
+        if lease.epoch < since:
+            kept.append(lease.resource)
+    return Grant(epoch=epoch, leases=tuple(leases), kept=tuple(kept))
+
+
+def keeps(tx: Read, own: Row | None, want: Want, session: int) -> bool:
+    """Whether the caller holds what it wants already: this very thing, or what it lies in."""
+    above = tx.rows(LEASES.above, ancestors=ancestors(want.resource.base), session=session)
+    around = [own, *above] if own else above
+    return any(
+        row["deadline"] > tx.now
+        and row["mode"] in (want.mode, grants.EXCLUSIVE)
+        and (row is own or row["kind"] != "glob")
+        for row in around
+    )
+
+
+def held(tx: Read, rows: list[Row]) -> HeldError:
+    """Say who holds it, since when, for what, until when, and what to do next."""
+    blockers = [grants.blocker_record(row, tx.now) for row in rows]
+    first = next((blocker for blocker in blockers if not blocker.waiting), blockers[0])
+    doing = f" ({first.note})" if first.note else ""
+    since = f"for {(tx.wall - first.since_at) // 1000} s"
+    if first.expires_in_ms is None:
+        message = f"{first.agent} has been waiting for {first.resource}{doing} {since}"
+    else:
+        message = (
+            f"{first.resource} is held by {first.agent}{doing} {since}, "
+            f"{first.expires_in_ms // 1000} s left"
+        )
+    if len(blockers) > 1:
+        message += f", and {len(blockers) - 1} more in the way"
+    return HeldError(
+        message,
+        next="claim it with a wait to queue for it, message the holder, or work elsewhere",
+        blockers=blockers,
+    )
+
+
+def standing(tx: Read, rows: list[Row]) -> list[Row]:
+    """Without those that have lapsed and only wait to be cleared away."""
+    leases, tickets, dead = grants.lapsed(tx, rows)
+    gone = [id(row) for row in leases + tickets]
+    return [row for row in rows if id(row) not in gone and row["session"] not in dead]

@@ -1,0 +1,50 @@
+"""What those are told to whose leases something was done."""
+
+from __future__ import annotations
+
+from dibs.nouns.messages.operations import post
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dibs.space.scope import Scope
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Write
+
+MENTIONED = 3
+"""How many names the message to somebody who has lost leases spells out."""
+
+
+def tell_of_loss(tx: Write, scope: Scope, rows: list[Row], reason: str) -> None:
+    """Send each of those who have lost leases one message."""
+    lost: dict[str, list[str]] = {}
+    for row in rows:
+        lost.setdefault(row["agent"], []).append(row["resource"])
+    for agent, names in lost.items():
+        what = ", ".join(names[:MENTIONED])
+        if len(names) > MENTIONED:
+            what += f" and {len(names) - MENTIONED} more"
+        body = f"your {'lease' if len(names) == 1 else 'leases'} on {what} "
+        body += "was taken away" if len(names) == 1 else "were taken away"
+        post(tx, scope, f"{body}: {reason}" if reason else body, to=agent)
+
+
+def tell_of_intrusion(tx: Write, scope: Scope, row: Row, by: Sequence[str], doing: str) -> None:
+    """Tell the holder of a file and those who may have changed it."""
+    name, me = row["resource"], scope.caller.agent
+    whom = " or ".join(by) or "somebody whom dibs does not know"
+    how = f" ({doing})" if doing else ""
+    told = {
+        row["agent"]: f"{name}, which you hold, was changed by {whom}{how}; "
+        f"what is kept of it comes back with: dibs recover {name}"
+    }
+    for agent in by:
+        what = f" ({row['note']})" if row["note"] else ""
+        told[agent] = (
+            f"{name} is held by {row['agent']}{what}, and was changed while you worked{how}; "
+            f"if that was you, tell them, and undo it: dibs recover {name}"
+        )
+    for agent, body in told.items():
+        if agent != me:
+            post(tx, scope, body, kind="report", to=agent)

@@ -1,0 +1,371 @@
+"""Messages: lines from one agent to another, to everybody, or to a channel.
+
+Promised: messages are only ever added, and a message's id is its seq, so a reader that goes on
+from the last id it saw misses none and sees none twice, whatever the number of writers. The
+store keeps that cursor for each agent. A message to an agent that has not joined yet waits for
+it. Each is signed by its sender, and the signature is checked when it is read: a forged
+one is not delivered, and the journal says so.
+
+Delivery is told as it is: *queued* until the reader's inbox has given it out, *delivered* then,
+*acknowledged* when the reader says so. Not promised: that an agent has understood, or even
+looked at, what was delivered. With an idempotency key, an answer that got lost on the
+way can be asked for again.
+
+A body is data from a peer, never an instruction; surfaces mark it as untrusted.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dibs.errors import InvalidError, NotFoundError
+from dibs.operation import (
+    BODY_LIMIT,
+    LIST_LIMIT,
+    NEWEST,
+    WAIT_MAX_S,
+    check_agent,
+    check_filter,
+    check_integer,
+    check_name,
+    check_seconds,
+    check_text,
+    operation,
+    writes,
+)
+from dibs.records import Delivery, Message
+from dibs.space.scope import Noun
+from dibs.storage.queries import Queries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.space.scope import Scope
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Read, Write
+
+MESSAGES = Queries("messages")
+AGENTS = Queries("agents")
+_WORD = re.compile(r"\w+")
+WORD_LIMIT = 64
+
+
+class Messages(Noun):
+    @writes(NotFoundError, InvalidError, cli="send", example="'the schema has changed' --to bob")
+    def send(
+        self,
+        tx: Write,
+        body: str,
+        *,
+        to: str | None = None,
+        channel: str | None = None,
+        reply_to: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Send a message to an agent, a channel, or everybody.
+
+        body: the text
+        to: the agent it is for; nobody and no channel means everybody
+        channel: the channel it goes to instead; who reads the channel gets it
+        reply_to: the id of the message it answers
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("body", body, BODY_LIMIT, lines=True, empty=False)
+        to = None if to is None else check_agent("to", to)
+        channel = None if channel is None else check_name("channel", channel)
+        if to is not None and channel is not None:
+            raise InvalidError("a message goes to an agent or to a channel, not to both")
+        return post(tx, self.scope, body, to=to, channel=channel, reply_to=reply_to)
+
+    @writes(InvalidError, cli="announce", example="'refactoring the parser until noon'")
+    def announce(self, tx: Write, body: str, *, idempotency_key: str | None = None) -> Message:
+        """Tell everybody what you are doing or have found.
+
+        body: the text
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("body", body, BODY_LIMIT, lines=True, empty=False)
+        return post(tx, self.scope, body, kind="announcement")
+
+    @operation(InvalidError, mutates=True, cli="inbox", example="--wait 60s")
+    def inbox(
+        self,
+        *,
+        channel: str | None = None,
+        peek: bool = False,
+        until: int | None = None,
+        limit: int = 100,
+        wait_s: float = 0,
+        idempotency_key: str | None = None,
+    ) -> tuple[Message, ...]:
+        """Give the unread messages, oldest first, and remember that they were given out.
+
+        channel: read this channel instead of what is for you and for everybody
+        peek: leave them unread
+        until: none that came after this message, by its id
+        limit: at most so many; the rest comes with the next call
+        wait_s: how many seconds to wait for one if there is none
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        channel = "" if channel is None else check_name("channel", channel)
+        until = NEWEST if until is None else check_integer("until", until, 0, NEWEST)
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
+
+        def take() -> tuple[Message, ...]:
+            with self.scope.write() as tx:
+                return self.scope.once(
+                    tx,
+                    "messages.inbox",
+                    idempotency_key,
+                    [channel, limit, until],
+                    lambda: self._take(tx, channel, limit, until),
+                )
+
+        def look() -> tuple[tuple[Message, ...] | None, None]:
+            agent = self.scope.caller.agent  # it may take another name during the wait
+            with self.scope.store.read() as tx:
+                rows = self._unread(tx, agent, channel, limit, until)
+                if peek:
+                    while rows and not self._genuine(rows):
+                        rows = self._unread(tx, agent, channel, limit, until, rows[-1]["id"])
+                    return self._records(tx, self._genuine(rows)) or None, None
+            # A reader with nothing to read takes no turn from those who write.
+            return (take() or None) if rows else None, None
+
+        found = take() if idempotency_key is not None and not peek else look()[0]
+        if not found and wait_s:
+            topic = f"message:{channel or self.scope.caller.agent}"
+            found = self.scope.store.wait(look, (topic,), wait_s)
+        return found or ()
+
+    def _unread(
+        self, tx: Read, agent: str, channel: str, limit: int, until: int, beyond: int = 0
+    ) -> list[Row]:
+        cursor = tx.row(MESSAGES.cursor, agent=agent, channel=channel)
+        after = max(beyond, 0 if cursor is None else cursor["seq"])
+        if channel:
+            return tx.rows(
+                MESSAGES.unread_channel,
+                agent=agent,
+                channel=channel,
+                after=after,
+                until=until,
+                limit=limit,
+            )
+        return tx.rows(
+            MESSAGES.unread,
+            agent=agent,
+            after=after,
+            broadcasts_after=max(after, _since(tx, agent)),
+            until=until,
+            limit=limit,
+        )
+
+    def _take(self, tx: Write, channel: str, limit: int, until: int) -> tuple[Message, ...]:
+        agent = self.scope.caller.agent
+        upto = 0
+        genuine: list[Row] = []
+        # An empty page would say that all is read, so a page of forged ones is passed over.
+        while not genuine and (rows := self._unread(tx, agent, channel, limit, until)):
+            upto = rows[-1]["id"]
+            tx.run(MESSAGES.move_cursor, agent=agent, channel=channel, seq=upto)
+            genuine = self._genuine(rows)
+            for row in rows:
+                if row not in genuine:
+                    tx.event("message.forged", str(row["id"]), {"sender": row["sender"]})
+        if genuine:
+            tx.event("message.delivered", channel or agent, {"upto": upto, "number": len(genuine)})
+        elif not upto:
+            tx.discard()
+        return self._records(tx, genuine)
+
+    def _genuine(self, rows: list[Row]) -> list[Row]:
+        return [row for row in rows if self.scope.keys.fits("message", row)]
+
+    @writes(NotFoundError, cli="ack", example="17 18")
+    def ack(self, tx: Write, *ids: int, idempotency_key: str | None = None) -> tuple[int, ...]:
+        """Acknowledge messages, so that their senders know.
+
+        ids: the messages
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        agent = self.scope.caller.agent
+        done = []
+        for id in ids:
+            row = self._row(tx, id)
+            if row["recipient"] not in (None, agent):
+                raise NotFoundError(f"message {id} is not for you")
+            if tx.row(MESSAGES.acknowledge, id=id, agent=agent, at=tx.wall) is not None:
+                tx.event("message.acknowledged", str(id), {"sender": row["sender"]})
+                done.append(id)
+        if not done and idempotency_key is None:
+            tx.discard()
+        return tuple(done)
+
+    @operation(NotFoundError, example="17")
+    def delivery(self, id: int) -> tuple[Delivery, ...]:
+        """Say how far a message has come with each of its readers.
+
+        id: the message
+        """
+        with self.scope.store.read() as tx:
+            readers = self._readers(tx, self._row(tx, id))
+            times = {ack["agent"]: ack["at"] for ack in tx.rows(MESSAGES.acknowledgements, id=id)}
+        return tuple(
+            Delivery(
+                message=id,
+                agent=reader["agent"],
+                state="acknowledged"
+                if reader["agent"] in times
+                else ("delivered" if reader["seq"] >= id else "queued"),
+                acknowledged_at=times.get(reader["agent"]),
+            )
+            for reader in readers
+        )
+
+    def _readers(self, tx: Read, row: Row) -> list[Row]:
+        """Whom a message is for, each with how far they have read."""
+        if row["recipient"] is not None:
+            cursor = tx.row(MESSAGES.cursor, agent=row["recipient"], channel="")
+            return [{"agent": row["recipient"], "seq": cursor["seq"] if cursor else 0}]
+        if row["channel"] is not None:
+            return tx.rows(MESSAGES.channel_readers, channel=row["channel"], sender=row["sender"])
+        return tx.rows(MESSAGES.readers, sender=row["sender"], id=row["id"])
+
+    @operation(InvalidError, cli="messages", example="--agent bob")
+    def history(
+        self,
+        *,
+        agent: str | None = None,
+        channel: str | None = None,
+        thread: int | None = None,
+        before: int = NEWEST,
+        limit: int = 100,
+    ) -> tuple[Message, ...]:
+        """Show past messages, the newest first.
+
+        agent: only those from or to this agent
+        channel: only those of this channel
+        thread: only those of the thread that began with this message
+        before: only those with a smaller id
+        limit: at most so many
+        """
+        check_filter("agent", agent)
+        check_filter("channel", channel)
+        if thread is not None:
+            check_integer("thread", thread, 0, NEWEST)
+        check_integer("before", before, 0, NEWEST)
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        with self.scope.store.read() as tx:
+            rows = tx.rows(
+                MESSAGES.history,
+                agent=agent,
+                channel=channel,
+                thread=thread,
+                before=before,
+                limit=limit,
+            )
+            return self._records(tx, self._genuine(rows))
+
+    @operation(InvalidError, example="'login tests'")
+    def search(self, text: str, *, limit: int = 100) -> tuple[Message, ...]:
+        """Find messages that have all these words, the newest first.
+
+        text: the words; case does not matter
+        limit: at most so many
+        """
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        found = sorted(words(check_text("text", text, empty=False)))
+        if not found:
+            raise InvalidError(f"{text!r} has no word to look for")
+        with self.scope.store.read() as tx:
+            rows = tx.rows(MESSAGES.search, words=found, number=len(found), limit=limit)
+            return self._records(tx, self._genuine(rows))
+
+    def _row(self, tx: Read, id: int) -> Row:
+        row = tx.row(MESSAGES.one, id=check_integer("id", id, 0, NEWEST))
+        if row is None:
+            raise NotFoundError(f"there is no message {id}", next="look at the history")
+        return row
+
+    def _records(self, tx: Read, rows: list[Row]) -> tuple[Message, ...]:
+        ids = [row["id"] for row in rows]
+        acknowledged: set[int] = set()
+        if self.scope.session and ids:
+            agent = self.scope.caller.agent
+            found = tx.rows(MESSAGES.acknowledged, agent=agent, ids=ids)
+            acknowledged = {row["message"] for row in found}
+        return tuple(message_record(row, row["id"] in acknowledged) for row in rows)
+
+
+def post(
+    tx: Write,
+    scope: Scope,
+    body: str,
+    *,
+    kind: str = "message",
+    to: str | None = None,
+    channel: str | None = None,
+    reply_to: int | None = None,
+) -> Message:
+    """Add a message, signed by the caller, in the caller's transaction."""
+    caller, thread = scope.caller, None
+    if reply_to is not None:
+        first = tx.row(MESSAGES.one, id=check_integer("reply_to", reply_to, 0, NEWEST))
+        if first is None:
+            raise NotFoundError(
+                f"there is no message {reply_to} to reply to", next="look at the history"
+            )
+        thread = first["thread"]
+        if to is None and channel is None:
+            # An answer goes back where the question came from, one's own goes on to its reader.
+            channel, to = first["channel"], first["recipient"]
+            if to is not None and first["sender"] != caller.agent:
+                to = first["sender"]
+    id = tx.event(
+        f"message.{'announced' if kind == 'announcement' else 'sent'}", to or channel or ""
+    )
+    row: Row = {
+        "id": id,
+        "kind": kind,
+        "sender": caller.agent,
+        "session": caller.session,
+        "recipient": to,
+        "channel": channel,
+        "thread": thread or id,
+        "reply_to": reply_to,
+        "body": body,
+        "sent_at": tx.wall,
+    }
+    row["signature"] = scope.keys.message(row)
+    tx.run(MESSAGES.post, row)
+    for word in sorted(words(body)):
+        tx.run(MESSAGES.index_word, id=id, word=word)
+    return message_record(row, False)
+
+
+def unread_of(tx: Read, agent: str) -> int:
+    """How many messages wait in an agent's inbox."""
+    cursor = tx.row(MESSAGES.cursor, agent=agent, channel="")
+    after = 0 if cursor is None else cursor["seq"]
+    number: int = tx.rows(
+        MESSAGES.count_unread,
+        agent=agent,
+        after=after,
+        broadcasts_after=max(after, _since(tx, agent)),
+    )[0]["number"]
+    return number
+
+
+def _since(tx: Read, agent: str) -> int:
+    row = tx.row(MESSAGES.since, agent=agent)
+    return 0 if row is None else row["since_seq"]
+
+
+def words(text: str) -> set[str]:
+    """The words by which a text is found: letters and digits, case folded."""
+    return {word[:WORD_LIMIT] for word in _WORD.findall(text.casefold())}
+
+
+def message_record(row: Row, acknowledged: bool) -> Message:
+    return Message.of(row, to=row["recipient"], acknowledged=acknowledged)

@@ -1,0 +1,321 @@
+"""State: JSON values at `namespace/key`, each with a version.
+
+Promised: a write that names the version it read wins only if nobody wrote in between;
+otherwise it is refused and the refusal carries the value, version, author and time that are
+there now. Versions count every write of an entry, deletions too, and never restart: not after a
+deletion, not after pruning. A plain `set` creates an entry but never overwrites one; to
+overwrite, name the version you saw or say `force`.
+
+An entry with a time to live is gone when that is over; its version stays behind it.
+"""
+
+from __future__ import annotations
+
+from dibs.errors import ConflictError, InvalidError, NotFoundError
+from dibs.operation import (
+    LIST_LIMIT,
+    NEWEST,
+    TTL_MAX_S,
+    VALUE_LIMIT,
+    WAIT_MAX_S,
+    check_integer,
+    check_json,
+    check_name,
+    check_seconds,
+    check_text,
+    operation,
+    writes,
+)
+from dibs.records import Entry, EntryExport
+from dibs.space.scope import Noun
+from dibs.storage.queries import Queries
+from dibs.storage.store import from_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.space.scope import Scope
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Read, Write
+
+STATE = Queries("state")
+
+
+class State(Noun):
+    @operation(example="budget total")
+    def get(self, namespace: str, key: str) -> Entry | None:
+        """Get an entry, or nothing if there is none.
+
+        namespace: the group of entries
+        key: the entry's name in it
+        """
+        check_place(namespace, key)
+        with self.scope.store.read() as tx:
+            row = tx.row(STATE.get, namespace=namespace, key=key)
+            return entry_record(row, tx.now) if row is not None and present(row, tx.now) else None
+
+    @writes(ConflictError, InvalidError, example="budget total 9000 --expected-version 3")
+    def set(
+        self,
+        tx: Write,
+        namespace: str,
+        key: str,
+        value: Any,
+        *,
+        expected_version: int | None = None,
+        force: bool = False,
+        ttl_s: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Entry:
+        """Set an entry: create it, replace the version you saw, or force it.
+
+        namespace: the group of entries
+        key: the entry's name in it
+        value: any JSON
+        expected_version: the version you saw; 0 if it must not exist
+        force: overwrite whatever is there
+        ttl_s: seconds after which the entry is gone
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        return put(
+            tx,
+            self.scope,
+            namespace,
+            key,
+            value,
+            expected_version=expected_version,
+            force=force,
+            ttl_s=ttl_s,
+        )
+
+    @writes(ConflictError, NotFoundError, example="budget total")
+    def delete(
+        self,
+        tx: Write,
+        namespace: str,
+        key: str,
+        *,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Entry:
+        """Delete an entry; its version goes on counting.
+
+        namespace: the group of entries
+        key: the entry's name in it
+        expected_version: refuse if it is at another version
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_place(namespace, key)
+        if expected_version is not None:
+            check_integer("expected_version", expected_version, 0, NEWEST)
+        row = tx.row(STATE.get, namespace=namespace, key=key)
+        if row is None or not present(row, tx.now):
+            raise NotFoundError(f"there is no entry {namespace}/{key}", next="list the namespace")
+        if expected_version not in (None, row["version"]):
+            raise conflict(tx, namespace, key, row, expected_version)
+        return write_version(tx, self.scope, namespace, key, row["version"] + 1, None, None)
+
+    @writes(InvalidError, example="budget")
+    def clear(self, tx: Write, namespace: str, *, idempotency_key: str | None = None) -> int:
+        """Delete all entries of a namespace, and say how many.
+
+        namespace: the group of entries
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_name("namespace", namespace)
+        rows = tx.rows(STATE.list, namespace=namespace, after="", now=tx.now, limit=NEWEST)
+        for row in rows:
+            version = row["version"] + 1
+            write_version(tx, self.scope, namespace, row["key"], version, None, None)
+        if not rows and idempotency_key is None:
+            tx.discard()
+        return len(rows)
+
+    @operation(example="budget")
+    def list(self, namespace: str, *, after: str = "", limit: int = 1000) -> tuple[Entry, ...]:
+        """List the entries of a namespace by key.
+
+        namespace: the group of entries
+        after: only keys after this one
+        limit: at most so many
+        """
+        check_name("namespace", namespace)
+        check_text("after", after)
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        with self.scope.store.read() as tx:
+            rows = tx.rows(STATE.list, namespace=namespace, after=after, now=tx.now, limit=limit)
+            return tuple(entry_record(row, tx.now) for row in rows)
+
+    @operation()
+    def namespaces(self) -> dict[str, int]:
+        """List the namespaces that have entries, and how many each has."""
+        with self.scope.store.read() as tx:
+            rows = tx.rows(STATE.namespaces, now=tx.now)
+            return {row["namespace"]: row["number"] for row in rows}
+
+    @operation(example="budget total")
+    def history(
+        self, namespace: str, key: str, *, before: int = NEWEST, limit: int = 100
+    ) -> tuple[Entry, ...]:
+        """Show the versions of an entry, the newest first, deletions among them.
+
+        namespace: the group of entries
+        key: the entry's name in it
+        before: only versions below this one
+        limit: at most so many
+        """
+        check_place(namespace, key)
+        check_integer("before", before, 0, NEWEST)
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        with self.scope.store.read() as tx:
+            rows = tx.rows(STATE.history, namespace=namespace, key=key, before=before, limit=limit)
+            return tuple(entry_record(row, tx.now) for row in rows)
+
+    @operation(example="budget --json")
+    def export(self, namespace: str) -> EntryExport:
+        """Export a namespace: its entries by key, and the history of each, newest first.
+
+        namespace: the group of entries
+        """
+        check_name("namespace", namespace)
+        with self.scope.store.read() as tx:
+            entries = tx.rows(STATE.list, namespace=namespace, after="", now=tx.now, limit=NEWEST)
+            history = tx.rows(STATE.whole_history, namespace=namespace)
+            return EntryExport(
+                namespace=namespace,
+                entries=tuple(entry_record(row, tx.now) for row in entries),
+                history=tuple(entry_record(row, tx.now) for row in history),
+            )
+
+    @operation(example="budget total --wait 60s")
+    def watch(
+        self, namespace: str, key: str, *, after_version: int | None = None, wait_s: float = 60
+    ) -> Entry | None:
+        """Wait until an entry changes; give it as it is then, or nothing if it did not.
+
+        namespace: the group of entries
+        key: the entry's name in it
+        after_version: wait for a later version than this; by default than the present one
+        wait_s: how many seconds at most
+        """
+        check_place(namespace, key)
+        if after_version is not None:
+            check_integer("after_version", after_version, 0, NEWEST)
+        check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
+        was_there = True
+
+        def look() -> tuple[Entry | None, int | None]:
+            nonlocal after_version, was_there
+            with self.scope.store.read() as tx:
+                row = tx.row(STATE.get, namespace=namespace, key=key)
+                there = row is not None and present(row, tx.now)
+                version = 0 if row is None else row["version"]
+                if after_version is None:
+                    after_version, was_there = version, there
+                if row is None:
+                    return None, None
+                lapsed = was_there and not there and row["value"] is not None
+                if version > after_version or (version == after_version and lapsed):
+                    return entry_record(row, tx.now), None
+                due = row["deadline"]
+                return None, None if due is None or not there else due - tx.now
+
+        if after_version is None:
+            look()  # "present" is now, not when a connection to listen on has been made
+        return self.scope.store.wait(look, (f"entry:{namespace}/{key}",), wait_s)
+
+
+def put(
+    tx: Write,
+    scope: Scope,
+    namespace: str,
+    key: str,
+    value: Any,
+    *,
+    expected_version: int | None = None,
+    force: bool = False,
+    ttl_s: float | None = None,
+) -> Entry:
+    """Write an entry in the caller's transaction, if the version allows it."""
+    check_place(namespace, key)
+    text = check_json("value", value, VALUE_LIMIT) or "null"
+    ttl_ms = None if ttl_s is None else check_seconds("ttl_s", ttl_s, 0.001, TTL_MAX_S * 52)
+    if expected_version is not None:
+        check_integer("expected_version", expected_version, 0, NEWEST)
+        if force:
+            raise InvalidError("expected_version and force exclude each other", next="drop one")
+    row = tx.row(STATE.get, namespace=namespace, key=key)
+    version = row["version"] if row is not None and present(row, tx.now) else 0
+    if not force and version != (expected_version or 0):
+        raise conflict(tx, namespace, key, row if version else None, expected_version)
+    deadline = None if ttl_ms is None else tx.now + ttl_ms
+    newest = 0 if row is None else row["version"]
+    return write_version(tx, scope, namespace, key, newest + 1, text, deadline)
+
+
+def write_version(
+    tx: Write,
+    scope: Scope,
+    namespace: str,
+    key: str,
+    version: int,
+    value: str | None,
+    deadline: int | None,
+) -> Entry:
+    # A lost original may have used the next versions, also of keys that this copy never had.
+    version = max(version, tx.store.restored_seq + 1)
+    row: Row = {
+        "namespace": namespace,
+        "key": key,
+        "version": version,
+        "value": value,
+        "author": scope.caller.agent,
+        "session": scope.caller.session,
+        "set_at": tx.wall,
+        "deadline": deadline,
+    }
+    tx.run(STATE.put, row)
+    tx.run(STATE.put_version, row)
+    verb = "deleted" if value is None else "set"
+    tx.event(f"entry.{verb}", f"{namespace}/{key}", {"version": version})
+    return entry_record(row, tx.now)
+
+
+def conflict(
+    tx: Read, namespace: str, key: str, row: Row | None, expected: int | None
+) -> ConflictError:
+    current = None if row is None else entry_record(row, tx.now)
+    name = f"{namespace}/{key}"
+    if current is None:
+        return ConflictError(
+            f"{name} does not exist, and you expected version {expected}",
+            next="read it again; to create it, expect version 0",
+            current=None,
+        )
+    message = f"{name} is at version {current.version}, set by {current.author}"
+    if expected is not None:
+        message += f", and you expected version {expected}"
+    return ConflictError(
+        message,
+        next=f"look at the value there now, then set it with expected_version={current.version}",
+        current=current,
+    )
+
+
+def check_place(namespace: str, key: str) -> None:
+    check_name("namespace", namespace)
+    check_name("key", key)
+
+
+def present(row: Row, now: int) -> bool:
+    return row["value"] is not None and (row["deadline"] is None or row["deadline"] > now)
+
+
+def entry_record(row: Row, now: int) -> Entry:
+    return Entry.of(
+        row,
+        value=from_text(row["value"]),
+        deleted=not present(row, now),
+        expires_in_ms=None if row["deadline"] is None else max(0, row["deadline"] - now),
+    )

@@ -1,0 +1,531 @@
+"""Work: tasks that are claimed by one session at a time.
+
+    blocked ──> available ──> claimed ──> completed
+                  ^  ^          │ │
+                  │  └─ abandon ┘ ├─ fail ──> failed ──(pause)──> available
+                  └── reopen ─────┴─ fail, attempts used up ──> dead
+
+A person may take a claimed task away (`revoke`): then it is available, as if it were abandoned.
+
+Promised: when many reach for one task, exactly one wins; `next` gives each task to one worker,
+the highest priority first and the oldest first among equals. Each claim carries an epoch, and
+renewing, completing, failing and abandoning name the session and the epoch: a claimer that was
+too slow is refused and changes nothing. `claim` takes the task and its files or nothing;
+`complete` stores the result, releases the files, opens the tasks that waited for it, writes an
+entry and announces it, or does nothing.
+
+Not promised: that work is done only once. A claimer may do the work and die before it says so;
+then somebody else does it again.
+
+A task depends on others by id, also on ids nobody has added yet, so that a plan can be
+entered in any order. A circle of dependencies is refused when its last edge is added.
+"""
+
+from __future__ import annotations
+
+from dibs.errors import (
+    ConflictError,
+    EmptyError,
+    ExistsError,
+    HeldError,
+    InvalidError,
+    NotFoundError,
+    StaleError,
+    StateError,
+)
+from dibs.nouns.leases import grants
+from dibs.nouns.leases.operations import named
+from dibs.nouns.messages.operations import post
+from dibs.nouns.recovery import free_with_task, taken_with
+from dibs.nouns.state.operations import put
+from dibs.nouns.work import claims
+from dibs.nouns.work.plan import ATTEMPTS, insert
+from dibs.nouns.work.tasks import WORK, backoff_ms, record_of, row_of, task_record, unblock
+from dibs.operation import (
+    BODY_LIMIT,
+    DELAY_MAX_S,
+    LIST_LIMIT,
+    NEWEST,
+    TTL_MAX_S,
+    TTL_MIN_S,
+    VALUE_LIMIT,
+    WAIT_MAX_S,
+    check_choice,
+    check_filter,
+    check_integer,
+    check_json,
+    check_name,
+    check_names,
+    check_seconds,
+    check_text,
+    operation,
+    writes,
+)
+from dibs.space.scope import Noun
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from dibs.records import Task
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Read, Write
+
+STATES = ("available", "blocked", "claimed", "completed", "failed", "dead", "cancelled")
+PRIORITY = 1_000_000
+
+
+class Work(Noun):
+    @writes(
+        ExistsError,
+        InvalidError,
+        example="fix-login --title 'Fix the login' --tag python --after design",
+    )
+    def add(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        title: str = "",
+        kind: str = "",
+        priority: int = 0,
+        tags: Sequence[str] = (),
+        after: Sequence[str] = (),
+        payload: Any = None,
+        max_attempts: int = ATTEMPTS,
+        delay_s: float = 0,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Add a task under an id of your choice.
+
+        id: a name for it, such as github:owner/repo#12; used once
+        title: what is to be done
+        kind: what sort of work it is; a worker can ask for one kind
+        priority: higher comes first
+        tags: what a worker must be able to do
+        after: the ids of tasks that must be completed first
+        payload: any JSON the worker needs
+        max_attempts: how often it may be claimed before it is dead
+        delay_s: seconds before it may be claimed
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        delay_ms = check_seconds("delay_s", delay_s, 0, DELAY_MAX_S)
+        insert(
+            tx,
+            self.scope,
+            check_name("id", id),
+            title=check_text("title", title),
+            kind=check_text("kind", kind, 200),
+            priority=check_integer("priority", priority, -PRIORITY, PRIORITY),
+            tags=sorted(check_names("tags", tags)),
+            after=check_names("after", after),
+            payload=check_json("payload", payload, VALUE_LIMIT),
+            max_attempts=check_integer("max_attempts", max_attempts, 1, 1000),
+            not_before=tx.now + delay_ms if delay_ms else None,
+        )
+        return record_of(tx, id)
+
+    @operation(
+        HeldError,
+        StateError,
+        InvalidError,
+        mutates=True,
+        example="fix-login --lease src/login.py",
+    )
+    def claim(
+        self,
+        id: str,
+        *,
+        ttl_s: float = 3600,
+        leases: Sequence[str] = (),
+        note: str = "",
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Claim a task, together with the files it needs: all or nothing.
+
+        id: the task; an id nobody has added is added by this
+        ttl_s: seconds until the claim lapses unless it is renewed
+        leases: paths or resources to claim with it; they are released with the task
+        note: what you are going to do, shown to those who want those files too
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        if not isinstance(leases, (list, tuple)):
+            raise InvalidError(f"leases must be a list of resources, not {type(leases).__name__}")
+        check_name("id", id)
+        check_text("note", note)
+        # Files are hashed before the turn is taken: nobody waits for our disk.
+        wants = named(self.scope, leases, grants.EXCLUSIVE) if leases else []
+        request = [id, ttl_ms, [want.resource.text for want in wants], note]
+        with self.scope.write() as tx:
+            return self.scope.once(
+                tx,
+                "work.claim",
+                idempotency_key,
+                request,
+                lambda: claims.claim(tx, self.scope, id, ttl_ms, wants, note),
+            )
+
+    @operation(EmptyError, HeldError, InvalidError, mutates=True, example="--tag python --wait 60s")
+    def next(
+        self,
+        *,
+        kind: str | None = None,
+        tags: Sequence[str] = (),
+        ttl_s: float = 3600,
+        wait_s: float = 0,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Claim the best available task that fits: highest priority, then oldest.
+
+        kind: only tasks of this kind
+        tags: what you can do; a task that needs more is left to others
+        ttl_s: seconds until the claim lapses unless it is renewed
+        wait_s: how many seconds to wait for one
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
+        check_filter("kind", kind)
+        able = frozenset(check_names("tags", tags))
+
+        def claim() -> Task:
+            with self.scope.write() as tx:
+                return self.scope.once(
+                    tx,
+                    "work.next",
+                    idempotency_key,
+                    [kind, sorted(able), ttl_ms],
+                    lambda: claims.claim_next(tx, self.scope, kind, able, ttl_ms),
+                )
+
+        def look() -> tuple[Task | None, int | None]:
+            # Only a look that finds something takes a turn from those who write.
+            with self.scope.store.read() as tx:
+                due_in_ms = claims.due_in_ms(tx)
+                promising = (due_in_ms is not None and due_in_ms <= 0) or bool(
+                    claims.best(tx, kind, able) or claims.dead_claimers(tx)
+                )
+            if promising:
+                try:
+                    return claim(), None
+                except EmptyError:
+                    return None, due_in_ms
+            return None, due_in_ms
+
+        try:
+            return claim()
+        except EmptyError:
+            if not wait_s:
+                raise
+            task = self.scope.store.wait(look, ("task", "session"), wait_s)
+            if task is None:
+                raise
+            return task
+
+    @writes(StaleError, NotFoundError, example="fix-login --ttl 2h")
+    def renew(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        ttl_s: float | None = None,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Renew the claim on a task and on the files claimed with it; the epoch stays.
+
+        id: the task
+        ttl_s: seconds from now; by default as long as it was claimed for
+        epoch: refuse if the claim is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        row = self._own(tx, id, epoch)
+        if ttl_s is not None:
+            row["ttl_ms"] = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        row["due"] = tx.now + row["ttl_ms"]
+        leases = claims.prolong(tx, self.scope, row)
+        tx.event("task.renewed", id, {"epoch": row["epoch"]})
+        return task_record(row, tx.now, tuple(leases))
+
+    @writes(
+        StaleError,
+        NotFoundError,
+        ConflictError,
+        example="fix-login --result '{\"pr\": 12}' --announce 'login works again'",
+    )
+    def complete(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        result: Any = None,
+        announce: str = "",
+        entry: dict[str, Any] | None = None,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Complete a task: result, files, dependents, entry and announcement in one step.
+
+        id: the task
+        result: any JSON that others should find
+        announce: a line to everybody
+        entry: an entry to write with it: namespace, key, value and expected_version or force
+        epoch: refuse if the claim is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        row = self._own(tx, id, epoch)
+        text = check_json("result", result, VALUE_LIMIT)
+        settled = self._settle(tx, row, "completed", result=text)
+        unblock(tx, id)
+        if entry is not None:
+            if not isinstance(entry, dict):
+                raise InvalidError(f"entry must be an object, not {type(entry).__name__}")
+            unknown = entry.keys() - {"namespace", "key", "value", "expected_version", "force"}
+            if unknown or not {"namespace", "key", "value"} <= entry.keys():
+                raise InvalidError(
+                    "entry needs namespace, key and value",
+                    next="expected_version and force may be added, nothing else",
+                )
+            put(tx, self.scope, **entry)
+        if check_text("announce", announce, BODY_LIMIT, lines=True):
+            post(tx, self.scope, announce, kind="announcement")
+        return settled
+
+    @writes(StaleError, NotFoundError, example="fix-login --reason 'the tests hang'")
+    def fail(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        reason: str = "",
+        retry: bool = True,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Say that the attempt failed; the task is tried again after a pause, or is dead.
+
+        id: the task
+        reason: why, for whoever tries next
+        retry: false if no other attempt can succeed
+        epoch: refuse if the claim is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("reason", reason, lines=True)
+        row = self._own(tx, id, epoch)
+        if not retry or row["attempts"] >= row["max_attempts"]:
+            return self._settle(tx, row, "dead", reason=reason)
+        pause = backoff_ms(row["attempts"])
+        return self._settle(tx, row, "failed", reason=reason, due=tx.now + pause)
+
+    @writes(StaleError, NotFoundError, example="fix-login --reason 'not my field'")
+    def abandon(
+        self,
+        tx: Write,
+        id: str,
+        *,
+        reason: str = "",
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Give a task back untried; it is available at once and no attempt is counted.
+
+        id: the task
+        reason: why, for whoever takes it next
+        epoch: refuse if the claim is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("reason", reason, lines=True)
+        row = self._own(tx, id, epoch)
+        return self._settle(tx, row, "available", reason=reason, uncounted=1)
+
+    def _settle(
+        self,
+        tx: Write,
+        row: Row,
+        state: str,
+        *,
+        reason: str = "",
+        result: str | None = None,
+        due: int | None = None,
+        uncounted: int = 0,
+    ) -> Task:
+        """End the caller's claim, and free the files that were claimed with it."""
+        settled = self._unclaim(tx, row, state, reason, result, due, uncounted)
+        verb = "abandoned" if state == "available" else state
+        tx.event(f"task.{verb}", row["id"], {"epoch": row["epoch"], "reason": reason})
+        grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
+        return settled
+
+    def _unclaim(
+        self,
+        tx: Write,
+        row: Row,
+        state: str,
+        reason: str = "",
+        result: str | None = None,
+        due: int | None = None,
+        uncounted: int = 0,
+    ) -> Task:
+        settled = tx.rows(
+            WORK.settle,
+            id=row["id"],
+            session=row["session"],
+            epoch=row["epoch"],
+            state=state,
+            reason=reason,
+            result=result,
+            due=due,
+            uncounted=uncounted,
+            at=tx.wall,
+        )[0]
+        return task_record(settled, tx.now)
+
+    def _own(self, tx: Write, id: str, epoch: int | None) -> Row:
+        """The task, if the caller's claim on it is in force and of that epoch, or a refusal."""
+        if epoch is not None:
+            check_integer("epoch", epoch, 1, NEWEST)
+        row = row_of(tx, check_name("id", id))
+        mine = row["state"] == "claimed" and claims.is_own(tx, self.scope, row)
+        if not mine or epoch not in (None, row["epoch"]):
+            raise self._stale(tx, row)
+        self.scope.keys.require("task", row, id)
+        return row
+
+    def _stale(self, tx: Read, row: Row) -> StaleError:
+        task = task_record(row, tx.now)
+        now = f"claimed by {task.agent}" if task.state == "claimed" else task.state
+        if row["session"] == self.scope.caller.session:
+            now = "past its time" if row["due"] <= tx.now else f"yours at epoch {task.epoch}"
+        return StaleError(
+            f"you do not hold {task.id} any more; it is {now}",
+            next="stop working on it; claim it again if it is free",
+            task=task,
+        )
+
+    @writes(NotFoundError, StateError, example="fix-login --reason 'a duplicate'")
+    def cancel(
+        self, tx: Write, id: str, *, reason: str = "", idempotency_key: str | None = None
+    ) -> Task:
+        """Cancel a task, whoever has it; its claimer's epoch is over.
+
+        id: the task
+        reason: why
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("reason", reason, lines=True)
+        row = row_of(tx, check_name("id", id))
+        if row["state"] in ("completed", "cancelled"):
+            raise StateError(f"{id} is {row['state']}", task=task_record(row, tx.now))
+        tx.run(WORK.move, id=id, state="cancelled", reason=reason, due=None, at=tx.wall)
+        tx.event("task.cancelled", id, {"reason": reason, "was": row["state"]})
+        if row["session"] is not None:
+            grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
+        return record_of(tx, id)
+
+    @writes(NotFoundError, StateError, example="fix-login --reason 'bob is on holiday'")
+    def revoke(
+        self, tx: Write, id: str, *, reason: str = "", idempotency_key: str | None = None
+    ) -> Task:
+        """Take a task away from its claimer, for a person who decides; it is available at once.
+
+        id: the task; no attempt is counted, and the files claimed with it are free
+        reason: why, for its claimer and for whoever takes it next
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        check_text("reason", reason, lines=True)
+        row = row_of(tx, check_name("id", id))
+        if claims.revive(tx, self.scope, row):
+            row = row_of(tx, id)
+        if row["state"] != "claimed":
+            raise StateError(
+                f"nobody has claimed {id}; it is {row['state']}",
+                next="cancel it if it must not be done",
+                task=task_record(row, tx.now),
+            )
+        if row["session"] == self.scope.caller.session:
+            raise StateError(
+                f"you have claimed {id} yourself",
+                next="abandon it",
+                task=task_record(row, tx.now),
+            )
+        revoked = self._unclaim(tx, row, "available", reason=reason, uncounted=1)
+        tx.event(
+            "task.revoked",
+            id,
+            {
+                "holder": row["agent"],
+                "holder_session": row["session"],
+                "epoch": row["epoch"],
+                "reason": reason,
+            },
+        )
+        freed = taken_with(tx, row)
+        grants.revoke(tx, freed, reason)
+        told = f"your task {id} was taken away"
+        post(tx, self.scope, f"{told}: {reason}" if reason else told, to=row["agent"])
+        grants.hand_over(tx, self.scope.keys, freed)
+        return revoked
+
+    @writes(NotFoundError, StateError, example="fix-login")
+    def reopen(self, tx: Write, id: str, *, idempotency_key: str | None = None) -> Task:
+        """Make a task that has ended available again, with all its attempts.
+
+        id: the task
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        row = row_of(tx, check_name("id", id))
+        if claims.revive(tx, self.scope, row):
+            row = row_of(tx, id)
+        if row["state"] in ("available", "claimed", "blocked"):
+            raise StateError(
+                f"{id} is {row['state']}, so there is nothing to reopen",
+                next="claim it, or cancel it first",
+                task=task_record(row, tx.now),
+            )
+        needs = tx.rows(WORK.needs_of, id=id)
+        opened = all(need["state"] == "completed" for need in needs)
+        later = row["not_before"] is not None and row["not_before"] > tx.now
+        state = "available" if opened and not later else "blocked"
+        due = row["not_before"] if opened and later else None
+        tx.run(WORK.reopen, id=id, state=state, due=due, at=tx.wall)
+        tx.event("task.reopened", id, {"was": row["state"]})
+        return record_of(tx, id)
+
+    @operation(NotFoundError, example="fix-login")
+    def show(self, id: str) -> Task:
+        """Show one task, with the files claimed for it.
+
+        id: the task
+        """
+        with self.scope.store.read() as tx:
+            return record_of(tx, check_name("id", id))
+
+    @operation(InvalidError, example="--state available")
+    def list(
+        self,
+        *,
+        state: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> tuple[Task, ...]:
+        """List tasks in the order they were added.
+
+        state: only those in this state
+        kind: only those of this kind
+        agent: only those this agent claimed last
+        after: only those added after this seq
+        limit: at most so many
+        """
+        if state is not None:
+            check_choice("state", state, STATES)
+        check_filter("kind", kind)
+        check_filter("agent", agent)
+        check_integer("after", after, 0, NEWEST)
+        check_integer("limit", limit, 1, LIST_LIMIT)
+        with self.scope.store.read() as tx:
+            rows = tx.rows(WORK.list, state=state, kind=kind, agent=agent, after=after, limit=limit)
+            return tuple(task_record(row, tx.now) for row in rows)

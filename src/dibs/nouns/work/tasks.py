@@ -1,0 +1,93 @@
+"""How tasks change their state when no claimer says so, inside a transaction.
+
+    blocked    -> available            its dependencies are complete, its start time has come
+    failed     -> available            its pause before the next attempt is over
+    claimed    -> available or dead    its claimer died, left, or let the time run out
+
+A claim whose holder is lost has cost an attempt: a task that kills whoever takes it ends as
+`dead` instead of going round for ever.
+"""
+
+from __future__ import annotations
+
+from dibs.errors import NotFoundError
+from dibs.nouns.leases import grants
+from dibs.records import Task
+from dibs.storage.queries import Queries
+from dibs.storage.store import from_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.records import Lease
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Read, Write
+
+WORK = Queries("work")
+BACKOFF_MS = 10_000
+BACKOFF_MAX_MS = 3_600_000
+
+
+def backoff_ms(attempts: int) -> int:
+    """The pause after so many attempts: 10 s, 20 s, 40 s ... an hour at most."""
+    doubled: int = BACKOFF_MS * 2 ** min(attempts - 1, 20)
+    return min(BACKOFF_MAX_MS, doubled)
+
+
+def give_back(tx: Write, row: Row, why: str) -> None:
+    """Put a task back whose claimer is lost."""
+    exhausted = row["attempts"] >= row["max_attempts"]
+    state = "dead" if exhausted else "available"
+    reason = f"its claimer {row['agent']} {why}"
+    tx.run(WORK.move, id=row["id"], state=state, reason=reason, due=None, at=tx.wall)
+    tx.event(
+        f"task.{'dead' if exhausted else 'freed'}",
+        row["id"],
+        {"epoch": row["epoch"], "why": why, "attempts": row["attempts"]},
+        agent=row["agent"],
+        session=row["session"],
+    )
+
+
+def open_up(tx: Write, id: str, not_before: int | None) -> str:
+    """Make a task available, or leave it blocked until its start time."""
+    later = not_before is not None and not_before > tx.now
+    state = "blocked" if later else "available"
+    tx.run(WORK.move, id=id, state=state, reason="", due=not_before if later else None, at=tx.wall)
+    if not later:
+        tx.event("task.available", id)
+    return state
+
+
+def unblock(tx: Write, id: str) -> None:
+    """A task is complete: open those whose last open dependency it was."""
+    for row in tx.rows(WORK.needed_by, id=id):
+        if all(need["state"] == "completed" for need in tx.rows(WORK.needs_of, id=row["id"])):
+            open_up(tx, row["id"], row["not_before"])
+
+
+def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
+    return Task.of(
+        row,
+        tags=tuple(from_text(row["tags"])),
+        after=tuple(from_text(row["needs"])),
+        payload=from_text(row["payload"]),
+        result=from_text(row["result"]),
+        seq=row["number"],
+        due_in_ms=None if row["due"] is None else max(0, row["due"] - now),
+        leases=leases,
+    )
+
+
+def row_of(tx: Read, id: str) -> Row:
+    row = tx.row(WORK.one, id=id)
+    if row is None:
+        raise NotFoundError(f"there is no task {id}", next="list the tasks, or add it")
+    return row
+
+
+def record_of(tx: Read, id: str) -> Task:
+    """The task with the files claimed for it."""
+    row = row_of(tx, id)
+    held = tx.rows(grants.LEASES.of_session, session=row["session"])
+    leases = [grants.lease_record(lease, tx.now) for lease in held if lease["task"] == id]
+    return task_record(row, tx.now, tuple(leases))

@@ -1,0 +1,169 @@
+"""What every noun works with: the store, the keys, the place on disk, and who calls.
+
+The caller is fixed when the scope is made; no operation takes it as an argument.
+"""
+
+from __future__ import annotations
+
+from dibs.digest import sha256
+from dibs.errors import InvalidError, NotYoursError
+from dibs.operation import OPERATIONS, check_name
+from dibs.records import plain
+from dibs.storage.queries import Queries
+from dibs.storage.store import from_text, to_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    from dibs.names.paths import Place
+    from dibs.space.signing import Keyring
+    from dibs.storage.driver import Ahead
+    from dibs.storage.store import Caller, Store, Write
+
+    T = TypeVar("T")
+
+SPACE = Queries("space")
+GRANTING = ("leases.claim", "work.claim", "work.next")
+
+
+class Scope:
+    daemon: str | None = None
+    """The address of the daemon that this space is reached by, if it is."""
+
+    def __init__(self, store: Store, keys: Keyring, place: Place, caller: Caller | None) -> None:
+        self.store = store
+        self.keys = keys
+        self.place = place
+        self._caller = caller
+
+    def of(self, caller: Caller) -> Scope:
+        """The same space for another caller."""
+        return Scope(self.store, self.keys, self.place, caller)
+
+    def at(self, place: Place) -> Scope:
+        """The same space for the same caller, whose names are read from another place."""
+        return Scope(self.store, self.keys, place, self._caller)
+
+    def noun(self, name: str) -> Any:
+        """One of the six, imported when it is first used: a command needs one or two."""
+        module = __import__(f"dibs.nouns.{name}.operations", fromlist=[name])
+        return getattr(module, name.capitalize())(self)
+
+    def join(
+        self,
+        name: str,
+        status: str,
+        shell: bool,
+        client: str | None,
+        ttl_s: float,
+        process: str | None,
+    ) -> Scope:
+        """The same space for an agent that joins it."""
+        from dibs.nouns.agents import sessions
+
+        return self.of(sessions.join(self, name, status, shell, client, ttl_s, process))
+
+    def resume(self, token: str) -> Scope:
+        """The same space for a session that another process keeps alive."""
+        from dibs.nouns.agents import sessions
+
+        return self.of(sessions.resume(self, token))
+
+    @property
+    def space(self) -> str:
+        return self.store.name
+
+    @property
+    def token(self) -> str:
+        """What another process needs to act in the caller's session."""
+        return self.keys.session_token(self.caller.session)
+
+    @property
+    def beats(self) -> bool:
+        """Whether a session lives by beats, since nobody sees its process."""
+        return self.store.liveness is None
+
+    def part(self) -> None:
+        """End the caller's session, unless another process goes on with it."""
+        from dibs.nouns.agents import sessions
+
+        sessions.part(self)
+
+    def let_go(self) -> None:
+        """This process no longer keeps the caller's session alive."""
+        if self.store.liveness is not None:
+            self.store.liveness.let_go(self.caller.session)
+
+    def at_close(self, call: Callable[[], None]) -> None:
+        """Have something done before the space is closed."""
+        self.store.at_close.append(call)
+
+    def close(self) -> None:
+        self.store.close()
+
+    @property
+    def caller(self) -> Caller:
+        if self._caller is None:
+            raise NotYoursError("nobody is calling: this needs a session", next="join first")
+        return self._caller
+
+    @property
+    def session(self) -> int:
+        """The caller's session, 0 if nobody has joined."""
+        return 0 if self._caller is None else self._caller.session
+
+    def write(self, ahead: Ahead = None) -> Write:
+        return self.store.write(self.caller, ahead)
+
+    def once(
+        self,
+        tx: Write,
+        name: str,
+        key: str | None,
+        request: object,
+        do: Callable[[], T],
+    ) -> T:
+        """Do it, unless this key was used before: then return the first answer."""
+        if key is None:
+            return do()
+        operation = OPERATIONS[name]
+        check_name("the idempotency key", key)
+        if name in GRANTING:
+            # What was granted to one session must not be shown to another as its own.
+            request = [self.session, request]
+        try:
+            text = to_text(plain(request))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
+        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        agent = self.caller.agent
+        first = tx.row(SPACE.answered, agent=agent, key=key)
+        if first is not None:
+            if (first["operation"], first["request"]) != (operation.name, digest):
+                raise InvalidError(
+                    f"the idempotency key {key!r} was used for another call",
+                    next="use a new key for each new call",
+                )
+            tx.discard()
+            answer: T = operation.load(from_text(first["answer"]))
+            return answer
+        result = do()
+        tx.run(
+            SPACE.remember,
+            agent=agent,
+            key=key,
+            operation=operation.name,
+            request=digest,
+            answer=to_text(plain(result)),
+            at=tx.wall,
+        )
+        return result
+
+
+class Noun:
+    """One of the six: a face on the scope, bound to one caller."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope

@@ -1,0 +1,145 @@
+"""Who staged what, as far as the tools of agents have shown it.
+
+Git does not say who put an entry into the index. The hook of a client looks at the index before
+and after each shell tool: what is staged afterwards and was not before was staged by that
+session, or by another whose tool ran at the same time; then both are noted, and nobody is kept
+from committing it but a third. What was staged while no tool ran is nobody's: a person did it.
+
+This is a note on the local disk, one folder for each checkout. It may be lost at any time; then
+nothing is known, and nothing is stopped by it. As long as the index stays the same file, to look
+costs one `stat`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from dibs.digest import sha256
+from dibs.names.checkouts import git_directory
+from dibs.surfaces.hooks.git.index import staged
+from dibs.surroundings.git import elsewhere
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from dibs.names.paths import Place
+
+
+class Entry:
+    """What is staged for one path, and the sessions that may have done it, by id and name."""
+
+    __slots__ = ("content", "sessions")
+
+    def __init__(self, content: str, sessions: dict[int, str]) -> None:
+        self.content = content
+        self.sessions = sessions
+
+
+def look(place: Place) -> None:
+    """Look before a shell tool and after it, while the note that it is under way is there.
+
+    A tool that has left no such note only reads, and has staged nothing.
+    """
+    notes = Notes(place)
+    if notes.has_changed():
+        with notes:
+            notes.renew()
+
+
+def refresh(place: Place) -> None:
+    """Forget what is no longer staged."""
+    notes = Notes(place)
+    if notes.is_there():
+        with notes:
+            notes.renew()
+
+
+def known(place: Place) -> dict[str, Entry]:
+    """What is noted for the checkout's own index, each entry by its path."""
+    return Notes(place).read()
+
+
+class Notes:
+    """The folder of one checkout."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        name = sha256(os.fsencode(place.top)).hexdigest()[:16]
+        self._folder = os.path.join(place.store_dir, "hooks", "staged", name)
+        self._lock = -1
+
+    def is_there(self) -> bool:
+        return os.path.isdir(self._folder)
+
+    def has_changed(self) -> bool:
+        """Whether the index is another than when somebody last looked."""
+        return self._place.checkout.kind == "repository" and self._read("index") != self._stamp()
+
+    def _stamp(self) -> str:
+        try:
+            status = os.stat(os.path.join(git_directory(self._place.top), "index"))
+        except OSError:
+            return "none"
+        return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
+
+    def renew(self) -> None:
+        """Note what is staged now; what is new is by one of those whose tools run."""
+        stamp = self._stamp()  # first: what changes while git reads is looked at again
+        earlier, suspects = self.read(), self._suspects()
+        found = {}
+        for path, content in staged(self._place.top, elsewhere()).items():
+            known = earlier.get(path)
+            same = known is not None and known.content == content
+            found[path] = [content, known.sessions if known and same else suspects]
+        self._write("staged", json.dumps(found))
+        self._write("index", stamp)
+
+    def _suspects(self) -> dict[int, str]:
+        from dibs.surfaces.hooks.flights import Flights
+
+        flying = [one for one in Flights(self._place.store_dir).under_way(0) if one.command]
+        # A long run of tests beside a `git add` is no reason to doubt who did that.
+        flying = [one for one in flying if "git" in one.command] or flying
+        return {flight.session: flight.agent for flight in flying}
+
+    def read(self) -> dict[str, Entry]:
+        try:
+            noted = json.loads(self._read("staged") or "{}")
+            return {
+                path: Entry(content, {int(session): agent for session, agent in by.items()})
+                for path, (content, by) in noted.items()
+            }
+        except (ValueError, TypeError, AttributeError):
+            return {}  # of another release
+
+    def _read(self, name: str) -> str | None:
+        try:
+            with open(f"{self._folder}/{name}", encoding="utf-8") as source:
+                return source.read()
+        except OSError:
+            return None
+
+    def _write(self, name: str, text: str) -> None:
+        draft = f"{self._folder}/{name}.{os.getpid()}"
+        with open(draft, "w", encoding="utf-8") as target:
+            target.write(text)
+        os.replace(draft, f"{self._folder}/{name}")
+
+    def __enter__(self) -> Self:
+        import fcntl
+
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        self._lock = os.open(f"{self._folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._lock)

@@ -1,0 +1,128 @@
+"""`.dibs/config.toml`: the few settings of a repository, each with a default.
+
+It lies beside the store of the main worktree, so that all worktrees share it. Without the file
+everything is at its default, and nothing has to be read.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.errors import InvalidError
+from dibs.names import globs
+from dibs.names.paths import Resource, resources_overlap
+from dibs.operation import TTL_MAX_S, TTL_MIN_S
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.names.paths import Place
+
+FILE = "config.toml"
+POLICIES = ("open", "closed")
+WORKTREES = ("warn", "block", "off")
+
+
+class Config:
+    """
+    policy: what happens to an edit when dibs itself fails: `open` lets it through
+    worktrees: what a lease in another worktree means: `warn`, `block` or `off`
+    ttl_s: how long an edited file stays leased without activity
+    ignored: paths and globs that hooks and commits pass over
+    protected: paths and globs that only people may change
+    problems: what cannot be read; such a setting has its default, and `dibs doctor` says so
+    """
+
+    def __init__(self, place: Place, given: dict[str, Any], problems: tuple[str, ...] = ()) -> None:
+        self._place = place
+        self.problems = list(problems)
+        self.policy = self._choice(given, "policy", POLICIES)
+        self.worktrees = self._choice(given, "worktrees", WORKTREES)
+        self.ttl_s = self._duration(given, "ttl", 1800)
+        self.ignored = self._resources(given, "ignored")
+        self.protected = self._resources(given, "protected")
+        self.problems += [f"there is no setting {name!r}" for name in given]
+
+    def ignores(self, resource: Resource) -> bool:
+        """Whether all of a resource is passed over."""
+        return any(covers(one, resource) for one in self.ignored)
+
+    def protects(self, resource: Resource) -> bool:
+        """Whether a change to a resource is a change to something that is protected."""
+        return touches(self.protected, resource)
+
+    def _choice(self, given: dict[str, Any], name: str, words: tuple[str, ...]) -> str:
+        value = given.pop(name, words[0])
+        if value in words:
+            return str(value)
+        self.problems.append(f"{name} is {value!r}; it can be {' or '.join(words)}")
+        # Whoever wrote something about the policy did not mean the default.
+        return "closed" if name == "policy" else words[0]
+
+    def _duration(self, given: dict[str, Any], name: str, default: float) -> float:
+        from dibs.surroundings.commands import seconds
+
+        value = given.pop(name, None)
+        if value is None:
+            return default
+        try:
+            found = seconds(name, str(value))
+        except InvalidError as error:
+            self.problems.append(error.message)
+            return default
+        if TTL_MIN_S <= found <= TTL_MAX_S:
+            return found
+        self.problems.append(f"{name} must be between {TTL_MIN_S:g} s and {TTL_MAX_S:g} s")
+        return default
+
+    def _resources(self, given: dict[str, Any], name: str) -> list[Resource]:
+        texts = given.pop(name, [])
+        if not isinstance(texts, list):
+            self.problems.append(f"{name} must be a list of paths and globs")
+            return []
+        found = []
+        for text in texts:
+            try:
+                found.append(self._place.resource(text, self._place.top))
+            except InvalidError as error:
+                self.problems.append(f"{name}: {error.message}")
+        return found
+
+
+def covers(named: Resource, resource: Resource) -> bool:
+    if resource.kind == "glob" or named.kind == "name":
+        return named == resource
+    if named.kind == "glob":
+        return globs.covers(named.text, resource.base.removeprefix("/"))
+    return f"{resource.base}/".startswith(f"{named.base}/")
+
+
+def touches(named: list[Resource], resource: Resource) -> bool:
+    if resource.kind == "dir" and not os.path.isdir(resource.file or ""):
+        # It may become a directory, so that a claim covers what is below; an edit makes a file.
+        resource = Resource(resource.text, "file", resource.base)
+    return any(resources_overlap(one, resource) for one in named)
+
+
+def load(place: Place) -> Config:
+    """The settings of the space around a place."""
+    try:
+        with open(os.path.join(place.store_dir, FILE), "rb") as source:
+            text = source.read()
+    except FileNotFoundError:
+        return Config(place, {})
+    except OSError as error:
+        return Config(place, {}, (f"cannot be read: {error.strerror}",))
+    lines = [line.strip() for line in text.splitlines()]
+    if not any(line and not line.startswith(b"#") for line in lines):
+        return Config(place, {})  # as `dibs init` makes it; the parser takes long to load
+    import tomllib
+
+    try:
+        return Config(place, tomllib.loads(text.decode()))
+    except (ValueError, RecursionError) as error:
+        # Whoever wrote something about the policy did not mean the default.
+        policy = any(line.startswith(b"policy") for line in lines)
+        given = {"policy": "closed"} if policy else {}
+        return Config(place, given, (str(error),))

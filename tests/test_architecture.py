@@ -22,7 +22,7 @@ SRC = Path(__file__).parent.parent / "src"
 SOURCES = sorted((SRC / "dibs").rglob("*.py"))
 
 LAYERS = [
-    {"dibs.records", "dibs.errors", "dibs.digest", "dibs.version"},
+    {"dibs.records", "dibs.errors", "dibs.digest"},
     {"dibs.operation"},
     {"dibs.storage"},
     {"dibs.names"},

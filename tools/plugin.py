@@ -17,7 +17,7 @@ from typing import Any
 from dibs.surfaces.init.clients import STDIO, claude_hooks
 from dibs.surfaces.init.parts import Hook
 from dibs.surfaces.init.words import AGENTS, SKILL
-from dibs.version import VERSION
+from dibs import __version__
 
 ROOT = Path(__file__).parent.parent
 OWNER = "agent-dibs"
@@ -48,7 +48,7 @@ def marketplace() -> dict[str, Any]:
 def plugin() -> dict[str, Any]:
     return {
         "name": "dibs",
-        "version": VERSION,
+        "version": __version__,
         "description": SAYS,
         "author": {"name": "dibs contributors"},
         "homepage": HOME,
@@ -62,7 +62,7 @@ def server() -> dict[str, Any]:
     package = {
         "registryType": "pypi",
         "identifier": "agent-dibs",
-        "version": VERSION,
+        "version": __version__,
         "runtimeHint": "uvx",
         "packageArguments": [{"type": "positional", "value": "mcp"}],
         "transport": {"type": "stdio"},
@@ -73,7 +73,7 @@ def server() -> dict[str, Any]:
         "title": "dibs",
         "description": SAYS,
         "repository": {"url": HOME, "source": "github"},
-        "version": VERSION,
+        "version": __version__,
         "packages": [package],
     }
 

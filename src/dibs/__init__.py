@@ -1,5 +1,7 @@
 """dibs: agents that share a codebase call dibs before they touch something, and one wins."""
 
+__version__ = "0.1.0"
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.dibs import Agent, Dibs, open
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         UnfitError,
     )
     from dibs.records import (
+        Attention,
         Availability,
         Blocker,
         Delivery,
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
         Mismatch,
         NewToken,
         Outcome,
+        Overview,
         Presence,
         Pruned,
         Session,
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "Attention",
     "Availability",
     "Blocker",
     "BusyError",
@@ -82,6 +87,7 @@ __all__ = [
     "NotFoundError",
     "NotYoursError",
     "Outcome",
+    "Overview",
     "Presence",
     "Pruned",
     "PrunedError",
@@ -110,3 +116,7 @@ def __getattr__(name: str) -> object:
                 globals()[name] = vars(module)[name]
                 return globals()[name]
     raise AttributeError(f"module 'dibs' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

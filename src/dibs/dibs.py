@@ -15,11 +15,12 @@ from __future__ import annotations
 import os
 import sys
 
+from dibs.arguments import NAME_LIMIT, Choice, check_name, check_text
 from dibs.digest import sha256
 from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
 from dibs.names.paths import find_place, space_name
 from dibs.nouns.agents.sessions import SESSION_TTL_S
-from dibs.operation import NAME_LIMIT, OPERATIONS, check_choice, check_name, check_text
+from dibs.operation import OPERATIONS
 from dibs.space.scope import Scope
 from dibs.space.signing import Keyring
 from dibs.storage.folder import write_once
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from dibs.storage.clock import Clock
     from dibs.storage.driver import Driver
 
-DURABILITIES = ("full", "fast")
+DURABILITY = Choice("full", "fast")
 POSTGRES = ("postgresql://", "postgres://")
 DAEMON = ("http://", "https://", "unix:/", "http+unix://")
 DATABASE = "dibs.db"
@@ -95,6 +96,11 @@ class Dibs:
         """
         scope = self.scope.join(name, status, shell, client, ttl_s, process)
         return Agent(scope, beat_s=0 if shell else ttl_s / 3)
+
+    def find(self, name: str, *, client: str | None = None) -> Agent | None:
+        """Act in the agent's shell session, or in the client's, if there is one already."""
+        caller = self.scope.found(name, client, None)
+        return None if caller is None else Agent(self.scope.of(caller))
 
     def resume(self, token: str) -> Agent:
         """Act in a session that another process keeps alive, by its token."""
@@ -220,7 +226,7 @@ def open(
     clock: a clock to use instead of the machine's, for tests
     token: what lets you in at a daemon; by default what a daemon of this user left for it
     """
-    check_choice("durability", durability, DURABILITIES)
+    DURABILITY.check("durability", durability)
     url, start = check_path("url", url), check_path("start", start)
     user_dir = check_path("user_dir", user_dir) or default_user_dir()
     if key is not None and not isinstance(key, bytes):

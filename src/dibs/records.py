@@ -307,6 +307,51 @@ class Presence(Record):
     first_seen_at: int
 
 
+class Attention(Record):
+    """Something that somebody should look at.
+
+    what: blocked, asked, dead, never, failed, overdue, task_ends, lease_ends, overwritten or died
+    level: stuck (nothing moves by itself), ask (somebody wants an answer), soon
+    subject: the resource, the task, the agent or the id of the message that it is about
+    agent: who waits, holds, claimed, wrote or died
+    by: who else has to do with it; for who died, what that freed
+    says: words of an agent about it
+    blockers: who is in the way of one who waits
+    """
+
+    what: str
+    level: str
+    subject: str
+    agent: str | None = None
+    session: int | None = None
+    by: tuple[str, ...] = ()
+    says: str = ""
+    at: int | None = None
+    left_ms: int | None = None
+    blockers: tuple[Blocker, ...] = ()
+
+
+class Overview(Record):
+    """The present of a space, as of one moment.
+
+    tasks: those that have not ended, by state
+    counts: how many tasks are in each state
+    unread: how many messages wait for whom it was made, of which `messages` are the first
+    attention: what needs somebody, the most urgent first
+    """
+
+    space: str
+    seq: int
+    agents: tuple[Presence, ...]
+    leases: tuple[Lease, ...]
+    waiting: tuple[Blocker, ...]
+    tasks: tuple[Task, ...]
+    counts: dict[str, int]
+    unread: int
+    messages: tuple[Message, ...]
+    attention: tuple[Attention, ...]
+
+
 class Event(Record):
     """One row of the journal: who did what to which record."""
 

@@ -16,6 +16,14 @@ import json
 import os
 from time import monotonic, sleep
 
+from dibs.arguments import (
+    WAIT_MAX_S,
+    Resource,
+    check_agent,
+    check_name,
+    check_text,
+    refuse_depth,
+)
 from dibs.errors import (
     BusyError,
     CancelledError,
@@ -28,15 +36,6 @@ from dibs.errors import (
     UnavailableError,
     UnfitError,
 )
-from dibs.nouns.leases.operations import CLAIM_LIMIT
-from dibs.operation import (
-    OPERATIONS,
-    WAIT_MAX_S,
-    check_agent,
-    check_name,
-    check_text,
-    refuse_depth,
-)
 from dibs.records import Blocker, Entry, Record, Session, Task, plain
 from dibs.space.scope import Scope
 from dibs.storage.store import CANCEL, Caller
@@ -48,8 +47,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.names.paths import Place
-    from dibs.names.resources import Resource
-    from dibs.operation import Argument, Operation
+    from dibs.operation import Operation
 
 PATIENCE_S = 10.0
 """How long a daemon may be away before it is said to be gone."""
@@ -63,10 +61,6 @@ ANSWER_S = 60.0
 IDLE = 8
 BODY_LIMIT = 4 * 1024 * 1024
 """What a daemon takes at once; it hangs up on whoever sends more, before all of it has come."""
-NAMES = ("resource", "resources", "leases", "moved_to")
-HASHING = ("claim", "see", "report")
-"""Operations that have to know what is in the files they name."""
-"""The arguments that name resources, in every operation that has them."""
 RECORDS: dict[str, type[Record]] = {"blockers": Blocker, "current": Entry, "task": Task}
 """What the details of an error hold as records."""
 
@@ -109,10 +103,6 @@ class RemoteScope(Scope):
             next="do this where the store is, without DIBS_URL",
         )
 
-    def noun(self, name: str) -> Any:
-        __import__(f"dibs.nouns.{name}.operations")  # so that its operations are known
-        return RemoteNoun(self, name)
-
     def join(
         self,
         name: str,
@@ -130,6 +120,10 @@ class RemoteScope(Scope):
         session = Session.from_json(answer["session"])
         caller = Caller(session.agent, session.id, owned=answer["owned"])
         return RemoteScope(self.link, self.place, caller, answer["token"])
+
+    def found(self, name: str, client: str | None, process: str | None) -> Caller | None:
+        """Nobody: the daemon finds it when somebody joins."""
+        return None
 
     def resume(self, token: str) -> Scope:
         check_text("token", token)
@@ -166,37 +160,35 @@ class RemoteScope(Scope):
 
     def call(self, operation: Operation, given: dict[str, Any]) -> Any:
         """Have the daemon do it, for the caller."""
-        names = {argument.name: argument for argument in operation.arguments()}
+        names = operation.arguments()
         if operation.mutates and self._caller is None:
             self.caller  # noqa: B018 - it says what is missing
-        for name, value in given.items():
-            refuse_fraction(names[name], value)
         if "idempotency_key" in names and given.get("idempotency_key") is None:
             given["idempotency_key"] = os.urandom(16).hex()
         if "wait_s" in names:
             given.setdefault("wait_s", names["wait_s"].default)
-        if not names.keys().isdisjoint(NAMES):
-            given["seen"] = self._name(given, hashed=operation.verb in HASHING)
+        resources = [name for name, one in names.items() if isinstance(one.kind, Resource)]
+        if resources:
+            given["seen"] = self._name(given, resources, operation.hashes)
         path = f"/v1/{operation.noun}/{operation.verb}"
         result = operation.load(self.link.ask(path, self._headers, given))
         if isinstance(result, Session) and self._caller and result.id == self._caller.session:
             self._caller.agent = result.agent  # it may have taken another name
         return result
 
-    def _name(self, given: dict[str, Any], hashed: bool) -> dict[str, Any]:
+    def _name(self, given: dict[str, Any], names: list[str], hashed: bool) -> dict[str, Any]:
         """Read the names in the arguments from the disk, and say what is seen there."""
         seen: dict[str, Any] = {}
-        for name in NAMES:
+        for name in names:
             value = given.get(name)
             if isinstance(value, str):
                 given[name] = self._see(value, seen, hashed)
-            elif isinstance(value, (list, tuple)):
-                hashing = hashed and len(value) <= CLAIM_LIMIT
-                given[name] = [self._see(text, seen, hashing) for text in value]
+            elif value is not None:
+                given[name] = [self._see(text, seen, hashed) for text in value]
         return seen
 
     def _see(self, text: str, seen: dict[str, Any], hashed: bool) -> str:
-        resource: Resource = self.place.resource(text)
+        resource = self.place.resource(text)
         if resource.kind != "name":
             content = self.place.content_hash(resource) if hashed else None
             said = {"kind": resource.kind, "inode": resource.inode, "content_hash": content}
@@ -206,26 +198,6 @@ class RemoteScope(Scope):
                 said["checkout"] = resource.checkout
             seen[resource.text] = {what: value for what, value in said.items() if value}
         return resource.text
-
-
-class RemoteNoun:
-    """One of the six, as a face on the daemon's."""
-
-    def __init__(self, scope: RemoteScope, name: str) -> None:
-        self.scope = scope
-        self._name = name
-
-    def __getattr__(self, verb: str) -> Any:
-        operation = OPERATIONS.get(f"{self._name}.{verb}")
-        if operation is None:
-            raise AttributeError(f"{self._name} has no operation {verb!r}")
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self.scope.call(operation, operation.bind(args, kwargs))
-
-        call.__name__, call.__doc__ = verb, operation.method.__doc__
-        setattr(self, verb, call)
-        return call
 
 
 class Link:
@@ -415,14 +387,6 @@ def waiting(given: dict[str, Any]) -> float:
     if isinstance(wait_s, bool) or not isinstance(wait_s, (int, float)):
         return 0.0
     return wait_s if 0 < wait_s <= WAIT_MAX_S else 0.0
-
-
-def refuse_fraction(argument: Argument, value: Any) -> None:
-    """Refuse 1.0 for 1: in JSON they are the same, so that the daemon could not."""
-    if argument.type.startswith("int"):
-        for item in value if argument.many else [value]:
-            if isinstance(item, float):
-                raise InvalidError(f"{argument.name} must be a whole number, not float")
 
 
 def to_body(given: dict[str, Any]) -> bytes:

@@ -10,7 +10,6 @@ import _socket
 import select
 
 from dibs.errors import InvalidError
-from dibs.version import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ class Connection:
         head = [
             f"POST {self._route.prefix}{path} HTTP/1.1",
             f"Host: {self._route.header}",
-            f"User-Agent: dibs/{VERSION}",
+            "User-Agent: dibs",
             f"Authorization: Bearer {self._token}",
             "Content-Type: application/json",
             f"Content-Length: {len(body)}",

@@ -19,7 +19,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from dibs.mcp.words import INSTRUCTIONS
-from dibs.version import VERSION
+from dibs import __version__
 from tests.conformance.sdk import MODES, PATIENCE_S, Peer, connected
 from tests.surfaces.shell import Shell
 
@@ -78,7 +78,7 @@ async def test_the_mode_decides_the_version(connect: Connect, mode: str) -> None
 async def test_the_server_introduces_itself(connect: Connect) -> None:
     async with connect() as peer:
         server, abilities, instructions = await peer.introduction()
-    assert (server.name, server.version) == ("dibs", VERSION)
+    assert (server.name, server.version) == ("dibs", __version__)
     assert instructions == INSTRUCTIONS
     assert abilities.model_dump(exclude_none=True, by_alias=True) == {
         "tools": {},

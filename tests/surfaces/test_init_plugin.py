@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dibs.version import VERSION
+from dibs import __version__
 from tools.plugin import MCP_NAME, ROOT, written
 
 
@@ -18,7 +18,7 @@ def test_a_file_is_what_would_be_written(name: str) -> None:
 def test_the_registry_finds_the_same_name_and_version_everywhere() -> None:
     server = json.loads((ROOT / "server.json").read_text())
     (package,) = server["packages"]
-    assert (server["version"], package["version"]) == (VERSION, VERSION)
+    assert (server["version"], package["version"]) == (__version__, __version__)
     assert f"<!-- mcp-name: {server['name']} -->" in (ROOT / "README.md").read_text()
     assert server["name"] == MCP_NAME
     assert len(server["description"]) <= 100

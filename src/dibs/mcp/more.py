@@ -1,6 +1,6 @@
 """The tools beyond the ten: versioned state with answers of its own, and every other operation.
 
-An operation that no tool above covers, and that is not for people alone, is a tool by its noun
+An operation that is an agent's to call, and that none of the others does, is a tool by its noun
 and verb, `work.list` is `work_list`: its arguments and their help are those of the library, its
 answer is what the library returns.
 """
@@ -10,49 +10,32 @@ from __future__ import annotations
 from dibs.dibs import NOUNS, operations
 from dibs.errors import ConflictError
 from dibs.mcp.calling import HINTS, moment
+from dibs.mcp.standard import STANDARD
 from dibs.mcp.tool import (
     ADDS,
     DESTROYS,
     FLAG,
     INTEGER,
     NUMBER,
-    OBJECT,
     READS,
     TEXT,
-    TEXTS,
     Tool,
 )
+from dibs.operation import AGENT
 from dibs.records import plain
+from dibs.surroundings.schemas import ANYTHING, of_type_only
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from dibs.mcp.calling import Calling
-    from dibs.operation import Argument, Operation
+    from dibs.operation import Operation
     from dibs.records import Entry
 
     Answer = dict[str, Any]
 
 WATCH_S = 30
-# What the ten and the state tools below do already.
-COVERED = {
-    "leases.claim", "leases.release", "leases.status", "leases.wait",
-    "work.add", "work.claim", "work.next", "work.complete", "work.fail", "work.abandon",
-    "messages.send", "messages.inbox", "agents.rename",
-    "state.get", "state.set", "state.list", "state.history", "state.delete", "state.clear",
-    "state.export", "state.watch",
-}  # fmt: skip
-DESTRUCTIVE = {"agents.leave", "work.cancel", "events.prune"}
-# What only people do, since agents do not take things from each other and no model gets to see a
-# secret; and what only hooks do, since a model does not know what is in a file.
-NOT_OFFERED = {
-    "leases.revoke", "work.revoke", "agents.add_token", "agents.tokens", "agents.revoke_token",
-    "leases.see", "leases.report",
-}  # fmt: skip
-ANYTHING: dict[str, Any] = {
-    "anyOf": [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
-}
 
 
 def told(entry: Entry) -> Answer:
@@ -151,7 +134,7 @@ def watch(calling: Calling, arguments: dict[str, Any]) -> Answer:
 PLACE = {"namespace": TEXT, "key": TEXT}
 STATE = [
     Tool("get", "Get an entry of versioned state.", PLACE, READS, get,
-         required=("namespace", "key"), answers=("ok", "not_found")),
+         required=("namespace", "key"), answers=("ok", "not_found"), does="state.get"),
     Tool(
         "set",
         "Set an entry: create it, replace the version you saw, or force it.",
@@ -166,19 +149,21 @@ STATE = [
         set_,
         required=("namespace", "key", "value"),
         answers=("ok", "conflict"),
+        does="state.set",
     ),
     Tool("list", "List the entries of a namespace by key.",
          {"namespace": TEXT, "after": TEXT, "limit": INTEGER}, READS, list_,
-         required=("namespace",)),
+         required=("namespace",), does="state.list"),
     Tool("history", "Show the versions of an entry, the newest first.",
          {**PLACE, "before": INTEGER, "limit": INTEGER}, READS, history,
-         required=("namespace", "key")),
+         required=("namespace", "key"), does="state.history"),
     Tool("delete", "Delete an entry; its version goes on counting.",
-         {**PLACE, "expected_version": INTEGER}, DESTROYS, delete, required=("namespace", "key")),
+         {**PLACE, "expected_version": INTEGER}, DESTROYS, delete, required=("namespace", "key"),
+         does="state.delete"),
     Tool("clear_namespace", "Delete all entries of a namespace.", {"namespace": TEXT}, DESTROYS,
-         clear_namespace, required=("namespace",)),
+         clear_namespace, required=("namespace",), does="state.clear"),
     Tool("export", "Export a namespace: its records by key, each with its history.",
-         {"namespace": TEXT}, READS, export, required=("namespace",)),
+         {"namespace": TEXT}, READS, export, required=("namespace",), does="state.export"),
     Tool(
         "watch",
         "Wait until an entry changes, and give its new value.",
@@ -187,47 +172,38 @@ STATE = [
         watch,
         required=("namespace", "key"),
         answers=("ok", "deleted", "timeout"),
+        does="state.watch",
         waits=("timeout_s", WATCH_S),
     ),
 ]  # fmt: skip
 
 
 def more() -> list[Tool]:
-    """Every tool beyond the ten."""
-    elsewhere = COVERED | NOT_OFFERED
-    rest = [entry for entry in operations().values() if entry.name not in elsewhere]
+    """Every tool beyond the ten: what an agent may do and none of the others does."""
+    done = {name for tool in [*STANDARD, *STATE] for name in tool.does}
+    rest = [
+        entry for entry in operations().values() if AGENT in entry.by and entry.name not in done
+    ]
     rest.sort(key=lambda entry: NOUNS.index(entry.noun))  # whichever was imported first
     return [*STATE, *(from_operation(entry) for entry in rest)]
 
 
 def from_operation(operation: Operation) -> Tool:
-    arguments = operation.arguments()
-    many = next((argument.name for argument in arguments if argument.many), None)
+    arguments, many = operation.arguments(), operation.many
 
     def run(calling: Calling, given: dict[str, Any]) -> Answer:
         noun = getattr(calling.agent, operation.noun)
-        placed = given.pop(many, []) if many else []
+        placed = given.pop(many.name, []) if many else []
         return {"status": "ok", "result": plain(getattr(noun, operation.verb)(*placed, **given))}
 
-    waits = next((argument for argument in arguments if argument.name == "wait_s"), None)
-    hints = DESTROYS if operation.name in DESTRUCTIVE else ADDS
-    default = waits.default if waits else 0
+    waits = arguments.get("wait_s")
+    hints = DESTROYS if operation.destructive else ADDS
     return Tool(
         f"{operation.noun}_{operation.verb}",
         operation.summary,
-        {argument.name: schema(argument) for argument in arguments},
+        {name: of_type_only(argument) for name, argument in arguments.items()},
         hints if operation.mutates else READS,
         run,
-        required=tuple(argument.name for argument in arguments if argument.required),
-        waits=("wait_s", float(str(default))) if waits else None,
+        required=tuple(name for name, argument in arguments.items() if argument.required),
+        waits=("wait_s", float(str(waits.default))) if waits else None,
     )
-
-
-def schema(argument: Argument) -> dict[str, Any]:
-    """The JSON schema of an argument, from its type in the library."""
-    kind = argument.type.removesuffix(" | None")
-    known = {"str": TEXT, "int": INTEGER, "float": NUMBER, "bool": FLAG, "Sequence[str]": TEXTS}
-    found = known.get(kind) or (OBJECT if kind.startswith("dict[") else ANYTHING)
-    if argument.many:
-        found = {"type": "array", "items": found}
-    return {**found, "description": argument.help} if argument.help else found

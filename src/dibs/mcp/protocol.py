@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from dibs.version import VERSION
+from dibs import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ BATCHES = "2025-03-26"
 """The one version in which several messages may come as one array."""
 SUPPORTED = [MODERN, *HANDSHAKE]
 PREFIX = "io.modelcontextprotocol/"
-SERVER = {"name": "dibs", "version": VERSION}
+SERVER = {"name": "dibs", "version": __version__}
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from _thread import start_new_thread
 
+from dibs.arguments import shown
 from dibs.errors import CancelledError, DibsError
 from dibs.mcp import resources, words
 from dibs.mcp.calling import Calling, refusal, result
@@ -20,7 +21,6 @@ from dibs.mcp.protocol import (
     initialized,
     notification,
 )
-from dibs.operation import shown
 from dibs.storage.store import CANCEL, Cancel
 
 TYPE_CHECKING = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+from dibs.arguments import KINDS
 from dibs.errors import (
     ExistsError,
     HeldError,
@@ -34,7 +35,7 @@ from dibs.mcp.tool import (
     Tool,
     one_of,
 )
-from dibs.nouns.leases.operations import MODES, OUTCOMES
+from dibs.surroundings.schemas import of_kind
 from dibs.surroundings.who import is_made_up
 
 TYPE_CHECKING = False
@@ -332,6 +333,7 @@ STANDARD = [
         {"resource": TEXT, "name": described(TEXT, "what others shall call you")},
         REPEATS,
         status,
+        does="leases.status agents.rename",
         meta=ALWAYS,
     ),
     Tool(
@@ -342,7 +344,7 @@ STANDARD = [
             "resource": RESOURCE,
             "resources": described(TEXTS, "several, all or none"),
             "note": described(TEXT, "what for"),
-            "mode": one_of(*MODES),
+            "mode": of_kind(KINDS["mode"]),
             "ttl_s": NUMBER,
             "wait_s": described(NUMBER, "queue for it"),
         },
@@ -350,6 +352,7 @@ STANDARD = [
         claim,
         answers=("claimed", "already_claimed", "busy", "deadlock", "stale"),
         waits=("wait_s", 0),
+        does="leases.claim",
         meta=ALWAYS,
     ),
     Tool(
@@ -359,11 +362,12 @@ STANDARD = [
             "resource": TEXT,
             "resources": TEXTS,
             "everything": FLAG,
-            "outcome": one_of(*OUTCOMES),
+            "outcome": of_kind(KINDS["outcome"]),
             "moved_to": TEXT,
         },
         REPEATS,
         release,
+        does="leases.release",
         meta=ALWAYS,
     ),
     Tool(
@@ -375,6 +379,7 @@ STANDARD = [
         required=("resource",),
         answers=("available", "timeout"),
         waits=("timeout_s", WAIT_S),
+        does="leases.wait",
         meta=ALWAYS,
     ),
     Tool(
@@ -384,6 +389,7 @@ STANDARD = [
         ADDS,
         work_next,
         waits=("wait_s", 0),
+        does="work.next",
         meta=ALWAYS,
     ),
     Tool(
@@ -394,6 +400,7 @@ STANDARD = [
         REPEATS,
         work_claim,
         required=("id",),
+        does="work.claim",
         meta=ALWAYS,
     ),
     Tool(
@@ -411,6 +418,7 @@ STANDARD = [
         ADDS,
         work_add,
         required=("id",),
+        does="work.add",
         meta=ALWAYS,
     ),
     Tool(
@@ -420,6 +428,7 @@ STANDARD = [
         ADDS,
         work_done,
         required=("id",),
+        does="work.complete work.fail work.abandon",
         meta=ALWAYS,
     ),
     Tool(
@@ -429,6 +438,7 @@ STANDARD = [
         ADDS,
         send,
         required=("body",),
+        does="messages.send",
         meta=ALWAYS,
     ),
     Tool(
@@ -438,6 +448,7 @@ STANDARD = [
         ADDS,
         inbox,
         waits=("wait_s", 0),
+        does="messages.inbox",
         meta=ALWAYS,
     ),
 ]

@@ -5,8 +5,8 @@ The JSON schemas here are both what the client is shown and what arguments are c
 
 from __future__ import annotations
 
+from dibs.arguments import shown
 from dibs.errors import InvalidError
-from dibs.operation import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,18 +62,21 @@ class Tool:
         *,
         required: tuple[str, ...] = (),
         answers: tuple[str, ...] = (),
+        does: str = "",
         waits: tuple[str, float] | None = None,
         meta: dict[str, Any] | None = None,
     ) -> None:
         """A tool.
 
         answers: the words its `status` can be, if it is done or refused
+        does: the operations that it stands for, so that they need no tool of their own
         waits: the argument that says how many seconds it may wait, and its default
         """
         self.name = name
         self.run = run
         # A session can be over at any moment, whatever is asked.
         self.answers = (*answers, "not_yours") if answers else ()
+        self.does = does.split()
         self._properties = properties
         self._required = required
         self._waits = waits

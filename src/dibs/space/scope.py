@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dibs.digest import sha256
 from dibs.errors import InvalidError, NotYoursError
-from dibs.operation import OPERATIONS, check_name
+from dibs.operation import OPERATIONS
 from dibs.records import plain
+from dibs.storage.boot import runs
 from dibs.storage.queries import Queries
-from dibs.storage.store import from_text, to_text
+from dibs.storage.store import Caller, from_text, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from dibs.names.paths import Place
     from dibs.space.signing import Keyring
     from dibs.storage.driver import Ahead
-    from dibs.storage.store import Caller, Store, Write
+    from dibs.storage.store import Store, Write
 
     T = TypeVar("T")
 
 SPACE = Queries("space")
-GRANTING = ("leases.claim", "work.claim", "work.next")
+AGENTS = Queries("agents")
+SHELL = "shell"
+"""The label of the session that serves the commands an agent types."""
 
 
 class Scope:
@@ -61,9 +64,29 @@ class Scope:
         process: str | None,
     ) -> Scope:
         """The same space for an agent that joins it."""
-        from dibs.nouns.agents import sessions
+        caller = self.found(name, client, process) if shell else None
+        if caller is None:
+            from dibs.nouns.agents import sessions
 
-        return self.of(sessions.join(self, name, status, shell, client, ttl_s, process))
+            caller = sessions.join(self, name, status, shell, client, ttl_s, process)
+        return self.of(caller)
+
+    def found(self, name: str, client: str | None, process: str | None) -> Caller | None:
+        """The shell's or the client's session, by a read: None if it is to be made or changed.
+
+        process: the process that it has to end with, if any
+        """
+        with self.store.read() as tx:
+            if client is None:
+                row = tx.row(AGENTS.labelled, agent=name, label=SHELL)
+            else:
+                row = tx.row(AGENTS.of_client, agent=name, label=f"client:{client}")
+            if row is None or not tx.store.alive(row, tx.now):
+                return None
+        bound = row["process"]
+        if process is not None and (bound is None or not runs(row["host"], bound)):
+            return None
+        return Caller(row["agent"], row["id"], owned=False)
 
     def resume(self, token: str) -> Scope:
         """The same space for a session that another process keeps alive."""
@@ -129,8 +152,7 @@ class Scope:
         if key is None:
             return do()
         operation = OPERATIONS[name]
-        check_name("the idempotency key", key)
-        if name in GRANTING:
+        if operation.grants:
             # What was granted to one session must not be shown to another as its own.
             request = [self.session, request]
         try:
@@ -165,5 +187,10 @@ class Scope:
 class Noun:
     """One of the six: a face on the scope, bound to one caller."""
 
-    def __init__(self, scope: Scope) -> None:
+    tx: Write
+    """The transaction that a method marked with `@writes` runs in."""
+
+    def __init__(self, scope: Scope, tx: Write | None = None) -> None:
         self.scope = scope
+        if tx is not None:
+            self.tx = tx

@@ -1,53 +1,34 @@
-"""From words on a command line to the arguments of an operation.
+"""From words on a command line to the arguments of a function.
 
-The options of a command are the arguments of its operation: what has no default is given by
-place, everything else by name. `ttl_s` becomes `--ttl 30m`, a list becomes an option that may
-be given several times, JSON is read as JSON and, where it is none, as plain text.
+Every command is made from a signature: that of an operation, or that of the function `main` of a
+command written by hand. What can be given by place is given by place, everything else by name.
+`ttl_s` becomes `--ttl 30m`, a list becomes an option that may be given several times, JSON is read
+as JSON and, where it is none, as plain text. What stands after `--` belongs to an argument called
+`command`, if there is one. The docstring is the help: a summary, more about it, a line
+`name: text` for each argument and, for a command written by hand, a line `example: …`.
 """
 
 from __future__ import annotations
 
 import os
 
+from dibs.arguments import FLAG, LINE, Choice, Flag, Json, Seconds, Whole
 from dibs.errors import InvalidError
-from dibs.operation import Argument
+from dibs.operation import AGENT, PERSON, arguments_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import Any
 
+    from dibs.arguments import Argument, Kind
     from dibs.dibs import Agent, Dibs
     from dibs.operation import Operation
     from dibs.surroundings.who import Who
 
 # Where a shell has a better word than the library.
-RENAMED = {
-    "everything": "all",
-    "tags": "tag",
-    "leases": "lease",
-    ("leases.wait", "wait_s"): "timeout",
-    ("events.since", "seq"): "since",
-}
-# Where an option needs other words than the argument behind it.
-HELP = {
-    "mode": "share it with others who share",
-    "ttl_s": "how long until it lapses unless it is renewed",
-    "wait_s": "how long to wait for it",
-    "delay_s": "how long until it may be claimed",
-    "keep_s": "how much of the past to keep",
-    "expires_s": "how long until it opens nothing any more; by default for ever",
-    "retry": "no other attempt can succeed",
-    ("state.set", "ttl_s"): "how long until the entry is gone",
-    ("leases.renew", "ttl_s"): "how long from now; by default as long as it was claimed for",
-    ("work.renew", "ttl_s"): "how long from now; by default as long as it was claimed for",
-}
-# What only the shell has: an option of `dibs log` and one of `dibs messages`.
-EXTRA = {
-    "events.since": Argument("follow", "bool", "go on with what is added", False, False, False),
-    "messages.history": Argument(
-        "search", "str", "only those that have all these words", False, False, None
-    ),
-}
+RENAMED = {"everything": "all", "tags": "tag", "leases": "lease", "clients": "client"}
+HELP = {"mode": "share it with others who share", "retry": "no other attempt can succeed"}
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -109,8 +90,27 @@ class Globals:
 
         return Who(self.agent or "") if self.chosen else of_environment(os.environ)
 
+    def party(self) -> str:
+        """Whether this is a person's terminal or an agent's shell; `--as` changes nothing there."""
+        from dibs.surroundings.who import of_environment
+
+        return PERSON if of_environment(os.environ) is None else AGENT
+
+    def name(self) -> str | None:
+        """The name that somebody chose, with --as or in the environment."""
+        return self.agent if self.chosen or not self.session else None
+
+    def look(self, space: Dibs) -> Dibs:
+        """The session to look from, if there is one already: looking makes none."""
+        who = self.who()
+        if who is None:
+            return space
+        return (space.resume(who.token) if who.token else who.find(space)) or space
+
     def join(self, space: Dibs) -> Agent:
         """The session to act in: the one of the agent whose shell this is, or that of a name."""
+        if self.chosen:
+            return space.join(self.agent or "", shell=True)
         who = self.who()
         if who is None:
             raise InvalidError(
@@ -119,123 +119,160 @@ class Globals:
         return who.join(space)
 
 
+class Command:
+    """What can be typed after `dibs`: its words, its arguments, and what its help says.
+
+    about: what is to be said beyond the summary
+    """
+
+    def __init__(
+        self,
+        words: str,
+        summary: str,
+        about: str,
+        arguments: dict[str, Argument],
+        renamed: dict[str, str],
+        example: str,
+    ) -> None:
+        self.words = words
+        self.summary = summary
+        self.about = about
+        self.example = example
+        self.options = [
+            Option(one, renamed.get(one.name, RENAMED.get(one.name, "")))
+            for one in arguments.values()
+        ]
+
+    @classmethod
+    def of(cls, operation: Operation) -> Command:
+        arguments, renamed = operation.arguments(), operation.options
+        return cls(operation.cli, operation.summary, "", arguments, renamed, operation.example)
+
+    @classmethod
+    def by_hand(cls, words: str, module: ModuleType) -> Command:
+        """The command that is the function `main` of a module."""
+        kinds: dict[str, Kind] = getattr(module, "KINDS", {})
+        arguments = arguments_of(
+            module.main, lambda name, type: kinds.get(name) or by_type(type), ("call",)
+        )
+        summary, *lines = [line.strip() for line in (module.main.__doc__ or "").splitlines()]
+        example, about = "", []
+        for line in lines:
+            name, colon, text = line.partition(": ")
+            if colon and name == "example":
+                example = f"dibs {words} {text}".strip()
+            elif not colon or name not in arguments:
+                about.append(line)
+        return cls(words, summary, "\n".join(about).strip(), arguments, {}, example)
+
+    def parse(self, words: list[str]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments that the words stand for, by place and by name."""
+        named = {option.name: option for option in self.options if not option.placed}
+        after = next((option for option in self.options if option.after_dashes), None)
+        placed: list[str] = []
+        command: list[str] = []
+        given: dict[str, Any] = {}
+        rest = list(words)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                (placed if after is None else command).extend(rest)
+                break
+            if not word.startswith("--"):
+                # `-5` is a number and `- item` is text, but `-note` was meant to be an option.
+                if word[:1] == "-" and word[1:2].isalpha() and " " not in word:
+                    raise unknown("option", word, [f"--{other}" for other in named])
+                placed.append(word)
+                continue
+            name, equals, text = word[2:].partition("=")
+            option = named.get(name)
+            if option is None:
+                raise unknown("option", f"--{name}", [f"--{other}" for other in named])
+            if option.switch:
+                if equals:
+                    raise InvalidError(f"--{name} takes no value")
+                given[option.argument.name] = option.switched_on
+                continue
+            if not equals:
+                if not rest:
+                    raise InvalidError(f"--{name} needs a value")
+                text = rest.pop(0)
+            if option.argument.list:
+                given.setdefault(option.argument.name, []).append(text)
+            elif option.argument.name in given:
+                raise InvalidError(f"--{name} was given twice")
+            else:
+                given[option.argument.name] = option.value(text)
+        return [*self._by_place(placed), *command], given
+
+    def _by_place(self, placed: list[str]) -> list[Any]:
+        values: list[Any] = []
+        for option in self.options:
+            argument = option.argument
+            if not option.placed or option.after_dashes:
+                continue
+            if argument.many:
+                values += [option.value(text) for text in placed]
+                placed = []
+            elif placed:
+                values.append(option.value(placed.pop(0)))
+            elif argument.required:
+                raise InvalidError(
+                    f"{argument.name.upper()} is missing", next=f"see: dibs {self.words} --help"
+                )
+            else:
+                values.append(argument.default)
+        if placed:
+            raise InvalidError(
+                f"{placed[0]!r} is one word too many", next=f"see: dibs {self.words} --help"
+            )
+        return values
+
+
 class Option:
     """One argument as the shell sees it."""
 
-    def __init__(self, operation: Operation, argument: Argument) -> None:
-        renamed = RENAMED.get((operation.name, argument.name), RENAMED.get(argument.name))
+    def __init__(self, argument: Argument, name: str) -> None:
         self.argument = argument
-        self.seconds = argument.name.endswith("_s")
-        self.name = renamed or argument.name.removesuffix("_s").replace("_", "-")
-        self.flag = argument.type == "bool" and argument.default is False
-        self.off = argument.type == "bool" and argument.default is True
-        self.list = argument.type.startswith("Sequence[")
-        self.placed = argument.required or argument.many
+        self.placed = argument.placed
+        self.after_dashes = argument.many and argument.name == "command"
+        self.seconds = isinstance(argument.kind, Seconds)
+        self.name = name or argument.name.removesuffix("_s").replace("_", "-")
+        self.help = HELP.get(argument.name, argument.help)
+        self.switch = isinstance(argument.kind, Flag)
+        self.switched_on: object = argument.default is False
         if argument.name == "mode":
-            self.name, self.flag = "shared", True
-        if self.off:
+            self.name, self.switch, self.switched_on = "shared", True, "shared"
+        elif self.switch and argument.default is True:
             self.name = f"no-{self.name}"
-        help = HELP.get((operation.name, argument.name), HELP.get(argument.name))
-        self.help = help or argument.help
-
-    @property
-    def switch(self) -> bool:
-        return self.flag or self.off
 
     def value(self, text: str) -> Any:
-        kind = self.argument.type
+        kind = self.argument.kind
         if self.seconds:
             return seconds(self.name, text)
-        if "int" in kind:
+        if isinstance(kind, Whole):
             try:
                 return int(text)
             except ValueError:
                 raise InvalidError(f"{self.name} must be a whole number, not {text!r}") from None
-        if "Any" in kind:
+        if isinstance(kind, Json) or self.argument.type.startswith("dict["):
             return json_or_text(text)
         return text
 
-
-def options(operation: Operation) -> list[Option]:
-    arguments = operation.arguments()
-    if operation.name in EXTRA:
-        arguments.append(EXTRA[operation.name])
-    return [Option(operation, argument) for argument in arguments]
-
-
-def parse(operation: Operation, words: list[str]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments for the operation, by place and by name."""
-    known = options(operation)
-    named = {option.name: option for option in known if not option.placed}
-    placed: list[str] = []
-    given: dict[str, Any] = {}
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if word == "--":
-            placed += rest
-            break
-        if not word.startswith("--"):
-            # `-5` is a number and `- item` is text, but `-note` was meant to be an option.
-            if word[:1] == "-" and word[1:2].isalpha() and " " not in word:
-                raise unknown("option", word, [f"--{other}" for other in named])
-            placed.append(word)
-            continue
-        name, equals, text = word[2:].partition("=")
-        option = named.get(name)
-        if option is None:
-            raise unknown("option", f"--{name}", [f"--{other}" for other in named])
-        if option.switch:
-            if equals:
-                raise InvalidError(f"--{name} takes no value")
-            given[option.argument.name] = "shared" if name == "shared" else option.flag
-            continue
-        if not equals:
-            if not rest:
-                raise InvalidError(f"--{name} needs a value")
-            text = rest.pop(0)
-        if option.list:
-            given.setdefault(option.argument.name, []).append(text)
-        elif option.argument.name in given:
-            raise InvalidError(f"--{name} was given twice")
-        else:
-            given[option.argument.name] = option.value(text)
-    if not placed and "epoch" not in given and "everything" not in given:
-        refuse_nothing(operation, known)
-    return by_place(operation, known, placed), given
+    def check(self, value: Any) -> Any:
+        """A value that was given, or what is wrong with it in the words of the shell."""
+        if isinstance(self.argument.kind, Choice) or self.argument.list or self.argument.optional:
+            return self.argument.check(value)
+        return self.argument.kind.check(f"--{self.name}" if not self.placed else self.name, value)
 
 
-def refuse_nothing(operation: Operation, known: list[Option]) -> None:
-    """`dibs release` alone is a slip; `dibs status` alone is a question of its own."""
-    many = [option for option in known if option.argument.many]
-    if many and operation.name != "leases.status":
-        every = any(option.name == "all" for option in known)
-        raise InvalidError(
-            f"{many[0].argument.name.upper().removesuffix('S')} is missing",
-            next=f"name at least one{', or say --all' if every else ''}",
-        )
-
-
-def by_place(operation: Operation, known: list[Option], placed: list[str]) -> list[Any]:
-    wanted = [option for option in known if option.placed]
-    values = []
-    for option in wanted:
-        name = option.argument.name.upper()
-        if option.argument.many:
-            values += [option.value(text) for text in placed]
-            placed = []
-        elif not placed:
-            raise InvalidError(
-                f"{name} is missing",
-                next=f"see: dibs {operation.cli} --help",
-            )
-        else:
-            values.append(option.value(placed.pop(0)))
-    if placed:
-        raise InvalidError(
-            f"{placed[0]!r} is one word too many", next=f"see: dibs {operation.cli} --help"
-        )
-    return values
+def by_type(type: str) -> Kind:
+    """What the argument of a command written by hand must be like, where nothing else says it."""
+    if type == "bool":
+        return FLAG
+    if type.startswith("int"):
+        return Whole(0)
+    return Seconds(0, 366 * 86_400) if type.startswith("float") else LINE
 
 
 def seconds(what: str, text: str) -> float:

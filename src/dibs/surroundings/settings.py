@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 
+from dibs.arguments import TTL_MAX_S, TTL_MIN_S
 from dibs.errors import InvalidError
 from dibs.names import globs
 from dibs.names.paths import Resource, resources_overlap
-from dibs.operation import TTL_MAX_S, TTL_MIN_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

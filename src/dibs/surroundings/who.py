@@ -61,6 +61,10 @@ class Who:
             self._stay(space.scope.place.store_dir, self.process, self.client)
         return space.join(self.name, client=self.client, shell=True, process=self.process)
 
+    def find(self, space: Dibs) -> Agent | None:
+        """The session, if there is one already."""
+        return space.find(self.name, client=self.client)
+
     def _stay(self, store_dir: str, process: str, client: str) -> None:
         """Keep to the first name that this process of Claude's gave its session.
 

@@ -30,47 +30,40 @@ from __future__ import annotations
 
 import os
 
+from dibs.arguments import NUMBER, milliseconds
 from dibs.digest import same, sha256
 from dibs.errors import ExistsError, InvalidError, NotFoundError, NotYoursError, StateError
 from dibs.nouns.agents.sessions import AGENTS, session_record
 from dibs.nouns.leases.grants import ticket_alive
 from dibs.nouns.recovery import LEASES, end_session
-from dibs.operation import (
-    DELAY_MAX_S,
-    NEWEST,
-    TTL_MIN_S,
-    check_agent,
-    check_choice,
-    check_integer,
-    check_seconds,
-    check_text,
-    operation,
-    writes,
-)
-from dibs.records import Mismatch, NewToken, Presence, Session, Token
+from dibs.operation import EVERYBODY, PEOPLE, operation, writes
+from dibs.records import Mismatch, NewToken, Session, Token
 from dibs.space.scope import Noun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dibs.records import Overview, Presence
     from dibs.space.scope import Scope
     from dibs.storage.driver import Row
-    from dibs.storage.store import Write
 
 PAGE = 1000
-SCOPES = ("read", "agent", "admin")
 SECRET_PREFIX = "dibs_"
 """By this, people and scanners see what a leaked secret is for."""
 
 
 class Agents(Noun):
-    @writes(NotYoursError, example="--status 'running the tests'")
-    def beat(self, tx: Write, *, status: str | None = None) -> Session:
+    @writes(
+        NotYoursError,
+        by=EVERYBODY,
+        events=("session.status",),
+        example="--status 'running the tests'",
+    )
+    def beat(self, *, status: str | None = None) -> Session:
         """Show that this session is alive, and say what it is doing.
 
         status: a line about the present work, shown to the others
         """
-        if status is not None:
-            check_text("status", status)
+        tx = self.tx
         session = self.scope.caller.session
         row = tx.rows(AGENTS.one, session=session)[0]
         deadline = None if row["ttl_ms"] is None else tx.now + row["ttl_ms"]
@@ -84,21 +77,30 @@ class Agents(Noun):
         }
         return session_record(tx, row)
 
-    @writes(NotYoursError)
-    def leave(self, tx: Write) -> Session:
+    @writes(NotYoursError, by=EVERYBODY, events=("session.left",), destructive=True)
+    def leave(self) -> Session:
         """End this session, and free everything it holds."""
+        tx = self.tx
         session = self.scope.caller.session
         row = tx.rows(AGENTS.one, session=session)[0]
         end_session(tx, self.scope.keys, session, "left")
         return session_record(tx, row | {"ended_at": tx.wall})
 
-    @writes(ExistsError, StateError, InvalidError, example="alice")
-    def rename(self, tx: Write, name: str) -> Session:
+    @writes(
+        ExistsError,
+        StateError,
+        InvalidError,
+        by=EVERYBODY,
+        scope="admin",  # a token is for one name
+        events=("session.renamed",),
+        example="alice",
+    )
+    def rename(self, name: str) -> Session:
         """Take another name for this session, which must not hold anything now.
 
         name: a name that no agent here bears now
         """
-        check_agent("name", name)
+        tx = self.tx
         caller = self.scope.caller
         row = tx.rows(AGENTS.one, session=caller.session)[0]
         if name == caller.agent:
@@ -124,42 +126,32 @@ class Agents(Noun):
         caller.agent = name
         return session_record(tx, row | {"agent": name})
 
-    @operation(cli="agents")
+    @operation(by=EVERYBODY, cli="agents", empty="nobody is here")
     def list(self, *, everybody: bool = False) -> tuple[Presence, ...]:
         """List who is here, what they are doing, and how much they hold.
 
         everybody: also those who have no session now
         """
-        from dibs.nouns.messages.operations import unread_of  # joining does not need it
+        from dibs.nouns.agents.overview import presences  # joining does not need it
 
         with self.scope.store.read() as tx:
-            leases = {
-                row["session"]: row["number"]
-                for row in tx.rows(AGENTS.leases_by_session, now=tx.now)
-            }
-            tasks = {
-                row["session"]: row["number"]
-                for row in tx.rows(AGENTS.tasks_by_session, now=tx.now)
-            }
-            sessions: dict[str, list[Session]] = {}
-            for row in tx.rows(AGENTS.open):
-                record = session_record(tx, row)
-                if record.alive:
-                    sessions.setdefault(row["agent"], []).append(record)
-            return tuple(
-                Presence(
-                    agent=row["name"],
-                    sessions=tuple(sessions.get(row["name"], ())),
-                    leases=sum(leases.get(s.id, 0) for s in sessions.get(row["name"], ())),
-                    tasks=sum(tasks.get(s.id, 0) for s in sessions.get(row["name"], ())),
-                    unread=unread_of(tx, row["name"]),
-                    first_seen_at=row["first_seen_at"],
-                )
-                for row in tx.rows(AGENTS.agents)
-                if everybody or row["name"] in sessions
-            )
+            return presences(tx, everybody)
 
-    @operation(cli="verify")
+    @operation(by=EVERYBODY, cli="overview", example="--json")
+    def overview(self, *, agent: str | None = None, limit: int = 100) -> Overview:
+        """Give the present as of one moment: who is here, what is held, what needs attention.
+
+        agent: whose unread messages to show; by default the caller's
+        limit: at most so many of each
+        """
+        from dibs.nouns.agents.overview import overview  # joining does not need it
+
+        if agent is None and self.scope.session:
+            agent = self.scope.caller.agent
+        with self.scope.store.read() as tx:
+            return overview(self.scope, tx, agent, limit)
+
+    @operation(by=EVERYBODY, cli="verify", empty="every signature is right")
     def verify(self) -> tuple[Mismatch, ...]:
         """Check every signature, and list the rows that do not match theirs."""
         keys = self.scope.keys
@@ -180,9 +172,15 @@ class Agents(Noun):
         return tuple(found)
 
     # It takes no idempotency key: the answer that is kept for one would keep the secret too.
-    @writes(InvalidError, cli="token add", example="ci --scope agent --expires 30d")
+    @writes(
+        InvalidError,
+        by=PEOPLE,
+        events=("token.added",),
+        cli="token add",
+        example="ci --scope agent --expires 30d",
+    )
     def add_token(
-        self, tx: Write, name: str, *, scope: str = "agent", expires_s: float | None = None
+        self, name: str, *, scope: str = "agent", expires_s: float | None = None
     ) -> NewToken:
         """Add an access token for the daemon; its secret is told this once.
 
@@ -190,11 +188,8 @@ class Agents(Noun):
         scope: agent (as that name and its subagents), admin (as anybody), read (only look)
         expires_s: seconds until it opens nothing any more; by default never
         """
-        check_agent("name", name)
-        check_choice("scope", scope, SCOPES)
-        left_ms = None
-        if expires_s is not None:
-            left_ms = check_seconds("expires_s", expires_s, TTL_MIN_S, DELAY_MAX_S)
+        tx = self.tx
+        left_ms = None if expires_s is None else milliseconds(expires_s)
         expires_at = None if left_ms is None else tx.wall + left_ms
         secret = new_secret()
         id = tx.event("token.added", name, {"scope": scope, "expires_at": expires_at})
@@ -218,19 +213,28 @@ class Agents(Noun):
             expires_at=expires_at,
         )
 
-    @operation(cli="token list")
+    @operation(by=PEOPLE, cli="token list", empty="no tokens")
     def tokens(self) -> tuple[Token, ...]:
         """List the access tokens, without their secrets; those that are over too."""
         with self.scope.store.read() as tx:
             return tuple(map(Token.of, tx.rows(AGENTS.tokens)))
 
-    @writes(NotFoundError, cli="token revoke", example="17")
-    def revoke_token(self, tx: Write, id: int) -> Token:
+    @writes(
+        NotFoundError,
+        by=PEOPLE,
+        events=("token.revoked",),
+        destructive=True,
+        cli="token revoke",
+        example="17",
+        kinds={"id": NUMBER},
+    )
+    def revoke_token(self, id: int) -> Token:
         """Revoke an access token; its secret opens nothing from now on.
 
         id: the token's number
         """
-        row = tx.row(AGENTS.one_token, id=check_integer("id", id, 0, NEWEST))
+        tx = self.tx
+        row = tx.row(AGENTS.one_token, id=id)
         if row is None:
             raise NotFoundError(f"there is no token {id}", next="list the tokens")
         if row["revoked_at"] is not None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 
-from dibs.errors import InvalidError, NotYoursError
-from dibs.nouns.recovery import end_dead_sessions, end_session
-from dibs.operation import (
+from dibs.arguments import (
+    LINE,
     NAME_LIMIT,
-    TTL_MAX_S,
-    TTL_MIN_S,
+    TTL,
+    Whole,
     check_agent,
-    check_integer,
     check_name,
-    check_seconds,
     check_text,
+    milliseconds,
     shown,
 )
+from dibs.errors import InvalidError, NotYoursError
+from dibs.nouns.recovery import end_dead_sessions, end_session
 from dibs.records import Session
+from dibs.space.scope import SHELL
 from dibs.storage.boot import is_process_name, runs
 from dibs.storage.queries import Queries
 from dibs.storage.store import Caller
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 AGENTS = Queries("agents")
 SESSION_TTL_S = 30.0
 """How long a session lives without a beat, where processes cannot be seen."""
-SHELL = "shell"
+PID = Whole(0, 2**31)
 
 
 def join(
@@ -54,10 +55,10 @@ def join(
     host, pid: which machine and process that is, as it says itself
     """
     check_agent("the agent's name", name)
-    check_text("status", status)
-    beat_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+    LINE.check("status", status)
+    beat_ms = milliseconds(TTL.check("ttl_s", ttl_s))
     host = os.uname().nodename if host is None else check_text("host", host, NAME_LIMIT)
-    pid = os.getpid() if pid is None else check_integer("pid", pid, 0, 2**31)
+    pid = os.getpid() if pid is None else PID.check("pid", pid)
     if process is not None and not is_process_name(check_name("process", process)):
         raise InvalidError(f"{shown(process)} is not the name of a process")
     store, liveness = scope.store, scope.store.liveness

@@ -10,19 +10,10 @@ and never seq: it, epochs and versions only rise.
 
 from __future__ import annotations
 
+from dibs.arguments import milliseconds
 from dibs.errors import InvalidError, PrunedError
 from dibs.nouns.recovery import end_dead_sessions
-from dibs.operation import (
-    DELAY_MAX_S,
-    LIST_LIMIT,
-    NEWEST,
-    WAIT_MAX_S,
-    check_filter,
-    check_integer,
-    check_seconds,
-    operation,
-    writes,
-)
+from dibs.operation import EVERYBODY, PEOPLE, operation, writes
 from dibs.records import Event, Pruned
 from dibs.space.scope import Noun
 from dibs.storage.queries import Queries
@@ -30,7 +21,7 @@ from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.storage.store import Write
+    pass
 
 EVENTS = Queries("events")
 SPACE = Queries("space")
@@ -39,7 +30,7 @@ TOPICS = ("session", "lease", "task", "message", "entry", "token", "space")
 
 
 class Events(Noun):
-    @operation(PrunedError, cli="log", example="--kind lease --agent bob")
+    @operation(PrunedError, by=EVERYBODY, cli="log", example="--kind lease --agent bob")
     def since(
         self,
         seq: int | None = None,
@@ -57,11 +48,6 @@ class Events(Noun):
         subject: only what was done to this resource, task, entry or agent
         limit: at most so many
         """
-        if seq is not None:
-            check_integer("seq", seq, 0, NEWEST)
-        for what, text in (("kind", kind), ("agent", agent), ("subject", subject)):
-            check_filter(what, text)
-        check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             position = tx.rows(SPACE.position)[0]
             if seq is not None and seq < position["pruned_seq"]:
@@ -83,14 +69,14 @@ class Events(Noun):
             )
         return tuple(Event.of(row, data=from_text(row["data"])) for row in rows)
 
-    @operation()
+    @operation(by=EVERYBODY)
     def last(self) -> int:
         """Give the seq of the last write: where a reader starts that wants only what is new."""
         with self.scope.store.read() as tx:
             seq: int = tx.rows(SPACE.position)[0]["seq"]
         return seq
 
-    @operation(PrunedError, example="17 --wait 60s")
+    @operation(PrunedError, by=EVERYBODY, example="17 --wait 60s")
     def watch(
         self,
         seq: int,
@@ -110,8 +96,6 @@ class Events(Noun):
         limit: at most so many
         wait_s: how many seconds at most
         """
-        check_integer("seq", seq, 0, NEWEST)
-        check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
 
         def look() -> tuple[tuple[Event, ...] | None, None]:
             found = self.since(seq, kind=kind, agent=agent, subject=subject, limit=limit)
@@ -119,13 +103,21 @@ class Events(Noun):
 
         return self.scope.store.wait(look, TOPICS, wait_s) or ()
 
-    @writes(InvalidError, cli="gc", example="--keep 30d")
-    def prune(self, tx: Write, *, keep_s: float = 30 * 86_400) -> Pruned:
+    @writes(
+        InvalidError,
+        by=PEOPLE,
+        events=("space.pruned",),
+        destructive=True,
+        cli="gc",
+        example="--keep 30d",
+    )
+    def prune(self, *, keep_s: float = 30 * 86_400) -> Pruned:
         """Remove what is over and older than that; free what dead sessions hold.
 
         keep_s: how many seconds of the past to keep
         """
-        before = tx.wall - check_seconds("keep_s", keep_s, 0, DELAY_MAX_S * 10)
+        tx = self.tx
+        before = tx.wall - milliseconds(keep_s)
         end_dead_sessions(tx, self.scope.keys, tx.rows(AGENTS.open))
         upto = tx.rows(EVENTS.last_before, before=before)[0]["seq"]
         tx.run(EVENTS.prune_outcomes, before=before)

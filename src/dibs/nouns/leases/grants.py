@@ -370,3 +370,27 @@ def blocker_record(row: Row, now: int) -> Blocker:
         since_at=row["granted_at"],
         expires_in_ms=None if waiting else max(0, row["deadline"] - now),
     )
+
+
+def standing(tx: Read, rows: list[Row]) -> list[Row]:
+    """Without those that have lapsed and only wait to be cleared away."""
+    leases, tickets, dead = lapsed(tx, rows)
+    gone = [id(row) for row in leases + tickets]
+    return [row for row in rows if id(row) not in gone and row["session"] not in dead]
+
+
+def in_force(tx: Read, agent: str | None, session: int | None, limit: int) -> tuple[Lease, ...]:
+    """The leases of those who are alive, by name."""
+    rows = tx.rows(LEASES.all, now=tx.now, agent=agent, session=session, limit=limit)
+    sessions = sessions_of(tx, rows)
+    return tuple(
+        lease_record(row, tx.now)
+        for row in rows
+        if row["session"] in sessions and tx.store.alive(sessions[row["session"]], tx.now)
+    )
+
+
+def waiters(tx: Read, limit: int) -> tuple[Blocker, ...]:
+    """Who waits for what, first come first."""
+    rows = standing(tx, tx.rows(LEASES.queue, limit=limit))
+    return tuple(blocker_record(row, tx.now) for row in rows)

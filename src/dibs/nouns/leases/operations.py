@@ -18,6 +18,7 @@ take it away before that (`revoke`): its holder is told, and refused from then o
 
 from __future__ import annotations
 
+from dibs.arguments import milliseconds, shown
 from dibs.errors import (
     DeadlockError,
     HeldError,
@@ -33,23 +34,7 @@ from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want, lease_record
 from dibs.nouns.leases.own import asked_first, learn, own_leases
 from dibs.nouns.recovery import clear
-from dibs.operation import (
-    LIST_LIMIT,
-    NEWEST,
-    TTL_MAX_S,
-    TTL_MIN_S,
-    WAIT_MAX_S,
-    check_agent,
-    check_choice,
-    check_filter,
-    check_integer,
-    check_names,
-    check_seconds,
-    check_text,
-    operation,
-    shown,
-    writes,
-)
+from dibs.operation import EVERYBODY, HOOKS, PEOPLE, operation, writes
 from dibs.records import Availability, Grant, Outcome
 from dibs.space.scope import Noun
 
@@ -63,10 +48,6 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Row
     from dibs.storage.store import Read, Write
 
-MODES = (grants.EXCLUSIVE, grants.SHARED)
-OUTCOMES = ("released", "modified", "created", "deleted", "moved")
-CLAIM_LIMIT = 200
-
 
 class Leases(Noun):
     @operation(
@@ -74,7 +55,10 @@ class Leases(Noun):
         DeadlockError,
         TimeoutError,
         InvalidError,
-        mutates=True,
+        hashes=True,
+        by=EVERYBODY,
+        events=("lease.claimed", "lease.renewed", "lease.queued", "lease.unqueued"),
+        at_least_one=True,
         cli="claim",
         example="src/a.py docs/ --note 'fix the parser' --wait 60s",
     )
@@ -99,9 +83,7 @@ class Leases(Noun):
         idempotency_key: asked again with the same one, the first answer is given
         """
         wants = named(self.scope, resources, mode, here)
-        ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
-        check_text("note", note)
-        wait_ms = check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
+        ttl_ms = milliseconds(ttl_s)
         scope, caller = self.scope, self.scope.caller
         ticket: Ticket | None = None
         request = idempotency_key and [
@@ -118,7 +100,7 @@ class Leases(Noun):
                         lambda: take(tx, scope, wants, ttl_ms, note),
                     )
                 except HeldError:
-                    if not wait_ms:
+                    if not wait_s:
                         raise
                     from dibs.nouns.leases.ticket import Ticket  # most claims need not wait
 
@@ -142,13 +124,14 @@ class Leases(Noun):
         StaleError,
         NotFoundError,
         NotYoursError,
+        by=EVERYBODY,
+        events=("lease.renewed",),
         cli="renew",
         example="src/a.py --ttl 1h",
         ahead=asked_first,
     )
     def renew(
         self,
-        tx: Write,
         *resources: str,
         everything: bool = False,
         ttl_s: float | None = None,
@@ -163,7 +146,8 @@ class Leases(Noun):
         epoch: refuse if the lease is of another epoch
         idempotency_key: asked again with the same one, the first answer is given
         """
-        ttl_ms = None if ttl_s is None else check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+        tx = self.tx
+        ttl_ms = None if ttl_s is None else milliseconds(ttl_s)
         renewed = []
         for row in own_leases(tx, self.scope, resources, everything, epoch):
             row["ttl_ms"] = ttl_ms or row["ttl_ms"]
@@ -180,13 +164,14 @@ class Leases(Noun):
         StaleError,
         NotFoundError,
         NotYoursError,
+        by=EVERYBODY,
+        events=("lease.released",),
         cli="release",
         example="src/a.py",
         ahead=asked_first,
     )
     def release(
         self,
-        tx: Write,
         *resources: str,
         everything: bool = False,
         outcome: str | None = None,
@@ -203,8 +188,7 @@ class Leases(Noun):
         epoch: refuse if the lease is of another epoch
         idempotency_key: asked again with the same one, the first answer is given
         """
-        if outcome is not None:
-            check_choice("outcome", outcome, OUTCOMES)
+        tx = self.tx
         if (moved_to is None) == (outcome == "moved"):
             raise InvalidError(
                 "the outcome moved and moved_to belong together", next="give both, or neither"
@@ -240,20 +224,39 @@ class Leases(Noun):
         grants.hand_over(tx, self.scope.keys, rows)
         return tuple([lease_record(row, tx.now) for row in rows])
 
-    @operation(StaleError, NotFoundError, NotYoursError, mutates=True, example="src/a.py")
+    @operation(
+        StaleError,
+        NotFoundError,
+        NotYoursError,
+        hashes=True,
+        by=HOOKS,
+        events=("lease.seen",),
+        at_least_one=True,
+        example="src/a.py",
+    )
     def see(self, *resources: str) -> tuple[Lease, ...]:
         """Note the content that files of this session have now, as its own work.
 
         resources: files that this session holds and has changed
         """
-        found = {want.resource.text: want for want in named(self.scope, resources, MODES[0])}
+        found = {
+            want.resource.text: want for want in named(self.scope, resources, grants.EXCLUSIVE)
+        }
         with self.scope.write() as tx:
             rows = own_leases(tx, self.scope, tuple(found), False, None)
             for row in rows:
                 learn(tx, row, found[row["resource"]].content_hash)
             return tuple(lease_record(row, tx.now) for row in rows)
 
-    @operation(NotFoundError, StaleError, InvalidError, mutates=True, example="src/a.py --by bob")
+    @operation(
+        NotFoundError,
+        StaleError,
+        InvalidError,
+        hashes=True,
+        by=HOOKS,
+        events=("lease.intruded", "message.sent"),
+        example="src/a.py --by bob",
+    )
     def report(
         self,
         resource: str,
@@ -271,11 +274,7 @@ class Leases(Noun):
         doing: what they were doing
         idempotency_key: asked again with the same one, the first answer is given
         """
-        (want,) = named(self.scope, (resource,), MODES[0])
-        for name in check_names("by", by):
-            check_agent("by", name)
-        check_filter("was", was)
-        check_text("doing", doing)
+        (want,) = named(self.scope, (resource,), grants.EXCLUSIVE)
         scope = self.scope
         with scope.write() as tx:
             request = [want.resource.text, was, list(by), doing]
@@ -291,7 +290,7 @@ class Leases(Noun):
         self, tx: Write, want: Want, was: str | None, by: Sequence[str], doing: str
     ) -> Lease:
         place, now = want.resource, want.content_hash
-        rows = standing(tx, [
+        rows = grants.standing(tx, [
             {"waiting": 0, **row}
             for row in tx.rows(LEASES.on, base=place.base, resource=place.text, now=tx.now)
             if row["mode"] == grants.EXCLUSIVE and row["checkout"] == place.checkout
@@ -319,12 +318,15 @@ class Leases(Noun):
         NotFoundError,
         StateError,
         InvalidError,
+        by=PEOPLE,
+        events=("lease.revoked", "message.sent"),
+        destructive=True,
+        at_least_one=True,
         cli="revoke",
         example="src/a.py --reason 'the release needs it'",
     )
     def revoke(
         self,
-        tx: Write,
         *resources: str,
         reason: str = "",
         idempotency_key: str | None = None,
@@ -335,9 +337,7 @@ class Leases(Noun):
         reason: why, for those who lose it
         idempotency_key: asked again with the same one, the first answer is given
         """
-        check_text("reason", reason, lines=True)
-        if not resources:
-            raise InvalidError("nothing was named", next="name at least one path or resource")
+        tx = self.tx
         found: dict[tuple[str, int], Row] = {}
         for resource in self._resources(resources):
             for row in self._of_others(tx, resource):
@@ -353,7 +353,7 @@ class Leases(Noun):
     def _of_others(self, tx: Read, resource: Resource) -> list[Row]:
         """The leases of others that overlap with a resource, or a refusal if there is none."""
         in_the_way = grants.look(tx, Want(resource, grants.EXCLUSIVE, None), 0, None)[1]
-        rows = [row for row in standing(tx, in_the_way) if not row["waiting"]]
+        rows = [row for row in grants.standing(tx, in_the_way) if not row["waiting"]]
         others = [row for row in rows if row["session"] != self.scope.caller.session]
         if rows and not others:
             raise StateError(f"you hold {rows[0]['resource']} yourself", next="release it")
@@ -363,7 +363,7 @@ class Leases(Noun):
             )
         return others
 
-    @operation(InvalidError, cli="status", example="src/a.py")
+    @operation(InvalidError, by=EVERYBODY, cli="status", example="src/a.py")
     def status(self, *resources: str) -> tuple[Availability, ...]:
         """Say of each resource whether it is free for you, and if not, who has it.
 
@@ -373,11 +373,15 @@ class Leases(Noun):
         return states(self.scope, [Want(resource, grants.EXCLUSIVE, None) for resource in wanted])
 
     def _resources(self, texts: tuple[str, ...]) -> list[Resource]:
-        if len(texts) > CLAIM_LIMIT:
-            raise InvalidError(f"{len(texts)} resources in one call; the limit is {CLAIM_LIMIT}")
         return [self.scope.place.resource(text) for text in texts]
 
-    @operation(InvalidError, cli="leases", example="--agent alice")
+    @operation(
+        InvalidError,
+        by=EVERYBODY,
+        cli="leases",
+        example="--agent alice",
+        empty="nothing is held",
+    )
     def list(
         self, *, agent: str | None = None, session: int | None = None, limit: int = 1000
     ) -> tuple[Lease, ...]:
@@ -387,38 +391,25 @@ class Leases(Noun):
         session: only those of this session
         limit: at most so many
         """
-        check_filter("agent", agent)
-        if session is not None:
-            check_integer("session", session, 0, NEWEST)
-        check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
-            rows = tx.rows(LEASES.all, now=tx.now, agent=agent, session=session, limit=limit)
-            sessions = grants.sessions_of(tx, rows)
-            return tuple(
-                lease_record(row, tx.now)
-                for row in rows
-                if row["session"] in sessions and tx.store.alive(sessions[row["session"]], tx.now)
-            )
+            return grants.in_force(tx, agent, session, limit)
 
-    @operation(InvalidError)
+    @operation(InvalidError, by=EVERYBODY, empty="nobody waits")
     def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:
         """List who waits for what, first come first.
 
         limit: at most so many
         """
-        check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
-            rows = standing(tx, tx.rows(LEASES.queue, limit=limit))
-            return tuple(grants.blocker_record(row, tx.now) for row in rows)
+            return grants.waiters(tx, limit)
 
-    @operation(InvalidError, example="src/a.py")
+    @operation(InvalidError, by=EVERYBODY, example="src/a.py", empty="nobody has said anything")
     def outcomes(self, *resources: str, limit: int = 100) -> tuple[Outcome, ...]:
         """Show what earlier holders said they had done to these resources, the latest first.
 
         resources: what to ask about; also says what is around and inside them
         limit: at most so many for each
         """
-        check_integer("limit", limit, 1, LIST_LIMIT)
         found: dict[str, Row] = {}
         wanted = self._resources(resources)
         with self.scope.store.read() as tx:
@@ -429,7 +420,15 @@ class Leases(Noun):
         latest = sorted(found.values(), key=lambda row: -int(row["seq"]))
         return tuple(map(Outcome.of, latest))
 
-    @operation(TimeoutError, InvalidError, cli="wait", example="src/a.py --timeout 60s")
+    @operation(
+        TimeoutError,
+        InvalidError,
+        by=EVERYBODY,
+        at_least_one=True,
+        cli="wait",
+        options={"wait_s": "timeout"},
+        example="src/a.py --timeout 60s",
+    )
     def wait(self, *resources: str, wait_s: float = 60) -> tuple[Availability, ...]:
         """Wait until all these resources are free, without claiming them.
 
@@ -437,7 +436,6 @@ class Leases(Noun):
         wait_s: how many seconds at most
         """
         wants = named(self.scope, resources, grants.EXCLUSIVE)
-        check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
 
         def look() -> tuple[tuple[Availability, ...] | None, int | None]:
             found = states(self.scope, wants)
@@ -459,14 +457,6 @@ class Leases(Noun):
 
 def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False) -> list[Want]:
     """What these texts name, each once, with the content that files have now."""
-    if not resources:
-        raise InvalidError("nothing was named", next="name at least one path or resource")
-    if len(resources) > CLAIM_LIMIT:
-        raise InvalidError(
-            f"{len(resources)} resources in one call; the limit is {CLAIM_LIMIT}",
-            next="claim their directory, or a glob",
-        )
-    check_choice("mode", mode, MODES)
     place = scope.place
     wants: dict[str, Want] = {}
     for text in resources:
@@ -486,7 +476,7 @@ def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
     found = []
     with scope.store.read() as tx:
         for want in wants:
-            rows = standing(tx, grants.look(tx, want, session, None)[1])
+            rows = grants.standing(tx, grants.look(tx, want, session, None)[1])
             found.append(
                 Availability(
                     resource=want.resource.text,
@@ -588,10 +578,3 @@ def held(tx: Read, rows: list[Row]) -> HeldError:
         next="claim it with a wait to queue for it, message the holder, or work elsewhere",
         blockers=blockers,
     )
-
-
-def standing(tx: Read, rows: list[Row]) -> list[Row]:
-    """Without those that have lapsed and only wait to be cleared away."""
-    leases, tickets, dead = grants.lapsed(tx, rows)
-    gone = [id(row) for row in leases + tickets]
-    return [row for row in rows if id(row) not in gone and row["session"] not in dead]

@@ -6,7 +6,6 @@ from dibs.errors import InvalidError, NotFoundError, NotYoursError, StaleError
 from dibs.names.resources import is_name
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want
-from dibs.operation import NEWEST, check_integer
 from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
@@ -37,8 +36,6 @@ def own_leases(
     tx: Write, scope: Scope, resources: tuple[str, ...], everything: bool, epoch: int | None
 ) -> list[Row]:
     """The caller's leases on these resources, in force and of that epoch, or a refusal."""
-    if epoch is not None:
-        check_integer("epoch", epoch, 1, NEWEST)
     if (everything and resources) or not (everything or resources or epoch):
         raise InvalidError(
             "name the resources, or the epoch of their grant, or say everything",

@@ -18,21 +18,9 @@ from __future__ import annotations
 
 import re
 
+from dibs.arguments import FILTER, NEWEST, NUMBER
 from dibs.errors import InvalidError, NotFoundError
-from dibs.operation import (
-    BODY_LIMIT,
-    LIST_LIMIT,
-    NEWEST,
-    WAIT_MAX_S,
-    check_agent,
-    check_filter,
-    check_integer,
-    check_name,
-    check_seconds,
-    check_text,
-    operation,
-    writes,
-)
+from dibs.operation import EVERYBODY, operation, writes
 from dibs.records import Delivery, Message
 from dibs.space.scope import Noun
 from dibs.storage.queries import Queries
@@ -50,10 +38,16 @@ WORD_LIMIT = 64
 
 
 class Messages(Noun):
-    @writes(NotFoundError, InvalidError, cli="send", example="'the schema has changed' --to bob")
+    @writes(
+        NotFoundError,
+        InvalidError,
+        by=EVERYBODY,
+        events=("message.sent",),
+        cli="send",
+        example="'the schema has changed' --to bob",
+    )
     def send(
         self,
-        tx: Write,
         body: str,
         *,
         to: str | None = None,
@@ -69,24 +63,35 @@ class Messages(Noun):
         reply_to: the id of the message it answers
         idempotency_key: asked again with the same one, the first answer is given
         """
-        check_text("body", body, BODY_LIMIT, lines=True, empty=False)
-        to = None if to is None else check_agent("to", to)
-        channel = None if channel is None else check_name("channel", channel)
+        tx = self.tx
         if to is not None and channel is not None:
             raise InvalidError("a message goes to an agent or to a channel, not to both")
         return post(tx, self.scope, body, to=to, channel=channel, reply_to=reply_to)
 
-    @writes(InvalidError, cli="announce", example="'refactoring the parser until noon'")
-    def announce(self, tx: Write, body: str, *, idempotency_key: str | None = None) -> Message:
+    @writes(
+        InvalidError,
+        by=EVERYBODY,
+        events=("message.announced",),
+        cli="announce",
+        example="'refactoring the parser until noon'",
+    )
+    def announce(self, body: str, *, idempotency_key: str | None = None) -> Message:
         """Tell everybody what you are doing or have found.
 
         body: the text
         idempotency_key: asked again with the same one, the first answer is given
         """
-        check_text("body", body, BODY_LIMIT, lines=True, empty=False)
+        tx = self.tx
         return post(tx, self.scope, body, kind="announcement")
 
-    @operation(InvalidError, mutates=True, cli="inbox", example="--wait 60s")
+    @operation(
+        InvalidError,
+        by=EVERYBODY,
+        events=("message.delivered",),
+        cli="inbox",
+        example="--wait 60s",
+        empty="no unread messages",
+    )
     def inbox(
         self,
         *,
@@ -106,10 +111,8 @@ class Messages(Noun):
         wait_s: how many seconds to wait for one if there is none
         idempotency_key: asked again with the same one, the first answer is given
         """
-        channel = "" if channel is None else check_name("channel", channel)
-        until = NEWEST if until is None else check_integer("until", until, 0, NEWEST)
-        check_integer("limit", limit, 1, LIST_LIMIT)
-        check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
+        channel = channel or ""
+        until = NEWEST if until is None else until
 
         def take() -> tuple[Message, ...]:
             with self.scope.write() as tx:
@@ -152,14 +155,7 @@ class Messages(Noun):
                 until=until,
                 limit=limit,
             )
-        return tx.rows(
-            MESSAGES.unread,
-            agent=agent,
-            after=after,
-            broadcasts_after=max(after, _since(tx, agent)),
-            until=until,
-            limit=limit,
-        )
+        return unread_rows(tx, agent, limit, until, after)
 
     def _take(self, tx: Write, channel: str, limit: int, until: int) -> tuple[Message, ...]:
         agent = self.scope.caller.agent
@@ -182,13 +178,20 @@ class Messages(Noun):
     def _genuine(self, rows: list[Row]) -> list[Row]:
         return [row for row in rows if self.scope.keys.fits("message", row)]
 
-    @writes(NotFoundError, cli="ack", example="17 18")
-    def ack(self, tx: Write, *ids: int, idempotency_key: str | None = None) -> tuple[int, ...]:
+    @writes(
+        NotFoundError,
+        by=EVERYBODY,
+        events=("message.acknowledged",),
+        cli="ack",
+        example="17 18",
+    )
+    def ack(self, *ids: int, idempotency_key: str | None = None) -> tuple[int, ...]:
         """Acknowledge messages, so that their senders know.
 
         ids: the messages
         idempotency_key: asked again with the same one, the first answer is given
         """
+        tx = self.tx
         agent = self.scope.caller.agent
         done = []
         for id in ids:
@@ -202,7 +205,7 @@ class Messages(Noun):
             tx.discard()
         return tuple(done)
 
-    @operation(NotFoundError, example="17")
+    @operation(NotFoundError, by=EVERYBODY, example="17", kinds={"id": NUMBER})
     def delivery(self, id: int) -> tuple[Delivery, ...]:
         """Say how far a message has come with each of its readers.
 
@@ -232,7 +235,13 @@ class Messages(Noun):
             return tx.rows(MESSAGES.channel_readers, channel=row["channel"], sender=row["sender"])
         return tx.rows(MESSAGES.readers, sender=row["sender"], id=row["id"])
 
-    @operation(InvalidError, cli="messages", example="--agent bob")
+    @operation(
+        InvalidError,
+        by=EVERYBODY,
+        cli="messages",
+        example="--agent bob",
+        kinds={"channel": FILTER},
+    )
     def history(
         self,
         *,
@@ -250,12 +259,6 @@ class Messages(Noun):
         before: only those with a smaller id
         limit: at most so many
         """
-        check_filter("agent", agent)
-        check_filter("channel", channel)
-        if thread is not None:
-            check_integer("thread", thread, 0, NEWEST)
-        check_integer("before", before, 0, NEWEST)
-        check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             rows = tx.rows(
                 MESSAGES.history,
@@ -267,15 +270,14 @@ class Messages(Noun):
             )
             return self._records(tx, self._genuine(rows))
 
-    @operation(InvalidError, example="'login tests'")
+    @operation(InvalidError, by=EVERYBODY, cli="messages --search", example="'login tests'")
     def search(self, text: str, *, limit: int = 100) -> tuple[Message, ...]:
         """Find messages that have all these words, the newest first.
 
         text: the words; case does not matter
         limit: at most so many
         """
-        check_integer("limit", limit, 1, LIST_LIMIT)
-        found = sorted(words(check_text("text", text, empty=False)))
+        found = sorted(words(text))
         if not found:
             raise InvalidError(f"{text!r} has no word to look for")
         with self.scope.store.read() as tx:
@@ -283,7 +285,7 @@ class Messages(Noun):
             return self._records(tx, self._genuine(rows))
 
     def _row(self, tx: Read, id: int) -> Row:
-        row = tx.row(MESSAGES.one, id=check_integer("id", id, 0, NEWEST))
+        row = tx.row(MESSAGES.one, id=id)
         if row is None:
             raise NotFoundError(f"there is no message {id}", next="look at the history")
         return row
@@ -311,7 +313,7 @@ def post(
     """Add a message, signed by the caller, in the caller's transaction."""
     caller, thread = scope.caller, None
     if reply_to is not None:
-        first = tx.row(MESSAGES.one, id=check_integer("reply_to", reply_to, 0, NEWEST))
+        first = tx.row(MESSAGES.one, id=reply_to)
         if first is None:
             raise NotFoundError(
                 f"there is no message {reply_to} to reply to", next="look at the history"
@@ -342,6 +344,23 @@ def post(
     for word in sorted(words(body)):
         tx.run(MESSAGES.index_word, id=id, word=word)
     return message_record(row, False)
+
+
+def unread_rows(
+    tx: Read, agent: str, limit: int, until: int = NEWEST, after: int | None = None
+) -> list[Row]:
+    """What waits in an agent's inbox; after: from there on, by default from where it has read."""
+    if after is None:
+        cursor = tx.row(MESSAGES.cursor, agent=agent, channel="")
+        after = 0 if cursor is None else cursor["seq"]
+    return tx.rows(
+        MESSAGES.unread,
+        agent=agent,
+        after=after,
+        broadcasts_after=max(after, _since(tx, agent)),
+        until=until,
+        limit=limit,
+    )
 
 
 def unread_of(tx: Read, agent: str) -> int:

@@ -11,21 +11,19 @@ An entry with a time to live is gone when that is over; its version stays behind
 
 from __future__ import annotations
 
-from dibs.errors import ConflictError, InvalidError, NotFoundError
-from dibs.operation import (
-    LIST_LIMIT,
+from dibs.arguments import (
+    FLAG,
+    JSON,
+    NAME,
     NEWEST,
+    NUMBER,
     TTL_MAX_S,
-    VALUE_LIMIT,
-    WAIT_MAX_S,
-    check_integer,
-    check_json,
-    check_name,
-    check_seconds,
-    check_text,
-    operation,
-    writes,
+    Seconds,
+    Text,
+    milliseconds,
 )
+from dibs.errors import ConflictError, InvalidError, NotFoundError
+from dibs.operation import EVERYBODY, operation, writes
 from dibs.records import Entry, EntryExport
 from dibs.space.scope import Noun
 from dibs.storage.queries import Queries
@@ -40,25 +38,41 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read, Write
 
 STATE = Queries("state")
+TTL = Seconds(0.001, TTL_MAX_S * 52)
+"""How long an entry may live."""
+ENTRY_FIELDS = {
+    "namespace": NAME,
+    "key": NAME,
+    "value": JSON,
+    "expected_version": NUMBER,
+    "force": FLAG,
+}
+"""What `work.complete` may say of an entry that it writes."""
 
 
 class State(Noun):
-    @operation(example="budget total")
+    @operation(by=EVERYBODY, example="budget total")
     def get(self, namespace: str, key: str) -> Entry | None:
         """Get an entry, or nothing if there is none.
 
         namespace: the group of entries
         key: the entry's name in it
         """
-        check_place(namespace, key)
         with self.scope.store.read() as tx:
             row = tx.row(STATE.get, namespace=namespace, key=key)
             return entry_record(row, tx.now) if row is not None and present(row, tx.now) else None
 
-    @writes(ConflictError, InvalidError, example="budget total 9000 --expected-version 3")
+    @writes(
+        ConflictError,
+        InvalidError,
+        by=EVERYBODY,
+        events=("entry.set",),
+        destructive=True,
+        example="budget total 9000 --expected-version 3",
+        kinds={"ttl_s": TTL},
+    )
     def set(
         self,
-        tx: Write,
         namespace: str,
         key: str,
         value: Any,
@@ -78,21 +92,19 @@ class State(Noun):
         ttl_s: seconds after which the entry is gone
         idempotency_key: asked again with the same one, the first answer is given
         """
-        return put(
-            tx,
-            self.scope,
-            namespace,
-            key,
-            value,
-            expected_version=expected_version,
-            force=force,
-            ttl_s=ttl_s,
-        )
+        tx = self.tx
+        return put(tx, self.scope, namespace, key, value, expected_version, force, ttl_s)
 
-    @writes(ConflictError, NotFoundError, example="budget total")
+    @writes(
+        ConflictError,
+        NotFoundError,
+        by=EVERYBODY,
+        events=("entry.deleted",),
+        destructive=True,
+        example="budget total",
+    )
     def delete(
         self,
-        tx: Write,
         namespace: str,
         key: str,
         *,
@@ -106,9 +118,7 @@ class State(Noun):
         expected_version: refuse if it is at another version
         idempotency_key: asked again with the same one, the first answer is given
         """
-        check_place(namespace, key)
-        if expected_version is not None:
-            check_integer("expected_version", expected_version, 0, NEWEST)
+        tx = self.tx
         row = tx.row(STATE.get, namespace=namespace, key=key)
         if row is None or not present(row, tx.now):
             raise NotFoundError(f"there is no entry {namespace}/{key}", next="list the namespace")
@@ -116,14 +126,20 @@ class State(Noun):
             raise conflict(tx, namespace, key, row, expected_version)
         return write_version(tx, self.scope, namespace, key, row["version"] + 1, None, None)
 
-    @writes(InvalidError, example="budget")
-    def clear(self, tx: Write, namespace: str, *, idempotency_key: str | None = None) -> int:
+    @writes(
+        InvalidError,
+        by=EVERYBODY,
+        events=("entry.deleted",),
+        destructive=True,
+        example="budget",
+    )
+    def clear(self, namespace: str, *, idempotency_key: str | None = None) -> int:
         """Delete all entries of a namespace, and say how many.
 
         namespace: the group of entries
         idempotency_key: asked again with the same one, the first answer is given
         """
-        check_name("namespace", namespace)
+        tx = self.tx
         rows = tx.rows(STATE.list, namespace=namespace, after="", now=tx.now, limit=NEWEST)
         for row in rows:
             version = row["version"] + 1
@@ -132,7 +148,7 @@ class State(Noun):
             tx.discard()
         return len(rows)
 
-    @operation(example="budget")
+    @operation(by=EVERYBODY, example="budget", kinds={"after": Text()})
     def list(self, namespace: str, *, after: str = "", limit: int = 1000) -> tuple[Entry, ...]:
         """List the entries of a namespace by key.
 
@@ -140,21 +156,18 @@ class State(Noun):
         after: only keys after this one
         limit: at most so many
         """
-        check_name("namespace", namespace)
-        check_text("after", after)
-        check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             rows = tx.rows(STATE.list, namespace=namespace, after=after, now=tx.now, limit=limit)
             return tuple(entry_record(row, tx.now) for row in rows)
 
-    @operation()
+    @operation(by=EVERYBODY)
     def namespaces(self) -> dict[str, int]:
         """List the namespaces that have entries, and how many each has."""
         with self.scope.store.read() as tx:
             rows = tx.rows(STATE.namespaces, now=tx.now)
             return {row["namespace"]: row["number"] for row in rows}
 
-    @operation(example="budget total")
+    @operation(by=EVERYBODY, example="budget total")
     def history(
         self, namespace: str, key: str, *, before: int = NEWEST, limit: int = 100
     ) -> tuple[Entry, ...]:
@@ -165,20 +178,16 @@ class State(Noun):
         before: only versions below this one
         limit: at most so many
         """
-        check_place(namespace, key)
-        check_integer("before", before, 0, NEWEST)
-        check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             rows = tx.rows(STATE.history, namespace=namespace, key=key, before=before, limit=limit)
             return tuple(entry_record(row, tx.now) for row in rows)
 
-    @operation(example="budget --json")
+    @operation(by=EVERYBODY, example="budget --json")
     def export(self, namespace: str) -> EntryExport:
         """Export a namespace: its entries by key, and the history of each, newest first.
 
         namespace: the group of entries
         """
-        check_name("namespace", namespace)
         with self.scope.store.read() as tx:
             entries = tx.rows(STATE.list, namespace=namespace, after="", now=tx.now, limit=NEWEST)
             history = tx.rows(STATE.whole_history, namespace=namespace)
@@ -188,7 +197,7 @@ class State(Noun):
                 history=tuple(entry_record(row, tx.now) for row in history),
             )
 
-    @operation(example="budget total --wait 60s")
+    @operation(by=EVERYBODY, example="budget total --wait 60s")
     def watch(
         self, namespace: str, key: str, *, after_version: int | None = None, wait_s: float = 60
     ) -> Entry | None:
@@ -199,10 +208,6 @@ class State(Noun):
         after_version: wait for a later version than this; by default than the present one
         wait_s: how many seconds at most
         """
-        check_place(namespace, key)
-        if after_version is not None:
-            check_integer("after_version", after_version, 0, NEWEST)
-        check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
         was_there = True
 
         def look() -> tuple[Entry | None, int | None]:
@@ -231,27 +236,24 @@ def put(
     scope: Scope,
     namespace: str,
     key: str,
-    value: Any,
-    *,
-    expected_version: int | None = None,
-    force: bool = False,
-    ttl_s: float | None = None,
+    value: str | None,
+    expected_version: int | None,
+    force: bool,
+    ttl_s: float | None,
 ) -> Entry:
-    """Write an entry in the caller's transaction, if the version allows it."""
-    check_place(namespace, key)
-    text = check_json("value", value, VALUE_LIMIT) or "null"
-    ttl_ms = None if ttl_s is None else check_seconds("ttl_s", ttl_s, 0.001, TTL_MAX_S * 52)
-    if expected_version is not None:
-        check_integer("expected_version", expected_version, 0, NEWEST)
-        if force:
-            raise InvalidError("expected_version and force exclude each other", next="drop one")
+    """Write an entry in the caller's transaction, if the version allows it.
+
+    value: the JSON as text
+    """
+    if expected_version is not None and force:
+        raise InvalidError("expected_version and force exclude each other", next="drop one")
     row = tx.row(STATE.get, namespace=namespace, key=key)
     version = row["version"] if row is not None and present(row, tx.now) else 0
     if not force and version != (expected_version or 0):
         raise conflict(tx, namespace, key, row if version else None, expected_version)
-    deadline = None if ttl_ms is None else tx.now + ttl_ms
+    deadline = None if ttl_s is None else tx.now + milliseconds(ttl_s)
     newest = 0 if row is None else row["version"]
-    return write_version(tx, scope, namespace, key, newest + 1, text, deadline)
+    return write_version(tx, scope, namespace, key, newest + 1, value or "null", deadline)
 
 
 def write_version(
@@ -303,9 +305,26 @@ def conflict(
     )
 
 
-def check_place(namespace: str, key: str) -> None:
-    check_name("namespace", namespace)
-    check_name("key", key)
+def put_fields(tx: Write, scope: Scope, entry: dict[str, Any]) -> None:
+    """Write the entry that these fields describe, in the caller's transaction."""
+    unknown = entry.keys() - ENTRY_FIELDS.keys()
+    if unknown or not {"namespace", "key", "value"} <= entry.keys():
+        raise InvalidError(
+            "entry needs namespace, key and value",
+            next="expected_version and force may be added, nothing else",
+        )
+    given = {name: kind.check(name, entry[name]) for name, kind in ENTRY_FIELDS.items()
+             if entry.get(name) is not None}  # fmt: skip
+    put(
+        tx,
+        scope,
+        given["namespace"],
+        given["key"],
+        given.get("value"),
+        given.get("expected_version"),
+        given.get("force", False),
+        None,
+    )
 
 
 def present(row: Row, now: int) -> bool:

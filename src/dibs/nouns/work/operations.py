@@ -23,6 +23,7 @@ entered in any order. A circle of dependencies is refused when its last edge is 
 
 from __future__ import annotations
 
+from dibs.arguments import NAME_LIMIT, NUMBER, Text, milliseconds
 from dibs.errors import (
     ConflictError,
     EmptyError,
@@ -37,30 +38,11 @@ from dibs.nouns.leases import grants
 from dibs.nouns.leases.operations import named
 from dibs.nouns.messages.operations import post
 from dibs.nouns.recovery import free_with_task, taken_with
-from dibs.nouns.state.operations import put
+from dibs.nouns.state.operations import put_fields
 from dibs.nouns.work import claims
 from dibs.nouns.work.plan import ATTEMPTS, insert
 from dibs.nouns.work.tasks import WORK, backoff_ms, record_of, row_of, task_record, unblock
-from dibs.operation import (
-    BODY_LIMIT,
-    DELAY_MAX_S,
-    LIST_LIMIT,
-    NEWEST,
-    TTL_MAX_S,
-    TTL_MIN_S,
-    VALUE_LIMIT,
-    WAIT_MAX_S,
-    check_choice,
-    check_filter,
-    check_integer,
-    check_json,
-    check_name,
-    check_names,
-    check_seconds,
-    check_text,
-    operation,
-    writes,
-)
+from dibs.operation import EVERYBODY, PEOPLE, operation, writes
 from dibs.space.scope import Noun
 
 TYPE_CHECKING = False
@@ -72,19 +54,18 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Row
     from dibs.storage.store import Read, Write
 
-STATES = ("available", "blocked", "claimed", "completed", "failed", "dead", "cancelled")
-PRIORITY = 1_000_000
-
 
 class Work(Noun):
     @writes(
         ExistsError,
         InvalidError,
+        by=EVERYBODY,
+        events=("task.added",),
+        kinds={"kind": Text(NAME_LIMIT)},
         example="fix-login --title 'Fix the login' --tag python --after design",
     )
     def add(
         self,
-        tx: Write,
         id: str,
         *,
         title: str = "",
@@ -110,19 +91,19 @@ class Work(Noun):
         delay_s: seconds before it may be claimed
         idempotency_key: asked again with the same one, the first answer is given
         """
-        delay_ms = check_seconds("delay_s", delay_s, 0, DELAY_MAX_S)
+        tx = self.tx
         insert(
             tx,
             self.scope,
-            check_name("id", id),
-            title=check_text("title", title),
-            kind=check_text("kind", kind, 200),
-            priority=check_integer("priority", priority, -PRIORITY, PRIORITY),
-            tags=sorted(check_names("tags", tags)),
-            after=check_names("after", after),
-            payload=check_json("payload", payload, VALUE_LIMIT),
-            max_attempts=check_integer("max_attempts", max_attempts, 1, 1000),
-            not_before=tx.now + delay_ms if delay_ms else None,
+            id,
+            title=title,
+            kind=kind,
+            priority=priority,
+            tags=sorted(tags),
+            after=after,
+            payload=payload,
+            max_attempts=max_attempts,
+            not_before=tx.now + milliseconds(delay_s) if delay_s else None,
         )
         return record_of(tx, id)
 
@@ -130,7 +111,9 @@ class Work(Noun):
         HeldError,
         StateError,
         InvalidError,
-        mutates=True,
+        hashes=True,
+        by=EVERYBODY,
+        events=("task.added", "task.claimed", "task.renewed", "lease.claimed", "lease.renewed"),
         example="fix-login --lease src/login.py",
     )
     def claim(
@@ -150,11 +133,7 @@ class Work(Noun):
         note: what you are going to do, shown to those who want those files too
         idempotency_key: asked again with the same one, the first answer is given
         """
-        ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
-        if not isinstance(leases, (list, tuple)):
-            raise InvalidError(f"leases must be a list of resources, not {type(leases).__name__}")
-        check_name("id", id)
-        check_text("note", note)
+        ttl_ms = milliseconds(ttl_s)
         # Files are hashed before the turn is taken: nobody waits for our disk.
         wants = named(self.scope, leases, grants.EXCLUSIVE) if leases else []
         request = [id, ttl_ms, [want.resource.text for want in wants], note]
@@ -167,7 +146,14 @@ class Work(Noun):
                 lambda: claims.claim(tx, self.scope, id, ttl_ms, wants, note),
             )
 
-    @operation(EmptyError, HeldError, InvalidError, mutates=True, example="--tag python --wait 60s")
+    @operation(
+        EmptyError,
+        HeldError,
+        InvalidError,
+        by=EVERYBODY,
+        events=("task.claimed",),
+        example="--tag python --wait 60s",
+    )
     def next(
         self,
         *,
@@ -185,10 +171,7 @@ class Work(Noun):
         wait_s: how many seconds to wait for one
         idempotency_key: asked again with the same one, the first answer is given
         """
-        ttl_ms = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
-        check_seconds("wait_s", wait_s, 0, WAIT_MAX_S)
-        check_filter("kind", kind)
-        able = frozenset(check_names("tags", tags))
+        ttl_ms, able = milliseconds(ttl_s), frozenset(tags)
 
         def claim() -> Task:
             with self.scope.write() as tx:
@@ -224,10 +207,15 @@ class Work(Noun):
                 raise
             return task
 
-    @writes(StaleError, NotFoundError, example="fix-login --ttl 2h")
+    @writes(
+        StaleError,
+        NotFoundError,
+        by=EVERYBODY,
+        events=("task.renewed",),
+        example="fix-login --ttl 2h",
+    )
     def renew(
         self,
-        tx: Write,
         id: str,
         *,
         ttl_s: float | None = None,
@@ -241,9 +229,10 @@ class Work(Noun):
         epoch: refuse if the claim is of another epoch
         idempotency_key: asked again with the same one, the first answer is given
         """
+        tx = self.tx
         row = self._own(tx, id, epoch)
         if ttl_s is not None:
-            row["ttl_ms"] = check_seconds("ttl_s", ttl_s, TTL_MIN_S, TTL_MAX_S)
+            row["ttl_ms"] = milliseconds(ttl_s)
         row["due"] = tx.now + row["ttl_ms"]
         leases = claims.prolong(tx, self.scope, row)
         tx.event("task.renewed", id, {"epoch": row["epoch"]})
@@ -253,11 +242,12 @@ class Work(Noun):
         StaleError,
         NotFoundError,
         ConflictError,
+        by=EVERYBODY,
+        events=("task.completed", "lease.released", "entry.set", "message.announced"),
         example="fix-login --result '{\"pr\": 12}' --announce 'login works again'",
     )
     def complete(
         self,
-        tx: Write,
         id: str,
         *,
         result: Any = None,
@@ -275,28 +265,25 @@ class Work(Noun):
         epoch: refuse if the claim is of another epoch
         idempotency_key: asked again with the same one, the first answer is given
         """
+        tx = self.tx
         row = self._own(tx, id, epoch)
-        text = check_json("result", result, VALUE_LIMIT)
-        settled = self._settle(tx, row, "completed", result=text)
+        settled = self._settle(tx, row, "completed", result=result)
         unblock(tx, id)
         if entry is not None:
-            if not isinstance(entry, dict):
-                raise InvalidError(f"entry must be an object, not {type(entry).__name__}")
-            unknown = entry.keys() - {"namespace", "key", "value", "expected_version", "force"}
-            if unknown or not {"namespace", "key", "value"} <= entry.keys():
-                raise InvalidError(
-                    "entry needs namespace, key and value",
-                    next="expected_version and force may be added, nothing else",
-                )
-            put(tx, self.scope, **entry)
-        if check_text("announce", announce, BODY_LIMIT, lines=True):
+            put_fields(tx, self.scope, entry)
+        if announce:
             post(tx, self.scope, announce, kind="announcement")
         return settled
 
-    @writes(StaleError, NotFoundError, example="fix-login --reason 'the tests hang'")
+    @writes(
+        StaleError,
+        NotFoundError,
+        by=EVERYBODY,
+        events=("task.failed", "task.dead", "lease.released"),
+        example="fix-login --reason 'the tests hang'",
+    )
     def fail(
         self,
-        tx: Write,
         id: str,
         *,
         reason: str = "",
@@ -312,17 +299,22 @@ class Work(Noun):
         epoch: refuse if the claim is of another epoch
         idempotency_key: asked again with the same one, the first answer is given
         """
-        check_text("reason", reason, lines=True)
+        tx = self.tx
         row = self._own(tx, id, epoch)
         if not retry or row["attempts"] >= row["max_attempts"]:
             return self._settle(tx, row, "dead", reason=reason)
         pause = backoff_ms(row["attempts"])
         return self._settle(tx, row, "failed", reason=reason, due=tx.now + pause)
 
-    @writes(StaleError, NotFoundError, example="fix-login --reason 'not my field'")
+    @writes(
+        StaleError,
+        NotFoundError,
+        by=EVERYBODY,
+        events=("task.abandoned", "lease.released"),
+        example="fix-login --reason 'not my field'",
+    )
     def abandon(
         self,
-        tx: Write,
         id: str,
         *,
         reason: str = "",
@@ -336,7 +328,7 @@ class Work(Noun):
         epoch: refuse if the claim is of another epoch
         idempotency_key: asked again with the same one, the first answer is given
         """
-        check_text("reason", reason, lines=True)
+        tx = self.tx
         row = self._own(tx, id, epoch)
         return self._settle(tx, row, "available", reason=reason, uncounted=1)
 
@@ -384,9 +376,7 @@ class Work(Noun):
 
     def _own(self, tx: Write, id: str, epoch: int | None) -> Row:
         """The task, if the caller's claim on it is in force and of that epoch, or a refusal."""
-        if epoch is not None:
-            check_integer("epoch", epoch, 1, NEWEST)
-        row = row_of(tx, check_name("id", id))
+        row = row_of(tx, id)
         mine = row["state"] == "claimed" and claims.is_own(tx, self.scope, row)
         if not mine or epoch not in (None, row["epoch"]):
             raise self._stale(tx, row)
@@ -404,18 +394,23 @@ class Work(Noun):
             task=task,
         )
 
-    @writes(NotFoundError, StateError, example="fix-login --reason 'a duplicate'")
-    def cancel(
-        self, tx: Write, id: str, *, reason: str = "", idempotency_key: str | None = None
-    ) -> Task:
+    @writes(
+        NotFoundError,
+        StateError,
+        by=EVERYBODY,
+        events=("task.cancelled", "lease.released"),
+        destructive=True,
+        example="fix-login --reason 'a duplicate'",
+    )
+    def cancel(self, id: str, *, reason: str = "", idempotency_key: str | None = None) -> Task:
         """Cancel a task, whoever has it; its claimer's epoch is over.
 
         id: the task
         reason: why
         idempotency_key: asked again with the same one, the first answer is given
         """
-        check_text("reason", reason, lines=True)
-        row = row_of(tx, check_name("id", id))
+        tx = self.tx
+        row = row_of(tx, id)
         if row["state"] in ("completed", "cancelled"):
             raise StateError(f"{id} is {row['state']}", task=task_record(row, tx.now))
         tx.run(WORK.move, id=id, state="cancelled", reason=reason, due=None, at=tx.wall)
@@ -424,18 +419,23 @@ class Work(Noun):
             grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
         return record_of(tx, id)
 
-    @writes(NotFoundError, StateError, example="fix-login --reason 'bob is on holiday'")
-    def revoke(
-        self, tx: Write, id: str, *, reason: str = "", idempotency_key: str | None = None
-    ) -> Task:
+    @writes(
+        NotFoundError,
+        StateError,
+        by=PEOPLE,
+        events=("task.revoked", "lease.revoked", "message.sent"),
+        destructive=True,
+        example="fix-login --reason 'bob is on holiday'",
+    )
+    def revoke(self, id: str, *, reason: str = "", idempotency_key: str | None = None) -> Task:
         """Take a task away from its claimer, for a person who decides; it is available at once.
 
         id: the task; no attempt is counted, and the files claimed with it are free
         reason: why, for its claimer and for whoever takes it next
         idempotency_key: asked again with the same one, the first answer is given
         """
-        check_text("reason", reason, lines=True)
-        row = row_of(tx, check_name("id", id))
+        tx = self.tx
+        row = row_of(tx, id)
         if claims.revive(tx, self.scope, row):
             row = row_of(tx, id)
         if row["state"] != "claimed":
@@ -468,14 +468,21 @@ class Work(Noun):
         grants.hand_over(tx, self.scope.keys, freed)
         return revoked
 
-    @writes(NotFoundError, StateError, example="fix-login")
-    def reopen(self, tx: Write, id: str, *, idempotency_key: str | None = None) -> Task:
+    @writes(
+        NotFoundError,
+        StateError,
+        by=EVERYBODY,
+        events=("task.reopened",),
+        example="fix-login",
+    )
+    def reopen(self, id: str, *, idempotency_key: str | None = None) -> Task:
         """Make a task that has ended available again, with all its attempts.
 
         id: the task
         idempotency_key: asked again with the same one, the first answer is given
         """
-        row = row_of(tx, check_name("id", id))
+        tx = self.tx
+        row = row_of(tx, id)
         if claims.revive(tx, self.scope, row):
             row = row_of(tx, id)
         if row["state"] in ("available", "claimed", "blocked"):
@@ -493,16 +500,22 @@ class Work(Noun):
         tx.event("task.reopened", id, {"was": row["state"]})
         return record_of(tx, id)
 
-    @operation(NotFoundError, example="fix-login")
+    @operation(NotFoundError, by=EVERYBODY, example="fix-login")
     def show(self, id: str) -> Task:
         """Show one task, with the files claimed for it.
 
         id: the task
         """
         with self.scope.store.read() as tx:
-            return record_of(tx, check_name("id", id))
+            return record_of(tx, id)
 
-    @operation(InvalidError, example="--state available")
+    @operation(
+        InvalidError,
+        by=EVERYBODY,
+        example="--state available",
+        empty="no tasks",
+        kinds={"after": NUMBER},
+    )
     def list(
         self,
         *,
@@ -520,12 +533,6 @@ class Work(Noun):
         after: only those added after this seq
         limit: at most so many
         """
-        if state is not None:
-            check_choice("state", state, STATES)
-        check_filter("kind", kind)
-        check_filter("agent", agent)
-        check_integer("after", after, 0, NEWEST)
-        check_integer("limit", limit, 1, LIST_LIMIT)
         with self.scope.store.read() as tx:
             rows = tx.rows(WORK.list, state=state, kind=kind, agent=agent, after=after, limit=limit)
             return tuple(task_record(row, tx.now) for row in rows)

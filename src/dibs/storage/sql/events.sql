@@ -81,3 +81,10 @@ DELETE FROM token WHERE space = :space
 
 -- name: prune_sessions
 DELETE FROM session WHERE space = :space AND ended_at < :before RETURNING id;
+
+-- name: troubles
+-- What others may have to know of the recent past: who died, what that freed, what was overwritten.
+SELECT seq, kind, agent, session, subject, data, at FROM event
+WHERE space = :space AND seq > :after AND at > :since
+  AND kind IN ('session.died', 'lease.freed', 'task.freed', 'task.dead', 'lease.intruded')
+ORDER BY seq DESC LIMIT :limit;

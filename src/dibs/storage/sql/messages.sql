@@ -91,3 +91,15 @@ WHERE space = :space AND id IN (
     SELECT message FROM word WHERE space = :space AND word IN (:words...)
     GROUP BY message HAVING COUNT(*) = :number)
 ORDER BY id DESC LIMIT :limit;
+
+-- name: asked
+-- What was written to an agent and is neither acknowledged nor answered, the newest first.
+SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
+FROM message m
+WHERE space = :space AND recipient = :agent AND sender <> :agent
+  AND NOT EXISTS (SELECT 1 FROM acknowledgement a
+                  WHERE a.space = m.space AND a.message = m.id AND a.agent = :agent)
+  AND NOT EXISTS (SELECT 1 FROM message r
+                  WHERE r.space = m.space AND r.thread = m.thread AND r.sender = :agent
+                    AND r.reply_to = m.id)
+ORDER BY id DESC LIMIT :limit;

@@ -119,3 +119,10 @@ ORDER BY number LIMIT :limit;
 
 -- name: counts
 SELECT state, COUNT(*) AS number FROM task WHERE space = :space GROUP BY state;
+
+-- name: never
+-- The blocked tasks that wait for one which will not be completed.
+SELECT d.task, d.needs, t.state FROM dependency d
+JOIN task b ON b.space = d.space AND b.id = d.task AND b.state = 'blocked'
+JOIN task t ON t.space = d.space AND t.id = d.needs AND t.state IN ('dead', 'cancelled')
+WHERE d.space = :space ORDER BY b.number, d.needs LIMIT :limit;

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
+from dibs.arguments import Choice
 from dibs.dibs import operations
 from dibs.errors import InvalidError
-from dibs.surfaces.cli.main import BY_HAND
-from dibs.surroundings.commands import options
+from dibs.operation import EVERYBODY
+from dibs.surfaces.cli.help import by_hand
+from dibs.surroundings.commands import Command
+from dibs.surroundings.wording import print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.surroundings.commands import Globals
 
-HELP = """usage: dibs completion bash|zsh|fish
-
-Print the completion script of a shell.
-
-example: dibs completion bash > ~/.local/share/bash-completion/completions/dibs"""
-
+BY = EVERYBODY
 GLOBALS = "--as --store --space --json --help"
 
 BASH = """\
@@ -45,14 +41,20 @@ complete -o default -F _dibs dibs
 ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
-def main(globals_: Globals, words: list[str]) -> int:
-    scripts = {"bash": bash, "zsh": zsh, "fish": fish}
-    if len(words) != 1 or words[0] not in scripts:
-        raise InvalidError("which shell?", next="dibs completion bash, zsh or fish")
-    script = scripts[words[0]]()
-    if globals_.json:
-        from dibs.surroundings.wording import print_json
+KINDS = {"shell": Choice("bash", "zsh", "fish")}
 
+
+def main(call: Globals, shell: str) -> int:
+    """Print the completion script of a shell.
+
+    shell: bash, zsh or fish
+    example: bash > ~/.local/share/bash-completion/completions/dibs
+    """
+    scripts = {"bash": bash, "zsh": zsh, "fish": fish}
+    if shell not in scripts:
+        raise InvalidError("which shell?", next="dibs completion bash, zsh or fish")
+    script = scripts[shell]()
+    if call.json:
         print_json({"completion": script})
     else:
         print(script, end="")
@@ -61,15 +63,14 @@ def main(globals_: Globals, words: list[str]) -> int:
 
 def commands() -> dict[str, list[str]]:
     """Each command with its own options."""
-    known = {
-        entry.cli: [f"--{option.name}" for option in options(entry) if not option.placed]
-        for entry in operations().values()
-    }
-    for name in BY_HAND:
-        help = __import__(f"dibs.surfaces.cli.{name}", fromlist=["HELP"]).HELP
-        known[name] = re.findall(r"^  (--[a-z-]+)", help, re.MULTILINE)
+    known: dict[str, list[str]] = {}
+    offered = [Command.of(entry) for entry in operations().values() if entry.by]
+    for command in [*offered, *by_hand()]:
+        words, *variant = command.words.split(" --")
+        named = [f"--{option.name}" for option in command.options if not option.placed]
+        known[words] = [*known.get(words, []), *named, *(f"--{one}" for one in variant)]
     known["completion"] = ["bash", "zsh", "fish"]
-    return known
+    return {words: list(dict.fromkeys(named)) for words, named in known.items()}
 
 
 def bash() -> str:

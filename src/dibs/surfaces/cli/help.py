@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dibs.arguments import NEWEST, Choice
 from dibs.dibs import operations
-from dibs.operation import NEWEST
 from dibs.surfaces.cli.main import BY_HAND
-from dibs.surroundings.commands import Option, options
+from dibs.surroundings.commands import Command
 from dibs.surroundings.wording import span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.operation import Operation
+    from dibs.surroundings.commands import Option
 
 GLOBALS = """\
 Everywhere:
@@ -34,77 +34,88 @@ GROUPS = (
 )
 
 
-SUMMARIES = {
-    "leases.status": "Say who has these paths; without any, show everything that a turn needs."
-}
-
-
 def overview() -> str:
     """All commands, a line each."""
     parts = ["dibs: agents that share a codebase call dibs before they touch something.\n"]
-    known = operations()
+    offered = [entry for entry in operations().values() if entry.by]
     for title, noun in GROUPS:
         parts.append(f"{title}:")
-        parts += [line(entry) for entry in known.values() if entry.noun == noun]
+        parts += [
+            line(entry.cli, entry.summary)
+            for entry in offered
+            if entry.noun == noun and entry.cli not in BY_HAND
+        ]
         parts.append("")
     parts.append("Tools:")
-    parts += [f"  dibs {name:<20} {summary}" for name, summary in BY_HAND.items()]
+    parts += [line(command.words, command.summary) for command in by_hand()]
     return "\n".join([*parts, "", GLOBALS])
 
 
-def line(operation: Operation) -> str:
-    return f"  dibs {operation.cli:<20} {summary(operation)}"
+def by_hand() -> list[Command]:
+    """The commands that are no operations."""
+    return [
+        Command.by_hand(name, __import__(module, fromlist=["main"]))
+        for name, module in BY_HAND.items()
+    ]
 
 
-def summary(operation: Operation) -> str:
-    """What the command does; `dibs status` does more than its operation."""
-    return SUMMARIES.get(operation.name, operation.summary)
+def line(words: str, summary: str) -> str:
+    return f"  dibs {words:<20} {summary}"
 
 
 def group(word: str) -> str:
     """The commands of one noun, or those that begin with one word."""
     lines = [
-        line(entry)
+        line(entry.cli, entry.summary)
         for entry in operations().values()
-        if word in (entry.noun, entry.cli.partition(" ")[0])
+        if entry.by and word in (entry.noun, entry.cli.partition(" ")[0])
     ]
     return "\n".join([*lines, "", f"See: dibs {word} COMMAND --help"])
 
 
-def describe(operation: Operation) -> str:
+def describe(command: Command) -> str:
     """One command: usage, arguments, example."""
-    return "\n".join([about(operation), "", f"example: {operation.example}", "", GLOBALS])
+    return "\n".join([about(command), "", f"example: {command.example}", "", GLOBALS])
 
 
-def about(operation: Operation) -> str:
+def about(command: Command) -> str:
     """Usage, summary and arguments."""
-    known = options(operation)
-    placed = [option for option in known if option.placed]
-    named = [option for option in known if not option.placed]
+    placed = [option for option in command.options if option.placed]
+    named = [option for option in command.options if not option.placed]
     usage = " ".join(
-        ["usage: dibs", operation.cli, *map(placeholder, placed), "[options]" if named else ""]
-    ).strip()
-    lines = [usage, "", summary(operation)]
-    if known:
+        ["usage: dibs", command.words, "[options]" if named else "", *map(placeholder, placed)]
+    )
+    lines = [" ".join(usage.split()), "", command.summary]
+    if command.options:
         lines.append("")
     for option in placed:
-        lines.append(f"  {placeholder(option):<24} {option.help}")
+        lines.append(f"  {option.argument.name.upper():<24} {option.help}")
     for option in named:
         lines.append(f"  {spelled(option):<24} {option.help}{default(option)}")
+    if command.about:
+        lines += ["", command.about]
     return "\n".join(lines)
 
 
 def placeholder(option: Option) -> str:
     name = option.argument.name.upper()
-    return f"{name.removesuffix('S')}…" if option.argument.many else name
+    if option.after_dashes:
+        return f"[-- {name}…]"
+    if option.argument.many:
+        return f"{name.removesuffix('S')}…"
+    return name if option.argument.required else f"[{name}]"
 
 
 def spelled(option: Option) -> str:
     if option.switch:
         return f"--{option.name}"
+    kind = option.argument.kind
     value = option.argument.name.upper().removesuffix("S").rpartition("_")[2]
-    value = "TIME" if option.seconds else value
-    return f"--{option.name} {value}" + ("…" if option.list else "")
+    if isinstance(kind, Choice):
+        value = "|".join(kind.choices)
+    elif option.seconds:
+        value = "TIME"
+    return f"--{option.name} {value}" + ("…" if option.argument.list else "")
 
 
 def default(option: Option) -> str:

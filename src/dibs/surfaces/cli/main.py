@@ -13,7 +13,8 @@ import os
 import sys
 
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
-from dibs.surroundings.commands import Globals
+from dibs.operation import AGENT
+from dibs.surroundings.commands import Command, Globals, closest, unknown
 from dibs.surroundings.wording import print_json, utf8
 
 TYPE_CHECKING = False
@@ -22,49 +23,44 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Dibs
     from dibs.operation import Operation
-    from dibs.surroundings.who import Who
 
 INTERRUPTED = 130
 BUG = 70
 
-# The noun behind a first word that is not a noun itself; a test holds this against the registry.
+NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 FIRST_WORDS = {
     "claim": "leases",
     "release": "leases",
     "renew": "leases",
-    "revoke": "leases",
-    "status": "leases",
     "wait": "leases",
     "send": "messages",
     "announce": "messages",
     "inbox": "messages",
     "ack": "messages",
-    "verify": "agents",
-    "token": "agents",
-    "log": "events",
-    "gc": "events",
 }
-NOUNS = ("leases", "work", "messages", "state", "agents", "events")
+"""The nouns behind the words that agents type most: all others are found by loading every noun."""
 
-# Written by hand, each in a module of its own with a function `main(globals, words) -> int`.
+# Written by hand: each is the function `main` of a module.
 BY_HAND = {
-    "init": "set up this repository for every agent client",
-    "top": "a live view of agents, leases, work and messages",
-    "mcp": "serve the tools of dibs to an agent (MCP)",
-    "serve": "serve this space over HTTP, with a live dashboard",
-    "demo": "watch several agents share a codebase, in a scratch store",
-    "open": "open the dashboard in a browser, signed in",
-    "stop": "end the daemon of this space",
-    "recover": "bring back what a file held before somebody overwrote it",
-    "hook": "answer an event of an agent client or of git",
-    "port": "lease a free port and print its number",
-    "overlap": "show which files two worktrees both change, and whether they would merge",
-    "merge": "merge a branch, or run a command, when it is your turn to merge",
-    "run": "run a command as a named session that holds what it claims",
-    "doctor": "check that everything is sound, and mend what is not",
-    "backup": "copy the store while others write",
-    "protocol": "print what an agent needs to know in its prompt",
-    "completion": "print the completion script for bash, zsh or fish",
+    "init": "dibs.surfaces.cli.init",
+    "status": "dibs.surfaces.cli.status",
+    "log": "dibs.surfaces.cli.log",
+    "top": "dibs.surfaces.cli.top",
+    "mcp": "dibs.surfaces.cli.mcp",
+    "serve": "dibs.surfaces.cli.serve",
+    "demo": "dibs.surfaces.cli.demo",
+    "open": "dibs.surfaces.cli.open",
+    "stop": "dibs.surfaces.cli.stop",
+    "recover": "dibs.surfaces.cli.recover",
+    "hook": "dibs.surfaces.cli.hook",
+    "port": "dibs.surfaces.cli.port",
+    "overlap": "dibs.surfaces.cli.overlap",
+    "merge": "dibs.surfaces.cli.merge",
+    "run": "dibs.surfaces.cli.run",
+    "doctor": "dibs.surfaces.cli.doctor",
+    "backup": "dibs.surfaces.cli.backup",
+    "protocol": "dibs.surfaces.cli.protocol",
+    "completion": "dibs.surfaces.cli.completion",
 }
 
 
@@ -129,17 +125,12 @@ def run(globals_: Globals, words: list[str]) -> int:
         print(overview())
         return 0
     if words[0] == "--version":
-        from dibs.version import VERSION
+        from dibs import __version__
 
-        print_json({"version": VERSION}) if globals_.json else print(f"dibs {VERSION}")
+        print_json({"version": __version__}) if globals_.json else print(f"dibs {__version__}")
         return 0
     if words[0] in BY_HAND:
-        module = __import__(f"dibs.surfaces.cli.{words[0]}", fromlist=["main"])
-        if globals_.help:
-            print(module.HELP)
-            return 0
-        code: int = module.main(globals_, words[1:])
-        return code
+        return by_hand(globals_, words[0], words[1:])
     if globals_.help and words in (["work"], ["state"], ["events"], ["token"]):
         from dibs.surfaces.cli.help import group
 
@@ -149,63 +140,97 @@ def run(globals_: Globals, words: list[str]) -> int:
     if globals_.help:
         from dibs.surfaces.cli.help import describe
 
-        print(describe(operation))
+        print(describe(Command.of(operation)))
         return 0
-    if operation.name == "leases.status" and not rest:
-        from dibs.surfaces.cli import board
-
-        return board.main(globals_)
-    if operation.name == "events.since":
-        from dibs.surfaces.cli import follow
-
-        return follow.main(globals_, operation, rest)
     return call(globals_, operation, rest)
+
+
+def by_hand(globals_: Globals, name: str, words: list[str]) -> int:
+    module = __import__(BY_HAND[name], fromlist=["main"])
+    command = Command.by_hand(name, module)
+    if globals_.help:
+        from dibs.surfaces.cli.help import describe
+
+        print(describe(command))
+        return 0
+    placed, named = command.parse(words)
+    if AGENT not in module.BY and globals_.party() == AGENT:
+        raise NotYoursError(
+            f"dibs {name} is for people, and this is an agent's shell",
+            next="ask the person you work for to do it",
+        )
+    options = {option.argument.name: option for option in command.options}
+    checked = {given: options[given].check(value) for given, value in named.items()}
+    code: int = module.main(globals_, *placed, **checked)
+    return code
 
 
 def find(words: list[str]) -> tuple[Operation, list[str]]:
     """The operation that the first words name, and the words that are left for it."""
     from dibs.operation import OPERATIONS
-    from dibs.surroundings.commands import unknown
 
     noun = FIRST_WORDS.get(words[0], words[0])
-    if noun not in NOUNS:
-        raise unknown("command", words[0], [*FIRST_WORDS, *NOUNS, *BY_HAND, "help"])
-    __import__(f"dibs.nouns.{noun}.operations")
-    mine = [entry for entry in OPERATIONS.values() if entry.noun == noun]
+    if noun in NOUNS:
+        __import__(f"dibs.nouns.{noun}.operations")
+    else:
+        from dibs.dibs import operations
+
+        operations()
+    offered = [entry for entry in OPERATIONS.values() if entry.by]
     # `dibs claim` is also `dibs leases claim`: noun and verb always do.
-    named = {f"{entry.noun} {entry.verb}": entry for entry in mine}
-    named |= {entry.cli: entry for entry in mine}
-    entry = named.get(" ".join(words[:2]))
-    if entry is not None:
-        return entry, words[2:]
-    entry = named.get(words[0])
-    # After a noun comes an option or a verb, never a name.
-    if entry is not None and (noun != words[0] or not words[1:] or words[1].startswith("-")):
-        return entry, words[1:]
+    named = {f"{entry.noun} {entry.verb}": entry for entry in offered}
+    named |= {entry.cli: entry for entry in offered}
+    entry, rest = named.get(" ".join(words[:2])), words[2:]
+    if entry is None:
+        entry, rest = named.get(words[0]), words[1:]
+        # After a noun comes an option or a verb, never a name.
+        if words[0] in NOUNS and rest and not rest[0].startswith("-"):
+            entry = None
+    if entry is None:
+        raise no_command(words, named)
+    return variant(entry, rest, named)
+
+
+def variant(
+    entry: Operation, words: list[str], named: dict[str, Operation]
+) -> tuple[Operation, list[str]]:
+    """The operation that an option makes of another one, as `--take` does of `dibs claim`."""
+    for place, word in enumerate(words):
+        if word == "--":
+            break
+        option, equals, text = word.partition("=")
+        other = named.get(f"{entry.cli} {option}") if option.startswith("--") else None
+        if other is not None:
+            return other, [*words[:place], *([text] if equals else []), *words[place + 1 :]]
+    return entry, words
+
+
+def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
     spelled = [name.partition(" ") for name in named]
     verbs = [second for first, _, second in spelled if first == words[0] and second]
+    if not verbs:
+        firsts = {first for first, _, _ in spelled}
+        return unknown("command", words[0], sorted({*firsts, *NOUNS, *BY_HAND, "help"}))
     if len(words) == 1:
-        raise InvalidError(f"dibs {words[0]} what?", next=f"one of: {', '.join(verbs)}")
-    raise unknown("command", f"{words[0]} {words[1]}", [f"{words[0]} {verb}" for verb in verbs])
+        return InvalidError(f"dibs {words[0]} what?", next=f"one of: {', '.join(verbs)}")
+    return unknown("command", f"{words[0]} {words[1]}", [f"{words[0]} {verb}" for verb in verbs])
 
 
 def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
     """Call the operation as a person or an agent typed it, and print its answer."""
-    from dibs.operation import OPERATIONS
-    from dibs.surroundings.commands import parse
-
-    placed, named = parse(operation, words)
-    if "search" in named:
-        operation, placed = OPERATIONS["messages.search"], [named.pop("search")]
-        if set(named) - {"limit"}:
-            raise InvalidError("--search goes with --limit only", next="leave the others out")
-    who = globals_.who()
-    if operation.verb == "revoke":
-        who = person_only(who)
+    placed, named = Command.of(operation).parse(words)
+    refuse_nothing(operation, placed, named)
+    who = None if globals_.chosen else globals_.who()
+    if AGENT not in operation.by:
+        operation.permit(globals_.party())
     with globals_.open() as space:
         handle: Dibs = space
-        if who is not None:
-            handle = who.join(space)
+        if who is not None or globals_.chosen:
+            handle = globals_.join(space)
+        elif AGENT not in operation.by:
+            from dibs.surroundings.who import person
+
+            handle = space.join(person(), shell=True)
         elif operation.mutates:
             handle = globals_.join(space)
         method = getattr(getattr(handle, operation.noun), operation.verb)
@@ -224,22 +249,19 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
     return 0
 
 
-def person_only(who: Who | None) -> Who:
-    """Agents do not take things from each other: this is for people, also for one without --as."""
-    from dibs.surroundings.who import Who, person
-
-    if who is not None and who.client:
-        raise NotYoursError(
-            "only people take things away from agents",
-            next="ask whoever has it (dibs send TEXT --to AGENT), or wait for it (dibs wait PATH)",
+def refuse_nothing(operation: Operation, placed: list[Any], named: dict[str, Any]) -> None:
+    """`dibs release` alone is a slip."""
+    many = operation.many
+    if many is not None and not placed and not {"epoch", "everything"} & named.keys():
+        every = "everything" in operation.arguments()
+        raise InvalidError(
+            f"{many.name.upper().removesuffix('S')} is missing",
+            next=f"name at least one{', or say --all' if every else ''}",
         )
-    return who or Who(person())
 
 
 def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: list[Any]) -> None:
     """Name the task or the lease that the caller may have meant."""
-    from dibs.surroundings.commands import closest
-
     if operation.noun == "work":
         known = [task.id for task in space.work.list(limit=1000)]
     elif operation.noun == "leases":

@@ -97,7 +97,7 @@ def matches(file: Resource, wanted: list[Resource]) -> bool:
 
 def holders(space: Dibs, found: Overlap, paths: list[str]) -> dict[str, list[Blocker]]:
     """Who holds each path, in whatever worktree, each of them once."""
-    from dibs.nouns.leases.operations import CLAIM_LIMIT
+    from dibs.arguments import CLAIM_LIMIT
 
     top, here = space.scope.place.top, f"file:{os.uname().nodename}:"
     asked = [

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dibs.operation import Operation
     from dibs.records import (
+        Attention,
         Availability,
         Blocker,
         Entry,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         Message,
         NewToken,
         Outcome,
+        Overview,
         Presence,
         Pruned,
         Session,
@@ -40,7 +42,7 @@ def show(operation: Operation, result: Any) -> None:
     elif isinstance(result, Record):
         SHOWN.get(type(result).__name__, plain_record)(result)
     elif isinstance(result, tuple) and not result:
-        note(EMPTY.get(operation.name, "nothing there"))
+        note(operation.empty)
     elif operation.name == "leases.release":
         for lease in result:
             say(f"{lease.resource}  released")
@@ -57,18 +59,6 @@ def show(operation: Operation, result: Any) -> None:
         table([[name, str(value)] for name, value in result.items()])
     else:
         print(result)
-
-
-EMPTY = {
-    "messages.inbox": "no unread messages",
-    "agents.verify": "every signature is right",
-    "agents.list": "nobody is here",
-    "agents.tokens": "no tokens",
-    "leases.list": "nothing is held",
-    "leases.waiting": "nobody waits",
-    "leases.outcomes": "nobody has said anything",
-    "work.list": "no tasks",
-}
 
 
 def grant(result: Grant) -> None:
@@ -193,6 +183,39 @@ def presences(result: Sequence[Presence]) -> None:
     )  # fmt: skip
 
 
+def overview(result: Overview) -> None:
+    for one in result.attention:
+        say(urgent(one))
+    if not result.attention:
+        note("nothing needs attention")
+    presences(result.agents)
+    leases(result.leases)
+    tasks(result.tasks)
+
+
+def urgent(one: Attention) -> str:
+    """Something that needs attention, in a line."""
+    left, since = span(one.left_ms or 0), ago(one.at or 0)
+    holders = ", ".join(blocker.agent for blocker in one.blockers)
+    says = f": {one.says}" if one.says else ""
+    others = " or ".join(one.by)
+    text = {
+        "blocked": f"{one.agent} waits for {one.subject}, since {since}"
+        + (f"; held by {holders}" if holders else ""),
+        "asked": f"{one.agent} wrote to you {since}{says}",
+        "dead": f"{one.subject} is dead{says}",
+        "failed": f"{one.subject} failed, opens in {left}{says}",
+        "never": f"{one.subject} can never start: {others} is {one.says}",
+        "overdue": f"{one.subject}: {one.agent} let its time run out",
+        "task_ends": f"{one.subject} of {one.agent} lapses in {left}",
+        "lease_ends": f"{one.subject} of {one.agent} lapses in {left}",
+        "overwritten": f"{one.subject} of {one.agent} was changed by "
+        f"{others or 'somebody unknown'} {since}",
+        "died": f"{one.agent} died {since}" + (f"; freed: {', '.join(one.by)}" if one.by else ""),
+    }[one.what]
+    return paint("red" if one.level == "stuck" and one.what != "blocked" else "yellow", text)
+
+
 def events(result: Sequence[Event]) -> None:
     for item in result:
         say(event_line(item))
@@ -263,6 +286,7 @@ SHOWN: dict[str, Callable[..., None]] = {
     "Session": session,
     "NewToken": new_token,
     "Token": token,
+    "Overview": overview,
     "Pruned": pruned,
 }
 LISTED: dict[str, Callable[..., None]] = {

@@ -10,43 +10,44 @@ import os
 import select
 import sys
 
-from dibs.surfaces.cli.show import state_of
-from dibs.surroundings.wording import ago, paint, say, span
+from dibs.operation import EVERYBODY
+from dibs.surfaces.cli.show import state_of, urgent
+from dibs.surroundings.wording import ago, paint, print_json, say, span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dibs.dibs import Dibs
+    from dibs.records import Overview
     from dibs.surroundings.commands import Globals
 
-HELP = """usage: dibs top
-
-Watch agents, leases, work and messages live. / filters, Esc clears the filter, q quits.
-
-example: dibs top"""
-
+BY = EVERYBODY
 REFRESH_S = 0.5
-SOON_MS = 5 * 60_000
+SHOWN = 20
 ENTER_SCREEN = "\x1b[?1049h\x1b[?25l"
 LEAVE_SCREEN = "\x1b[?25h\x1b[?1049l"
 HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 ESCAPE, ENTER, BACKSPACE = "\x1b", ("\r", "\n"), ("\x7f", "\b")
 
 
-def main(globals_: Globals, words: list[str]) -> int:
-    with globals_.open() as space:
-        if globals_.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            if globals_.json:
-                from dibs.records import plain
-                from dibs.surfaces.cli.board import gather
-                from dibs.surroundings.wording import print_json
+def main(call: Globals) -> int:
+    """Watch agents, leases, work and messages live.
 
-                print_json(plain(gather(space)))
-            else:
-                say("\n".join(picture(space, "")))
-            return 0
-        watch(space)
+    / filters, Esc clears the filter, q quits.
+
+    example:
+    """
+    with call.open() as space:
+        if call.json:
+            from dibs.records import plain
+            from dibs.surfaces.cli.status import as_json
+
+            print_json(plain(as_json(space.agents.overview(limit=1000), named=False)))
+        elif sys.stdin.isatty() and sys.stdout.isatty():
+            watch(space)
+        else:
+            say("\n".join(picture(space, "")))
     return 0
 
 
@@ -109,59 +110,43 @@ def fit(line: str, columns: int) -> str:
 
 def picture(space: Dibs, pattern: str) -> Iterator[str]:
     """The whole view, line by line; a filter keeps the lines that have it."""
+    found = space.agents.overview(limit=1000)
     sections = (
-        ("needs attention", attention(space)),
-        ("agents", agents(space)),
-        ("leases", leases(space)),
-        ("work", work(space)),
+        ("needs attention", map(urgent, found.attention)),
+        ("agents", agents(found)),
+        ("leases", leases(found)),
+        ("work", work(found)),
         ("messages", messages(space)),
     )
-    yield paint("bold", f"dibs  {space.space}  seq {space.events.last()}")
+    yield paint("bold", f"dibs  {found.space}  seq {found.seq}")
     for title, lines in sections:
-        found = [line for line in lines if pattern.casefold() in line.casefold()]
-        if found:
+        shown = [line for line in lines if pattern.casefold() in line.casefold()]
+        if shown:
             yield ""
             yield paint("bold", title)
-            yield from (f"  {line}" for line in found)
+            yield from (f"  {line}" for line in shown)
 
 
-def attention(space: Dibs) -> Iterator[str]:
-    for waiter in space.leases.waiting():
-        since = ago(waiter.since_at)
-        yield paint("yellow", f"{waiter.agent} waits for {waiter.resource}, since {since}")
-    for lease in space.leases.list():
-        if lease.expires_in_ms < SOON_MS and lease.ttl_ms > SOON_MS:
-            left = span(lease.expires_in_ms)
-            yield paint("yellow", f"{lease.resource} of {lease.agent} lapses in {left}")
-    for state, colour in (("dead", "red"), ("failed", "yellow")):
-        for task in space.work.list(state=state, limit=20):
-            yield paint(colour, f"{task.id} {state_of(task)}: {task.reason}")
-
-
-def agents(space: Dibs) -> Iterator[str]:
-    for who in space.agents.list():
+def agents(found: Overview) -> Iterator[str]:
+    for who in found.agents:
         status = next((session.status for session in who.sessions if session.status), "")
         counts = f"{who.leases} leases  {who.tasks} tasks  {who.unread} unread"
         yield f"{who.agent:<20} {counts}  {status}"
 
 
-def leases(space: Dibs) -> Iterator[str]:
-    found = space.leases.list()
-    size = max((len(lease.resource) for lease in found), default=0)
-    for lease in found:
+def leases(found: Overview) -> Iterator[str]:
+    size = max((len(lease.resource) for lease in found.leases), default=0)
+    for lease in found.leases:
         left = span(lease.expires_in_ms)
         yield f"{lease.resource:<{size}}  {lease.agent:<12} {left:>4} left  {lease.note}"
 
 
-def work(space: Dibs) -> Iterator[str]:
-    found = [
-        task
-        for state in ("claimed", "available", "blocked")
-        for task in space.work.list(state=state, limit=20)
-    ]
-    size = max((len(task.id) for task in found), default=0)
-    for task in found:
-        yield f"{task.id:<{size}}  {state_of(task)}  {task.title}"
+def work(found: Overview) -> Iterator[str]:
+    for state in ("claimed", "available", "blocked"):
+        tasks = [task for task in found.tasks if task.state == state][:SHOWN]
+        size = max((len(task.id) for task in tasks), default=0)
+        for task in tasks:
+            yield f"{task.id:<{size}}  {state_of(task)}  {task.title}"
 
 
 def messages(space: Dibs) -> Iterator[str]:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 from functools import partial
 
+from dibs.arguments import CLAIM_LIMIT
 from dibs.clients.occasion import Answer, Edit
 from dibs.errors import HeldError, NotFoundError, NotYoursError, StaleError, UnavailableError
-from dibs.nouns.leases.operations import CLAIM_LIMIT
 from dibs.surfaces.hooks import failures
 from dibs.surfaces.hooks.briefing import Briefing
 from dibs.surfaces.hooks.case import hooked

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, StreamingResponse
 
+from dibs import __version__
 from dibs.errors import (
     DibsError,
     ExistsError,
@@ -36,7 +37,6 @@ from dibs.surfaces.http.app import read_body, respond, stopping, unless_gone
 from dibs.surfaces.http.call import to_body
 from dibs.surfaces.http.guard import GuardError
 from dibs.surfaces.http.streamable import fold
-from dibs.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -87,7 +87,7 @@ async def card(request: Request) -> JSONResponse:
         "name": "dibs",
         "description": "A list of work that several agents share: a message becomes a task, "
         "exactly one agent at a time works on it, and its result is kept.",
-        "version": VERSION,
+        "version": __version__,
         "supportedInterfaces": [
             {
                 "url": f"{scheme}://{request.headers['host']}/a2a",

@@ -6,9 +6,9 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+from dibs.arguments import check_agent
 from dibs.errors import InvalidError, NotYoursError
 from dibs.nouns.agents import operations as agents
-from dibs.operation import check_agent
 from dibs.surfaces.http.guard import GuardError
 
 if TYPE_CHECKING:

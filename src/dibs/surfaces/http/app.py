@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from dibs.arguments import shown
 from dibs.errors import (
     CancelledError,
     DibsError,
@@ -24,7 +25,7 @@ from dibs.errors import (
     UnavailableError,
 )
 from dibs.nouns.agents import sessions
-from dibs.operation import shown
+from dibs.operation import SCOPES
 from dibs.records import plain
 from dibs.storage.group import GroupingDriver
 from dibs.storage.hub import Hub
@@ -53,16 +54,6 @@ if TYPE_CHECKING:
     from dibs.surfaces.http.access import Access
     from dibs.surfaces.http.call import Route
 
-ADMIN = {
-    "leases.revoke",
-    "work.revoke",
-    "events.prune",
-    "agents.add_token",
-    "agents.revoke_token",
-    "agents.tokens",
-    "agents.rename",  # a token is for one name
-}
-"""What only an admin may do."""
 SWEEP_S = 0.5
 STOP_LOOKS = 150
 APART = ("/v1/agents/join", "/v1/me", "/v1/cancel")
@@ -194,7 +185,7 @@ class Daemon:
         call: what the caller names a wait, to cancel it by
         """
         operation = route.operation
-        permit(operation.name, operation.mutates, access)
+        permit(operation.name, operation.scope, access)
         if self.stopping:  # it may have come while the body was read
             raise stopping()
 
@@ -226,7 +217,7 @@ class Daemon:
 
     async def join(self, access: Access, given: dict[str, Any]) -> Any:
         """Begin a session that lives by beats, since its process is elsewhere."""
-        permit("agents.join", True, access)
+        permit("agents.join", "agent", access)
         unknown = given.keys() - {"status", "shell", "client", "ttl_s", "host", "pid", "process"}
         if unknown:
             raise InvalidError(f"agents.join has no argument {shown(min(unknown))}")
@@ -274,9 +265,9 @@ class Daemon:
         return await self.reader.do(job)
 
 
-def permit(name: str, mutates: bool, access: Access) -> None:
-    """Refuse what the token's scope does not allow."""
-    if (access.scope == "read" and mutates) or (access.scope != "admin" and name in ADMIN):
+def permit(name: str, scope: str, access: Access) -> None:
+    """Refuse what takes a token of another scope."""
+    if SCOPES.index(access.scope) < SCOPES.index(scope):
         raise NotYoursError(
             f"a token of scope {access.scope} does not allow {name}", next="use another token"
         )

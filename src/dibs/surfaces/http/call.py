@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from dibs.arguments import Resource, Whole
 from dibs.dibs import operations
 from dibs.errors import InvalidError
 from dibs.names.seen import Seen
 from dibs.records import json_writer
 
 if TYPE_CHECKING:
+    from dibs.arguments import Kind
     from dibs.dibs import Dibs
     from dibs.operation import Operation
 
@@ -20,8 +22,6 @@ SEEN = "seen"
 Where this is given, the names are taken as they are. Without it they are read from the top of
 the daemon's own checkout.
 """
-NAMES = {"resource", "resources", "leases", "moved_to"}
-"""The arguments that name resources."""
 
 
 class Route:
@@ -30,11 +30,11 @@ class Route:
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.path = f"/v1/{operation.noun}/{operation.verb}"
-        self.arguments = {argument.name: argument for argument in operation.arguments()}
-        self._many = next((a.name for a in self.arguments.values() if a.many), None)
+        self.arguments = operation.arguments()
+        self._many = operation.many and operation.many.name
         self._placed = [a.name for a in self.arguments.values() if a.required]
         self._wait = self.arguments.get("wait_s")
-        self._names = not NAMES.isdisjoint(self.arguments)
+        self._names = any(isinstance(a.kind, Resource) for a in self.arguments.values())
 
     def read(self, body: bytes) -> dict[str, Any]:
         """The arguments in a body, each of a name that the operation knows."""
@@ -54,7 +54,7 @@ class Route:
             raise InvalidError(f"{SEEN} must be an object")
         for name, argument in self.arguments.items():
             if name in given:
-                given[name] = from_json(name, argument.type, given[name])
+                given[name] = from_json(argument.kind, given[name])
         return given
 
     def waits(self, given: dict[str, Any]) -> bool:
@@ -73,13 +73,11 @@ class Route:
         return getattr(noun, self.operation.verb)(*many, **given)
 
 
-def from_json(name: str, kind: str, value: Any) -> Any:
+def from_json(kind: Kind, value: Any) -> Any:
     """A value as the library takes it: JSON knows one kind of numbers, and Python two."""
-    if kind == "bool" and not isinstance(value, bool):
-        raise InvalidError(f"{name} must be true or false, not {type(value).__name__}")
-    if kind.startswith("int"):
+    if isinstance(kind, Whole):
         if isinstance(value, list):
-            return [from_json(name, kind, item) for item in value]
+            return [from_json(kind, item) for item in value]
         if isinstance(value, float) and value.is_integer():
             return int(value)
     return value
@@ -104,8 +102,8 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def routes() -> dict[str, Route]:
-    """Every operation by its path."""
-    found = [Route(operation) for operation in operations().values()]
+    """Every operation that is offered to somebody, by its path."""
+    found = [Route(operation) for operation in operations().values() if operation.by]
     return {route.path: route for route in found}
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from dibs import __version__
 from dibs.digest import sha256
 from dibs.errors import NotFoundError
 from dibs.surfaces.http.home import OWNER
-from dibs.version import VERSION
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -90,7 +90,7 @@ async def viewer(request: Request) -> Response:
             "scope": access.scope,
             "daemon": OWNER,
             "space": daemon.space.space,
-            "version": VERSION,
+            "version": __version__,
             "now": int(time.time() * 1000),
         },
         headers=POLICY | {"cache-control": "no-store"},

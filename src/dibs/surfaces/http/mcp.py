@@ -137,7 +137,7 @@ class Endpoint:
         daemon: Daemon = scope["app"].state.daemon
         headers = fold(scope["headers"])
         access = await daemon.admit(headers)
-        permit("mcp", True, access)
+        permit("mcp", "agent", access)
         if self._keeping is None:
             daemon.at_hush.append(self.hush)
             self._keeping = asyncio.create_task(self._keep(daemon))

@@ -7,27 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import HTMLResponse, JSONResponse
 
-from dibs.operation import LIST_LIMIT
+from dibs import __version__
+from dibs.arguments import AGENT_NAME, LINE, NAME, TTL
 from dibs.records import Record
-from dibs.surfaces.http.bounds import A_NAME, AN_AGENT, COMMON, NEEDS_SOME, PROCESS, bounded
-from dibs.version import VERSION
+from dibs.surroundings.schemas import of_argument, of_kind, of_record, of_type
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from dibs.operation import Argument, Operation
     from dibs.surfaces.http.app import Daemon
     from dibs.surfaces.http.call import Route
 
     Schema = dict[str, Any]
 
-PLAIN: dict[str, Schema] = {
-    "str": {"type": "string"},
-    "int": {"type": "integer"},
-    "float": {"type": "number"},
-    "bool": {"type": "boolean"},
-    "Any": {},
-}
 ERROR: Schema = {
     "type": "object",
     "properties": {
@@ -51,21 +43,19 @@ JOIN: Schema = {
     "type": "object",
     "properties": {
         "status": {
-            "type": "string",
-            **COMMON["status"],
+            **of_kind(LINE),
             "description": "a line about the work, shown to the others",
         },
         "shell": {"type": "boolean", "description": "use the agent's one shell session"},
         "client": {
-            "anyOf": [{"type": "string", **A_NAME}, {"type": "null"}],
+            "anyOf": [of_kind(NAME), {"type": "null"}],
             "description": "use the session of this name in the agent's own program",
         },
         "ttl_s": {
-            "type": "number",
-            **COMMON["ttl_s"],
+            **of_kind(TTL),
             "description": "how long the session lives without a beat",
         },
-        "host": {"type": "string", **A_NAME, "description": "the caller's machine, for people"},
+        "host": {**of_kind(NAME), "description": "the caller's machine, for people"},
         "pid": {
             "type": "integer",
             "minimum": 0,
@@ -74,7 +64,8 @@ JOIN: Schema = {
         },
         "process": {
             "type": "string",
-            **PROCESS,
+            "pattern": r"^([0-9]{1,9}|[0-9]+:[0-9]{1,9}:[0-9]*)$",
+            "maxLength": 200,
             "description": "the process there that a shell session ends with, by its own name",
         },
     },
@@ -109,41 +100,6 @@ CANCELLED: Schema = {
     "properties": {"cancelled": {"type": "boolean"}},
     "required": ["cancelled"],
 }
-
-
-def schema(kind: str) -> Schema:
-    """The JSON schema of a type of the library, as its source spells it."""
-    if kind.endswith(" | None"):
-        inner = schema(kind.removesuffix(" | None"))
-        return {"anyOf": [inner, {"type": "null"}]} if inner else {}
-    if kind in PLAIN:
-        return PLAIN[kind]
-    head, _, rest = kind.partition("[")
-    inside = rest.removesuffix("]")
-    if head in ("tuple", "Sequence"):
-        return {"type": "array", "items": schema(inside.removesuffix(", ..."))}
-    if head == "dict":
-        return {"type": "object", "additionalProperties": schema(inside.split(", ", 1)[1])}
-    return {"$ref": f"#/components/schemas/{kind}"}
-
-
-def of_argument(operation: Operation, argument: Argument) -> Schema:
-    found = schema(argument.type)
-    if argument.many or found.get("type") == "array":
-        items = found if argument.many else found["items"]
-        found = {"type": "array", "items": items, "maxItems": LIST_LIMIT}
-    found = bounded(operation, argument, found)
-    return {**found, "description": argument.help} if argument.help else found
-
-
-def of_record(record: type[Record]) -> Schema:
-    fields = record.__annotations__
-    return {
-        "type": "object",
-        "description": (record.__doc__ or "").strip(),
-        "properties": {name: schema(kind) for name, kind in fields.items()},
-        "required": list(fields),
-    }
 
 
 def answer(description: str, found: Schema) -> Schema:
@@ -193,7 +149,7 @@ def body_of(route: Route) -> Schema:
     required = [
         argument.name
         for argument in arguments
-        if argument.required or (argument.many and route.operation.name in NEEDS_SOME)
+        if argument.required or (argument.many and route.operation.at_least_one)
     ]
     return {**found, "required": required} if required else found
 
@@ -205,7 +161,7 @@ def document(operations: dict[str, Route]) -> Schema:
             route.operation.summary,
             route.operation.noun,
             body_of(route),
-            schema(route.operation.result),
+            of_type(route.operation.result),
             refusals(route),
         )
         for path, route in operations.items()
@@ -227,7 +183,7 @@ def document(operations: dict[str, Route]) -> Schema:
         "openapi": "3.1.0",
         "info": {
             "title": "dibs",
-            "version": VERSION,
+            "version": __version__,
             "description": "Agents that share a codebase call dibs before they touch something.",
         },
         "security": [{"token": []}],
@@ -236,12 +192,14 @@ def document(operations: dict[str, Route]) -> Schema:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "parameters": {
                 "agent": header(
-                    "Dibs-Agent", "as whom to act, if the token allows more than one", AN_AGENT
+                    "Dibs-Agent",
+                    "as whom to act, if the token allows more than one",
+                    of_kind(AGENT_NAME),
                 ),
                 "session": header(
                     "Dibs-Session",
                     "the session to act in, from /v1/agents/join",
-                    {"pattern": "^[0-9]{1,18}\\.[0-9a-f]+$"},
+                    {"type": "string", "pattern": "^[0-9]{1,18}\\.[0-9a-f]+$"},
                 ),
             },
             "schemas": {**records, "Error": ERROR},
@@ -249,8 +207,7 @@ def document(operations: dict[str, Route]) -> Schema:
     }
 
 
-def header(name: str, says: str, limits: Schema) -> Schema:
-    kind = {"type": "string", **limits}
+def header(name: str, says: str, kind: Schema) -> Schema:
     return {"name": name, "in": "header", "description": says, "schema": kind}
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, RedirectResponse
 
+from dibs.arguments import check_agent
 from dibs.digest import sha256
 from dibs.errors import InvalidError, NotYoursError
-from dibs.operation import check_agent
 from dibs.surfaces.http.guard import GuardError
 
 if TYPE_CHECKING:

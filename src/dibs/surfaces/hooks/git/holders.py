@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from dibs.arguments import CLAIM_LIMIT
 from dibs.errors import InvalidError
-from dibs.nouns.leases.operations import CLAIM_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,410 @@
+"""What arguments must be like: said once, by name, for the library and for every surface.
+
+An argument's name says what it is: `ttl_s` is a number of seconds within the same bounds
+wherever it occurs, `note` a line of text. The few that mean something else in one operation are
+said there (`kinds=` in its marker). Each kind checks a value and returns it in the form the core
+works with, or says what is wrong with it. All limits are stated here.
+"""
+
+from __future__ import annotations
+
+from dibs.errors import InvalidError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NAME_LIMIT = 200
+TEXT_LIMIT = 2_000
+BODY_LIMIT = 16_384
+VALUE_LIMIT = 1_048_576
+DEPTH_LIMIT = 100
+LIST_LIMIT = 1_000
+CLAIM_LIMIT = 200
+"""How many resources one call may name."""
+RESOURCE_LIMIT = 4_096
+NEWEST = 2**62
+"""Above every seq, epoch and version; both databases can hold it."""
+TTL_MIN_S, TTL_MAX_S = 1.0, 7 * 86_400.0
+WAIT_MAX_S = 86_400.0
+DELAY_MAX_S = 366 * 86_400.0
+PRIORITY = 1_000_000
+ATTEMPTS_MAX = 1_000
+
+
+class Kind:
+    """What a value must be like."""
+
+    json = ""
+    """The type of it in JSON; none for any."""
+    limit = LIST_LIMIT
+    """How many of them a list may have."""
+
+    def check(self, what: str, value: Any) -> Any:
+        return value
+
+
+class Text(Kind):
+    """Text within a limit, valid UTF-8, without control characters.
+
+    lines: whether it may have several lines
+    says: "something" if it must not be empty, "words" if it must have a word to look for
+    """
+
+    json = "string"
+
+    def __init__(self, length: int = TEXT_LIMIT, *, lines: bool = False, says: str = "") -> None:
+        self.length = length
+        self.lines = lines
+        self.says = says
+
+    def check(self, what: str, value: object) -> str:
+        return check_text(what, value, self.length, lines=self.lines, empty=not self.says)
+
+
+class Name(Kind):
+    """A name: text without spaces at its ends, never empty."""
+
+    json = "string"
+
+    def check(self, what: str, value: object) -> str:
+        return check_name(what, value)
+
+
+class AgentName(Kind):
+    """An agent's name: `bob`, or `alice/tests` for a subagent."""
+
+    json = "string"
+
+    def check(self, what: str, value: object) -> str:
+        return check_agent(what, value)
+
+
+class Resource(Kind):
+    """What can be claimed; where its name is read from the disk, it is checked."""
+
+    json = "string"
+    limit = CLAIM_LIMIT
+
+
+class Seconds(Kind):
+    """A duration in seconds, within bounds."""
+
+    json = "number"
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low = low
+        self.high = high
+
+    def check(self, what: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InvalidError(f"{what} must be a number of seconds, not {type(value).__name__}")
+        if not self.low <= value <= self.high:
+            raise InvalidError(
+                f"{what} is {shown(value)} s; it must be between {self.low:g} and {self.high:g} s",
+                low=self.low,
+                high=self.high,
+            )
+        return value
+
+
+class Whole(Kind):
+    """A whole number within bounds."""
+
+    json = "integer"
+
+    def __init__(self, low: int, high: int = NEWEST) -> None:
+        self.low = low
+        self.high = high
+
+    def check(self, what: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidError(f"{what} must be a whole number, not {type(value).__name__}")
+        if not self.low <= value <= self.high:
+            raise InvalidError(
+                f"{what} is {shown(value)}; it must be between {self.low:,} and {self.high:,}"
+            )
+        return value
+
+
+class Choice(Kind):
+    """One of a few words."""
+
+    json = "string"
+
+    def __init__(self, *choices: str) -> None:
+        self.choices = choices
+
+    def check(self, what: str, value: Any) -> str:
+        if value not in self.choices:
+            allowed = ", ".join(self.choices)
+            raise InvalidError(f"{what} is {shown(value)}; it must be one of: {allowed}")
+        return str(value)
+
+
+class Flag(Kind):
+    """True or false."""
+
+    json = "boolean"
+
+    def check(self, what: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise InvalidError(f"{what} must be true or false, not {type(value).__name__}")
+        return value
+
+
+class Json(Kind):
+    """Any JSON; it comes back as the text that is stored, and nothing stays nothing."""
+
+    def check(self, what: str, value: object) -> str | None:
+        return check_json(what, value, VALUE_LIMIT)
+
+
+class Fields(Kind):
+    """An object of fields that its operation checks itself."""
+
+    json = "object"
+
+    def check(self, what: str, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise InvalidError(f"{what} must be an object, not {type(value).__name__}")
+        return value
+
+
+LINE, LINES = Text(), Text(lines=True)
+BODY = Text(BODY_LIMIT, lines=True, says="something")
+FILTER = Text(VALUE_LIMIT)
+"""What a reader looks for: any text that could be stored."""
+NAME, AGENT_NAME, RESOURCE, FLAG, JSON = Name(), AgentName(), Resource(), Flag(), Json()
+TTL, WAIT, DELAY = Seconds(TTL_MIN_S, TTL_MAX_S), Seconds(0, WAIT_MAX_S), Seconds(0, DELAY_MAX_S)
+NUMBER = Whole(0)
+"""A seq, a version or the id of something that the store has numbered."""
+
+KINDS: dict[str, Kind] = {
+    "after": NAME,
+    "after_version": NUMBER,
+    "agent": FILTER,
+    "announce": Text(BODY_LIMIT, lines=True),
+    "before": NUMBER,
+    "body": BODY,
+    "by": AGENT_NAME,
+    "channel": NAME,
+    "delay_s": DELAY,
+    "doing": LINE,
+    "entry": Fields(),
+    "epoch": Whole(1),
+    "expected_version": NUMBER,
+    "expires_s": Seconds(TTL_MIN_S, DELAY_MAX_S),
+    "id": NAME,
+    "idempotency_key": NAME,
+    "ids": NUMBER,
+    "keep_s": Seconds(0, DELAY_MAX_S * 10),
+    "key": NAME,
+    "kind": FILTER,
+    "leases": RESOURCE,
+    "limit": Whole(1, LIST_LIMIT),
+    "max_attempts": Whole(1, ATTEMPTS_MAX),
+    "mode": Choice("exclusive", "shared"),
+    "moved_to": RESOURCE,
+    "name": AGENT_NAME,
+    "namespace": NAME,
+    "note": LINE,
+    "outcome": Choice("released", "modified", "created", "deleted", "moved"),
+    "payload": JSON,
+    "priority": Whole(-PRIORITY, PRIORITY),
+    "reason": LINES,
+    "reply_to": NUMBER,
+    "resource": RESOURCE,
+    "resources": RESOURCE,
+    "result": JSON,
+    "scope": Choice("read", "agent", "admin"),
+    "seq": NUMBER,
+    "session": NUMBER,
+    "state": Choice("available", "blocked", "claimed", "completed", "failed", "dead", "cancelled"),
+    "status": LINE,
+    "subject": FILTER,
+    "tags": NAME,
+    "text": Text(says="words"),
+    "thread": NUMBER,
+    "title": LINE,
+    "to": AGENT_NAME,
+    "ttl_s": TTL,
+    "until": NUMBER,
+    "value": JSON,
+    "wait_s": WAIT,
+    "was": FILTER,
+}
+
+
+class Argument:
+    """One argument, as a surface needs to know it.
+
+    type: as the source spells it
+    kind: what it must be like, each of them if it is a list
+    placed: it may be given by place
+    many: any number of them may be given, by place
+    """
+
+    __slots__ = ("default", "help", "kind", "list", "many", "name", "optional", "placed",
+                 "required", "type")  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        type: str,
+        kind: Kind,
+        help: str,
+        *,
+        placed: bool = False,
+        many: bool = False,
+        required: bool = False,
+        default: object = None,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.kind = kind
+        self.help = help
+        self.placed = placed
+        self.many = many
+        self.required = required
+        self.default = default
+        self.optional = type.endswith(" | None")
+        self.list = type.startswith("Sequence[")
+
+    def check(self, value: Any) -> Any:
+        """A value that was given for it."""
+        if value is None and self.optional:
+            return None
+        if not self.list:
+            return self.kind.check(self.name, value)
+        if isinstance(value, str) or not isinstance(value, (list, tuple)):
+            raise InvalidError(f"{self.name} must be a list, not {shown_type(value)}")
+        check_number_of(self.name, value, self.kind)
+        checked = [self.kind.check(self.name, item) for item in value]
+        # A resource is checked where it is read from the disk, and may be anything until then.
+        return checked if isinstance(self.kind, Resource) else list(dict.fromkeys(checked))
+
+
+def kind_of(name: str, type: str) -> Kind:
+    """What an argument must be like, by its name; a truth value is one by its type."""
+    if type == "bool":
+        return FLAG
+    try:
+        return KINDS[name]
+    except KeyError:
+        raise TypeError(f"nothing says what the argument {name!r} must be like") from None
+
+
+def check_number_of(what: str, values: Any, kind: Kind) -> None:
+    if len(values) > kind.limit:
+        few = " in one call" if isinstance(kind, Resource) else ""
+        raise InvalidError(
+            f"{len(values):,} {what}{few}; the limit is {kind.limit:,}",
+            next="name a directory or a pattern instead" if few else "give fewer of them",
+            limit=kind.limit,
+        )
+
+
+def shown(value: object) -> str:
+    """A wrong value as a message can show it: short, and never a second error."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length():,} bits"
+    text = f"{value:g}" if isinstance(value, float) else ascii(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def shown_type(value: object) -> str:
+    return type(value).__name__
+
+
+def check_text(
+    what: str, value: object, limit: int = TEXT_LIMIT, *, lines: bool = False, empty: bool = True
+) -> str:
+    """Text within a limit, valid UTF-8, without control characters."""
+    if not isinstance(value, str):
+        raise InvalidError(f"{what} must be text, not {type(value).__name__}")
+    if len(value) > limit:
+        raise InvalidError(
+            f"{what} has {len(value):,} characters; the limit is {limit:,}",
+            next=f"shorten {what}",
+            limit=limit,
+        )
+    if not value.strip() and not empty:
+        raise InvalidError(f"{what} is empty", next=f"give {what}")
+    if value.isascii() and value.isprintable():
+        return value
+    allowed = "\n\t" if lines else ""
+    for place, character in enumerate(value):
+        code = ord(character)
+        if (code < 0x20 and character not in allowed) or 0x7F <= code < 0xA0:
+            raise InvalidError(f"{what} has a control character ({code:#04x}) at {place}")
+        if 0xD800 <= code < 0xE000:
+            raise InvalidError(f"{what} is not valid UTF-8 (at {place})")
+    return value
+
+
+def check_name(what: str, value: object) -> str:
+    name = check_text(what, value, NAME_LIMIT, empty=False)
+    if name != name.strip():
+        raise InvalidError(f"{what} begins or ends with a space: {name!r}")
+    return name
+
+
+def check_agent(what: str, value: object) -> str:
+    name = check_name(what, value)
+    parts = name.split("/")
+    if not all(parts) or any(character.isspace() or character == "," for character in name):
+        raise InvalidError(
+            f"{name!r} cannot be an agent's name",
+            next="use a word such as bob, or alice/tests for a subagent of alice",
+        )
+    return name
+
+
+def refuse_depth(what: str, value: object) -> None:
+    """Refuse what a reader deep in its own calls could not take apart any more."""
+    front, depth = [value], 0
+    while front:
+        if depth > DEPTH_LIMIT:
+            raise InvalidError(
+                f"{what} is nested deeper than {DEPTH_LIMIT}",
+                next="flatten it, or store it as text",
+                limit=DEPTH_LIMIT,
+            )
+        depth += 1
+        inner: list[object] = []
+        for item in front:
+            if isinstance(item, dict):
+                inner += item.values()
+            elif isinstance(item, (list, tuple)):
+                inner += item
+        front = inner
+
+
+def check_json(what: str, value: object, limit: int) -> str | None:
+    """A JSON value as text within a limit; None stays None."""
+    if value is None:
+        return None
+    import json  # a claim does not need it
+
+    refuse_depth(what, value)
+    try:
+        text = json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
+        )
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise InvalidError(f"{what} is not valid UTF-8") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidError(f"{what} cannot be written as JSON: {error}") from None
+    if size > limit:
+        raise InvalidError(
+            f"{what} has {size:,} bytes as JSON; the limit is {limit:,}",
+            next="store the large part in a file and put its path here",
+            limit=limit,
+        )
+    return text
+
+
+def milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

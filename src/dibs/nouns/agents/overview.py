@@ -1,0 +1,210 @@
+"""The present, as of one moment: who is here, what is held, what is worked on, what is stuck.
+
+Everything is read in one transaction, so that no part contradicts another. What needs attention is
+decided here, once, for the terminal, for agents and for the dashboard.
+"""
+
+from __future__ import annotations
+
+from dibs.nouns.agents.sessions import AGENTS, session_record
+from dibs.nouns.leases import grants
+from dibs.nouns.leases.grants import LEASES
+from dibs.nouns.messages.operations import MESSAGES, message_record, unread_of, unread_rows
+from dibs.nouns.work.tasks import WORK, task_record
+from dibs.records import Attention, Overview, Presence
+from dibs.storage.queries import Queries
+from dibs.storage.store import from_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dibs.records import Blocker, Lease, Message, Session, Task
+    from dibs.space.scope import Scope
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Read
+
+EVENTS = Queries("events")
+SPACE = Queries("space")
+OPEN = ("claimed", "available", "blocked", "failed", "dead")
+SOON_MS = 300_000
+"""What ends sooner than this needs attention, unless it was claimed for no longer."""
+RECENT_MS = 900_000
+"""How long ago somebody's death or an intrusion still is news."""
+LOOKED_BACK = 1_000
+"""How many events to look through for them."""
+LEVELS = ("stuck", "ask", "soon")
+
+
+def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
+    """All of it; agent: whose messages to show."""
+    presences_ = presences(tx, everybody=False)
+    leases, waiting = grants.in_force(tx, None, None, limit), grants.waiters(tx, limit)
+    counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
+    tasks = [task for state in OPEN if counts.get(state) for task in in_state(tx, state, limit)]
+    unread, messages, asked = 0, [], []
+    if agent is not None:
+        unread = unread_of(tx, agent)
+        if unread:
+            messages = genuine(scope, unread_rows(tx, agent, limit))
+        asked = genuine(scope, tx.rows(MESSAGES.asked, agent=agent, limit=limit))
+    urgent = [
+        *blocked(tx, waiting),
+        *(asks(message) for message in asked),
+        *stuck_tasks(tx, tasks, limit),
+        *troubles(tx, {presence.agent for presence in presences_}, limit),
+        *ending(leases),
+    ]
+    urgent.sort(key=lambda one: LEVELS.index(one.level))
+    return Overview(
+        space=scope.space,
+        seq=tx.rows(SPACE.position)[0]["seq"],
+        agents=presences_,
+        leases=leases,
+        waiting=waiting,
+        tasks=tuple(tasks),
+        counts=counts,
+        unread=unread,
+        messages=tuple(messages),
+        attention=tuple(urgent[:limit]),
+    )
+
+
+def presences(tx: Read, everybody: bool) -> tuple[Presence, ...]:
+    """Who is here; everybody: also those who have no session now."""
+    leases = {
+        row["session"]: row["number"] for row in tx.rows(AGENTS.leases_by_session, now=tx.now)
+    }
+    tasks = {row["session"]: row["number"] for row in tx.rows(AGENTS.tasks_by_session, now=tx.now)}
+    sessions: dict[str, list[Session]] = {}
+    for row in tx.rows(AGENTS.open):
+        record = session_record(tx, row)
+        if record.alive:
+            sessions.setdefault(row["agent"], []).append(record)
+    return tuple(
+        Presence(
+            agent=row["name"],
+            sessions=tuple(sessions.get(row["name"], ())),
+            leases=sum(leases.get(s.id, 0) for s in sessions.get(row["name"], ())),
+            tasks=sum(tasks.get(s.id, 0) for s in sessions.get(row["name"], ())),
+            unread=unread_of(tx, row["name"]),
+            first_seen_at=row["first_seen_at"],
+        )
+        for row in tx.rows(AGENTS.agents)
+        if everybody or row["name"] in sessions
+    )
+
+
+def in_state(tx: Read, state: str, limit: int) -> list[Task]:
+    rows = tx.rows(WORK.list, state=state, kind=None, agent=None, after=0, limit=limit)
+    return [task_record(row, tx.now) for row in rows]
+
+
+def genuine(scope: Scope, rows: list[Row]) -> list[Message]:
+    return [message_record(row, False) for row in rows if scope.keys.fits("message", row)]
+
+
+def blocked(tx: Read, waiting: tuple[Blocker, ...]) -> Iterator[Attention]:
+    """Who waits for what, and who is in the way."""
+    in_the_way: dict[str, tuple[Blocker, ...]] = {}
+    for ticket in waiting:
+        if ticket.resource not in in_the_way:
+            rows = tx.rows(LEASES.ticket, number=ticket.epoch)
+            row = next(row for row in rows if row["resource"] == ticket.resource)
+            want = grants.Want(grants.resource_of(row), row["mode"], None, bool(row["here"]))
+            found = grants.standing(tx, grants.look(tx, want, row["session"], 0)[1])
+            in_the_way[ticket.resource] = tuple(
+                grants.blocker_record(one, tx.now) for one in found if not one["waiting"]
+            )
+        yield Attention(
+            what="blocked",
+            level="stuck",
+            subject=ticket.resource,
+            agent=ticket.agent,
+            session=ticket.session,
+            says=ticket.note,
+            at=ticket.since_at,
+            blockers=in_the_way[ticket.resource],
+        )
+
+
+def asks(message: Message) -> Attention:
+    return Attention(
+        what="asked",
+        level="ask",
+        subject=str(message.id),
+        agent=message.sender,
+        says=message.body,
+        at=message.sent_at,
+    )
+
+
+def stuck_tasks(tx: Read, tasks: list[Task], limit: int) -> Iterator[Attention]:
+    for row in tx.rows(WORK.never, limit=limit):
+        yield Attention(
+            what="never",
+            level="stuck",
+            subject=row["task"],
+            by=(row["needs"],),
+            says=row["state"],
+        )
+    for task in tasks:
+        left = task.due_in_ms
+        what = {"dead": "dead", "failed": "failed"}.get(task.state, "")
+        if task.state == "claimed" and left is not None and left < SOON_MS:
+            what = "overdue" if left == 0 else "task_ends" if (task.ttl_ms or 0) > SOON_MS else ""
+        if what:
+            yield Attention(
+                what=what,
+                level="stuck" if what in ("dead", "overdue") else "soon",
+                subject=task.id,
+                agent=task.agent,
+                session=task.session,
+                says=task.reason,
+                left_ms=left,
+            )
+
+
+def troubles(tx: Read, here: set[str], limit: int) -> Iterator[Attention]:
+    """Who died and has not come back, with what that freed; which files were overwritten."""
+    last = tx.rows(SPACE.position)[0]["seq"]
+    since, freed, told = tx.wall - RECENT_MS, dict[int, list[str]](), set[str]()
+    for row in tx.rows(EVENTS.troubles, after=last - LOOKED_BACK, since=since, limit=limit):
+        agent, kind = row["agent"], row["kind"]
+        if kind == "lease.intruded":
+            said = from_text(row["data"])
+            yield Attention(
+                what="overwritten",
+                level="soon",
+                subject=row["subject"],
+                agent=said["holder"],
+                by=tuple(said["by"]),
+                at=row["at"],
+            )
+        elif kind != "session.died":
+            freed.setdefault(row["session"], []).append(row["subject"])
+        elif agent not in here and agent not in told:
+            told.add(agent)
+            yield Attention(
+                what="died",
+                level="soon",
+                subject=agent,
+                agent=agent,
+                session=row["session"],
+                by=tuple(freed.get(row["session"], ())),
+                at=row["at"],
+            )
+
+
+def ending(leases: tuple[Lease, ...]) -> Iterator[Attention]:
+    for lease in leases:
+        if lease.expires_in_ms < SOON_MS < lease.ttl_ms:
+            yield Attention(
+                what="lease_ends",
+                level="soon",
+                subject=lease.resource,
+                agent=lease.agent,
+                session=lease.session,
+                says=lease.note,
+                left_ms=lease.expires_in_ms,
+            )

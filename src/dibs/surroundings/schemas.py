@@ -1,0 +1,105 @@
+"""Arguments and answers in the words of JSON Schema, made from what the library says of them."""
+
+from __future__ import annotations
+
+from dibs.arguments import NAME_LIMIT, RESOURCE_LIMIT, AgentName, Choice, Name, Resource, Text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.arguments import Argument, Kind
+    from dibs.operation import Operation
+    from dibs.records import Record
+
+    Schema = dict[str, Any]
+
+TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+CONTROL = r"\x00-\x1f\x7f-\x9f"
+NO_CONTROL = rf"[^{CONTROL}]*"
+NO_CONTROL_BUT_LINES = r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*"
+A_NAME = rf"^[^\s{CONTROL}]([^{CONTROL}]*[^\s{CONTROL}])?$"
+AN_AGENT = rf"^[^\s,/{CONTROL}]+(/[^\s,/{CONTROL}]+)*$"
+SAYS = {"": "", "something": r"[^\s\x00-\x1f\x7f-\x9f]", "words": "[a-z0-9]"}
+
+
+def of_kind(kind: Kind) -> Schema:
+    """A value with all that it must be like."""
+    found: Schema = {"type": kind.json} if kind.json else {}
+    if isinstance(kind, Text):
+        some = NO_CONTROL_BUT_LINES if kind.lines else NO_CONTROL
+        must = SAYS[kind.says]
+        return found | {
+            "pattern": f"^{some}{must}{some}$" if must else f"^{some}$",
+            "maxLength": kind.length,
+        }
+    if isinstance(kind, AgentName):
+        return found | {"pattern": AN_AGENT, "maxLength": NAME_LIMIT}
+    if isinstance(kind, Name):
+        return found | {"pattern": A_NAME, "maxLength": NAME_LIMIT}
+    if isinstance(kind, Resource):
+        return found | {"pattern": A_NAME, "maxLength": RESOURCE_LIMIT}
+    if isinstance(kind, Choice):
+        return found | {"enum": list(kind.choices)}
+    bounds = {"minimum": getattr(kind, "low", None), "maximum": getattr(kind, "high", None)}
+    return found | {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+def of_argument(operation: Operation, argument: Argument) -> Schema:
+    """An argument with all that it must be like."""
+    found = of_kind(argument.kind)
+    if argument.many or argument.list:
+        found = {"type": "array", "items": found, "maxItems": argument.kind.limit}
+        if argument.many and operation.at_least_one:
+            found["minItems"] = 1
+    elif argument.optional and found:
+        found = {"anyOf": [found, {"type": "null"}]}
+    return described(found, argument)
+
+
+def of_type_only(argument: Argument) -> Schema:
+    """An argument by its type and its choices alone: a model pays for every word."""
+    kind = argument.kind
+    found: Schema = {"type": kind.json} if kind.json else ANYTHING
+    if isinstance(kind, Choice):
+        found = found | {"enum": list(kind.choices)}
+    if argument.many or argument.list:
+        found = {"type": "array", "items": found}
+    return described(found, argument)
+
+
+ANYTHING: Schema = {
+    "anyOf": [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
+}
+
+
+def described(found: Schema, argument: Argument) -> Schema:
+    return {**found, "description": argument.help} if argument.help else found
+
+
+def of_type(kind: str) -> Schema:
+    """A type of the library, as its source spells it."""
+    if kind.endswith(" | None"):
+        inner = of_type(kind.removesuffix(" | None"))
+        return {"anyOf": [inner, {"type": "null"}]} if inner else {}
+    if kind in TYPES:
+        return {"type": TYPES[kind]}
+    if kind == "Any":
+        return {}
+    head, _, rest = kind.partition("[")
+    inside = rest.removesuffix("]")
+    if head == "tuple":
+        return {"type": "array", "items": of_type(inside.removesuffix(", ..."))}
+    if head == "dict":
+        return {"type": "object", "additionalProperties": of_type(inside.split(", ", 1)[1])}
+    return {"$ref": f"#/components/schemas/{kind}"}
+
+
+def of_record(record: type[Record]) -> Schema:
+    fields = record.__annotations__
+    return {
+        "type": "object",
+        "description": (record.__doc__ or "").strip(),
+        "properties": {name: of_type(kind) for name, kind in fields.items()},
+        "required": list(fields),
+    }

@@ -81,10 +81,15 @@ class AgentName(Kind):
 
 
 class Resource(Kind):
-    """What can be claimed; where its name is read from the disk, it is checked."""
+    """What can be claimed; the rest of it is checked where its name is read from the disk."""
 
     json = "string"
     limit = CLAIM_LIMIT
+
+    def check(self, what: str, value: object) -> str:
+        if not isinstance(value, str):
+            raise InvalidError(f"{what} must be text, not {type(value).__name__}")
+        return value
 
 
 class Seconds(Kind):
@@ -281,8 +286,7 @@ class Argument:
             raise InvalidError(f"{self.name} must be a list, not {shown_type(value)}")
         check_number_of(self.name, value, self.kind)
         checked = [self.kind.check(self.name, item) for item in value]
-        # A resource is checked where it is read from the disk, and may be anything until then.
-        return checked if isinstance(self.kind, Resource) else list(dict.fromkeys(checked))
+        return list(dict.fromkeys(checked))
 
 
 def kind_of(name: str, type: str) -> Kind:

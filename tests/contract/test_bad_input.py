@@ -17,9 +17,7 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs.dibs import operations
-from dibs.errors import DibsError, InvalidError, NotFoundError, RefusedError, StaleError
-from dibs.operation import (
+from dibs.arguments import (
     BODY_LIMIT,
     NAME_LIMIT,
     TTL_MAX_S,
@@ -27,6 +25,8 @@ from dibs.operation import (
     WAIT_MAX_S,
     Argument,
 )
+from dibs.dibs import operations
+from dibs.errors import DibsError, InvalidError, NotFoundError, RefusedError, StaleError
 
 OPERATIONS = operations()
 
@@ -38,6 +38,8 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "leases.see": (("port:1",), {}),
     "leases.report": (("changed.py",), {}),
     "leases.revoke": (("port:3",), {}),
+    "leases.take": (("port:3",), {}),
+    "leases.transfer": (("port:1",), {"to": "bob"}),
     "leases.status": (("port:1",), {}),
     "leases.list": ((), {}),
     "leases.wait": (("port:2",), {"wait_s": 0}),
@@ -76,6 +78,7 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "agents.rename": (("alice",), {}),
     "agents.list": ((), {}),
     "agents.verify": ((), {}),
+    "agents.overview": ((), {}),
     "agents.add_token": (("ci",), {}),
     "agents.tokens": ((), {}),
     "agents.revoke_token": (("TOKEN",), {}),
@@ -170,7 +173,7 @@ def with_bad(
     """The right arguments of an operation, but for this one."""
     right, options = RIGHT[name]
     args = numbered(right, ids)
-    place = [other.name for other in OPERATIONS[name].arguments()].index(argument.name)
+    place = list(OPERATIONS[name].arguments()).index(argument.name)
     if place < len(args):
         args[place] = bad
         return tuple(args), options
@@ -178,7 +181,7 @@ def with_bad(
 
 
 def cases(name: str, ids: dict[str, int]) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
-    arguments = OPERATIONS[name].arguments()
+    arguments = OPERATIONS[name].arguments().values()
     keyed = any(argument.name == "idempotency_key" for argument in arguments)
     number = 0
     for argument in arguments:
@@ -209,7 +212,9 @@ def test_every_operation_has_a_right_call():
 WRITING = sorted(name for name in RIGHT if OPERATIONS[name].mutates)
 READING = sorted(RIGHT.keys() - WRITING)
 FLAGGED = sorted(
-    name for name in RIGHT if any(arg.type == "bool" for arg in OPERATIONS[name].arguments())
+    name
+    for name in RIGHT
+    if any(argument.type == "bool" for argument in OPERATIONS[name].arguments().values())
 )
 NOUNS = sorted({name.partition(".")[0] for name in RIGHT})
 
@@ -256,7 +261,7 @@ def check_message(error: DibsError, shown: str) -> None:
 
 @pytest.mark.parametrize("name", FLAGGED)
 def test_an_odd_flag_raises_nothing_unforeseen(name, alice, ids):
-    for argument in OPERATIONS[name].arguments():
+    for argument in OPERATIONS[name].arguments().values():
         if argument.type != "bool":
             continue
         odd: Any

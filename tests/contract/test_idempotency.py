@@ -49,6 +49,11 @@ def held(alice: dibs.Agent) -> None:
     alice.leases.claim("a", "b")
 
 
+def held_beside_another(alice: dibs.Agent) -> None:
+    held(alice)
+    alice.subagent("other")
+
+
 def intruded(alice: dibs.Agent) -> None:
     """Files that somebody else holds, and that have changed since."""
     of_others(alice)
@@ -111,6 +116,16 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
         lambda a, key: a.leases.revoke("a", reason="r", idempotency_key=key),
         lambda a, key: a.leases.revoke("b", idempotency_key=key),
     ),
+    "leases.transfer": (
+        held_beside_another,
+        lambda a, key: a.leases.transfer("a", to="alice/other", idempotency_key=key),
+        lambda a, key: a.leases.transfer("b", to="alice/other", idempotency_key=key),
+    ),
+    "leases.take": (
+        of_others,
+        lambda a, key: a.leases.take("a", reason="r", idempotency_key=key),
+        lambda a, key: a.leases.take("b", idempotency_key=key),
+    ),
     "work.add": (
         nothing,
         lambda a, key: a.work.add("t", payload={"x": [1]}, idempotency_key=key),
@@ -163,7 +178,7 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
     ),
     "messages.send": (
         nothing,
-        lambda a, key: a.messages.send("hello", to="bob", idempotency_key=key),
+        lambda a, key: a.messages.send("hello", to="alice/other", idempotency_key=key),
         lambda a, key: a.messages.send("hello", to="carol", idempotency_key=key),
     ),
     "messages.announce": (
@@ -200,7 +215,7 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
 
 
 def has_key(operation: Operation) -> bool:
-    return any(argument.name == "idempotency_key" for argument in operation.arguments())
+    return "idempotency_key" in operation.arguments()
 
 
 def test_every_mutation_has_a_case_here():

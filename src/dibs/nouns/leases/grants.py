@@ -227,6 +227,27 @@ def revoke(tx: Write, rows: list[Row], reason: str) -> None:
         )
 
 
+def transfer(tx: Write, keys: Keyring, row: Row, receiver: Row, note: str) -> Lease:
+    """Make a lease another session's, without it being free in between."""
+    want = Want(resource_of(row), row["mode"], row["content_hash"])
+    tx.run(LEASES.remove, base=row["base"], resource=row["resource"], session=row["session"])
+    tx.event(
+        "lease.transferred",
+        row["resource"],
+        {"to": receiver["agent"], "to_session": receiver["id"], "epoch": row["epoch"]},
+    )
+    return grant(
+        tx,
+        keys,
+        want,
+        agent=receiver["agent"],
+        session=receiver["id"],
+        ttl_ms=row["ttl_ms"],
+        note=note or row["note"],
+        own=look(tx, want, receiver["id"], None)[0],
+    )
+
+
 def drop_ticket(tx: Write, number: int, why: str) -> list[Row]:
     """Take a ticket out of the queue; return what it waited for, to be handed on."""
     rows = tx.rows(LEASES.ticket, number=number)

@@ -350,6 +350,91 @@ class Leases(Noun):
         grants.hand_over(tx, self.scope.keys, rows)
         return tuple(lease_record(row, tx.now) for row in rows)
 
+    @writes(
+        NotFoundError,
+        StaleError,
+        StateError,
+        NotYoursError,
+        by=EVERYBODY,
+        events=("lease.transferred", "message.sent"),
+        at_least_one=True,
+        cli="transfer",
+        example="src/a.py --to bob --note 'the tests are yours now'",
+        ahead=asked_first,
+    )
+    def transfer(
+        self,
+        *resources: str,
+        to: str,
+        note: str = "",
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """Give leases of this session to another agent, all of them or none; it is told.
+
+        They are never free in between, so that those who wait for them go on waiting. Each begins
+        anew: with a new epoch, and for as long as it was claimed for.
+
+        resources: what to give
+        to: the agent who gets it, in its latest session; refused if it has none
+        note: what for; by default what it was claimed for
+        epoch: refuse if the lease is of another epoch
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        tx, scope = self.tx, self.scope
+        rows = own_leases(tx, scope, resources, False, epoch)
+        there = [row for row in tx.rows(LEASES.receivers, agent=to) if tx.store.alive(row, tx.now)]
+        if not there:
+            raise StateError(
+                f"{to} has no session here now", next="look who is here: agents; or release it"
+            )
+        receiver = there[0]
+        if receiver["id"] == scope.caller.session:
+            raise StateError(f"{to} is this very session", next="keep it, or name somebody else")
+        given = [grants.transfer(tx, scope.keys, row, receiver, note) for row in rows]
+        from dibs.nouns.leases.telling import tell_of_gift  # a claim does not need it
+
+        tell_of_gift(tx, scope, to, rows, note)
+        return tuple(given)
+
+    @operation(
+        InvalidError,
+        by=PEOPLE,
+        events=("lease.revoked", "message.sent", "lease.claimed", "lease.renewed"),
+        destructive=True,
+        at_least_one=True,
+        hashes=True,
+        cli="claim --take",
+        example="src/a.py --reason 'the release needs it'",
+    )
+    def take(
+        self,
+        *resources: str,
+        ttl_s: float = 1800,
+        note: str = "",
+        reason: str = "",
+        idempotency_key: str | None = None,
+    ) -> Grant:
+        """Claim for a person who decides: at once, from whoever holds it and before all who wait.
+
+        resources: what to take; every lease of others that overlaps with it is revoked
+        ttl_s: seconds until the claim lapses unless it is renewed
+        note: what you are going to do, shown to those who want it too
+        reason: why, for those who lose it
+        idempotency_key: asked again with the same one, the first answer is given
+        """
+        scope, ttl_ms = self.scope, milliseconds(ttl_s)
+        wants = named(scope, resources, grants.EXCLUSIVE)
+        request = [[want.resource.text for want in wants], ttl_ms, note, reason]
+        with scope.write() as tx:
+            return scope.once(
+                tx,
+                "leases.take",
+                idempotency_key,
+                request,
+                lambda: take_away(tx, scope, wants, ttl_ms, note, reason),
+            )
+
     def _of_others(self, tx: Read, resource: Resource) -> list[Row]:
         """The leases of others that overlap with a resource, or a refusal if there is none."""
         in_the_way = grants.look(tx, Want(resource, grants.EXCLUSIVE, None), 0, None)[1]
@@ -515,8 +600,25 @@ def take(
         in_the_way = grants.each_once(in_the_way)
         if not clear(tx, scope.keys, in_the_way):
             raise held(tx, in_the_way)
+    owned = [own for own, _ in seen]
+    return granted(grant_all(tx, scope, wants, ttl_ms, note, task, owned), tx.seq)
+
+
+def grant_all(
+    tx: Write,
+    scope: Scope,
+    wants: list[Want],
+    ttl_ms: int,
+    note: str,
+    task: str | None = None,
+    owned: list[Row | None] | None = None,
+) -> list[Lease]:
+    """Write the leases of the caller, who has what is in `owned` already."""
+    caller = scope.caller
+    if owned is None:
+        owned = [grants.look(tx, want, caller.session, None)[0] for want in wants]
     leases, opened = [], []
-    for want, (own, _) in zip(wants, seen, strict=True):
+    for want, own in zip(wants, owned, strict=True):
         if own is not None and own["mode"] != want.mode == grants.SHARED:
             opened.append(own)
         leases.append(
@@ -533,6 +635,25 @@ def take(
             )
         )
     grants.hand_over(tx, scope.keys, opened)
+    return leases
+
+
+def take_away(
+    tx: Write, scope: Scope, wants: list[Want], ttl_ms: int, note: str, reason: str
+) -> Grant:
+    """Grant all that is wanted to the caller; whoever holds something of it loses it."""
+    in_the_way = grants.each_once(
+        row for want in wants for row in grants.look(tx, want, scope.session, None)[1]
+    )
+    clear(tx, scope.keys, in_the_way)
+    lost = [row for row in grants.standing(tx, in_the_way) if not row["waiting"]]
+    grants.revoke(tx, lost, reason)
+    leases = grant_all(tx, scope, wants, ttl_ms, note)
+    if lost:
+        from dibs.nouns.leases.telling import tell_of_loss  # a claim does not need it
+
+        tell_of_loss(tx, scope, lost, reason)
+    grants.hand_over(tx, scope.keys, lost)
     return granted(leases, tx.seq)
 
 

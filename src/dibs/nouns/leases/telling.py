@@ -22,12 +22,22 @@ def tell_of_loss(tx: Write, scope: Scope, rows: list[Row], reason: str) -> None:
     for row in rows:
         lost.setdefault(row["agent"], []).append(row["resource"])
     for agent, names in lost.items():
-        what = ", ".join(names[:MENTIONED])
-        if len(names) > MENTIONED:
-            what += f" and {len(names) - MENTIONED} more"
-        body = f"your {'lease' if len(names) == 1 else 'leases'} on {what} "
+        body = f"your {'lease' if len(names) == 1 else 'leases'} on {listed(names)} "
         body += "was taken away" if len(names) == 1 else "were taken away"
         post(tx, scope, f"{body}: {reason}" if reason else body, to=agent)
+
+
+def tell_of_gift(tx: Write, scope: Scope, to: str, rows: list[Row], note: str) -> None:
+    """Send the agent that was given leases one message."""
+    names = [row["resource"] for row in rows]
+    body = f"{listed(names)} {'is' if len(names) == 1 else 'are'} yours now"
+    post(tx, scope, f"{body}: {note}" if note else body, to=to)
+
+
+def listed(names: list[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(names) - MENTIONED} more" if len(names) > MENTIONED else ""
+    return ", ".join(names[:MENTIONED]) + more
 
 
 def tell_of_intrusion(tx: Write, scope: Scope, row: Row, by: Sequence[str], doing: str) -> None:

@@ -148,3 +148,8 @@ DELETE FROM ticket WHERE space = :space AND number = :number;
 -- name: keep_ticket
 -- A waiter on another machine shows that it still waits.
 UPDATE ticket SET deadline = :deadline WHERE space = :space AND number = :number;
+
+-- name: receivers
+-- The sessions of an agent that could be given something, the latest first.
+SELECT id, agent, process_bound, process, boot, host, deadline, ended_at
+FROM session WHERE space = :space AND agent = :agent AND ended_at IS NULL ORDER BY id DESC;

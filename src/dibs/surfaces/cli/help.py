@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dibs.dibs import operations
 from dibs.operation import NEWEST
+from dibs.records import span
 from dibs.surfaces.cli.main import BY_HAND
 from dibs.surroundings.commands import Option, options
-from dibs.surroundings.wording import span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import sys
 
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
 from dibs.surroundings.commands import Globals
-from dibs.surroundings.wording import print_json, utf8
+from dibs.surroundings.wording import print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,6 +67,13 @@ BY_HAND = {
     "completion": "print the completion script for bash, zsh or fish",
 }
 
+# Where the module of a command is, if another surface has it.
+COMMAND_MODULES = {
+    "hook": "dibs.surfaces.hooks.hook",
+    "merge": "dibs.surfaces.hooks.git.merge",
+    "recover": "dibs.surfaces.hooks.recover",
+}
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; as a program of its own, end with it."""
@@ -115,7 +122,7 @@ def mend_streams() -> None:
             pass
         sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
         sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")  # noqa: SIM115
-    if not utf8():
+    if sys.stdout.encoding.lower() != "utf-8":
         # An emoji in a path becomes an escape, not a crash.
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
@@ -134,7 +141,7 @@ def run(globals_: Globals, words: list[str]) -> int:
         print_json({"version": VERSION}) if globals_.json else print(f"dibs {VERSION}")
         return 0
     if words[0] in BY_HAND:
-        module = __import__(f"dibs.surfaces.cli.{words[0]}", fromlist=["main"])
+        module = __import__(module_of(words[0]), fromlist=["main"])
         if globals_.help:
             print(module.HELP)
             return 0
@@ -160,6 +167,11 @@ def run(globals_: Globals, words: list[str]) -> int:
 
         return follow.main(globals_, operation, rest)
     return call(globals_, operation, rest)
+
+
+def module_of(command: str) -> str:
+    """Where a command that is written by hand has its `main` and its `HELP`."""
+    return COMMAND_MODULES.get(command, f"dibs.surfaces.cli.{command}")
 
 
 def find(words: list[str]) -> tuple[Operation, list[str]]:

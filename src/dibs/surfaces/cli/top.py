@@ -10,8 +10,9 @@ import os
 import select
 import sys
 
+from dibs.records import span
 from dibs.surfaces.cli.show import state_of
-from dibs.surroundings.wording import ago, paint, say, span
+from dibs.surroundings.wording import ago, paint, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 
 from dibs.errors import NotFoundError, NotYoursError, StaleError, UnavailableError
+from dibs.surfaces.hooks.before import BRIEF, EDITED, release, see_index
 from dibs.surfaces.hooks.briefing import Briefing
 from dibs.surfaces.hooks.case import hooked
-from dibs.surfaces.hooks.flights import remove
-from dibs.surfaces.hooks.guard import BRIEF, EDITED, release, see_index
+from dibs.surfaces.hooks.notes import remove
 from dibs.surfaces.hooks.sweep import refresh_reads, sweep
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dibs.errors import NotFoundError, StaleError
 from dibs.names.paths import content_hash
-from dibs.surfaces.hooks.git import made, staged
+from dibs.surfaces.hooks.git import push, staged
 from dibs.surfaces.hooks.sweep import report, sweep
 from dibs.surroundings.git import code_and_output
 from dibs.surroundings.wording import note
@@ -54,6 +54,6 @@ def differs(file: str, between: tuple[str, ...]) -> bool:
 
 def rewritten(by: Committer, pairs: str) -> None:
     """Commits that a rebase has made anew are still by those who made them first."""
-    makers = made.makers(by.place)
+    makers = push.makers(by.place)
     words = [line.split() for line in pairs.splitlines() if line]
-    made.note(by.place, [(new, makers[old]) for old, new, *_ in words if old in makers])
+    push.note_made(by.place, [(new, makers[old]) for old, new, *_ in words if old in makers])

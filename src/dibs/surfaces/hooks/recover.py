@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from time import time
 
 from dibs.digest import sha256
 from dibs.errors import HeldError, InvalidError, NotFoundError
 from dibs.names.paths import content_hash
-from dibs.surfaces.hooks.kept import Kept
+from dibs.records import in_the_way
+from dibs.surfaces.hooks.contents import Contents
 from dibs.surroundings.wording import ago, note, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.dibs import Dibs
-    from dibs.surfaces.hooks.kept import Version
+    from dibs.surfaces.hooks.contents import Version
     from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs recover PATH [--list | --show | --to HASH]
@@ -59,7 +61,7 @@ def main(globals_: Globals, words: list[str]) -> int:
         file = resource.file or ""
         if os.path.isdir(file):
             raise InvalidError(f"{resource.text} is a directory", next="name a file")
-        kept = Kept(space.scope.place.store_dir)
+        kept = Contents(space.scope.place.store_dir)
         versions = kept.versions(file)
         if options.list:
             listed(globals_, versions, content_hash(file))
@@ -122,11 +124,10 @@ def permit(globals_: Globals, space: Dibs, path: str) -> None:
     (state,) = agent.leases.status(path)
     if state.free:
         return
-    first = state.blockers[0]
     raise HeldError(
-        f"{first.resource} is held by {first.agent}",
-        next=f"ask them to recover it (dibs send TEXT --to {first.agent}), or look: dibs recover "
-        f"{path} --show",
+        in_the_way(state.blockers, round(time() * 1000)),
+        next=f"ask them to recover it (dibs send TEXT --to {state.blockers[0].agent}), or look: "
+        f"dibs recover {path} --show",
         blockers=state.blockers,
     )
 

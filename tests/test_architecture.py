@@ -65,6 +65,9 @@ CONTROL = re.compile(
     r"\s*(PRAGMA|BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|LISTEN|UNLISTEN|NOTIFY|VACUUM)(\s|;|$)"
 )
 
+# A sentence that everybody says is written once, beside the record that it is about.
+SENTENCES = {" is held by ": "dibs/records.py", " has been waiting for ": "dibs/records.py"}
+
 # What `import dibs` must not load: each costs milliseconds at the start of every command.
 HEAVY = {
     "argparse",
@@ -88,6 +91,7 @@ def offences(path: str, source: str) -> list[str]:
         *sibling_offences(path, tree),
         *confinement_offences(path, tree),
         *sql_offences(path, tree),
+        *sentence_offences(path, tree),
         *surface_offences(path, tree),
     ]
     return [f"{path}:{line}: {why}" for line, why in sorted(found)]
@@ -143,6 +147,14 @@ def sql_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"holds SQL: {node.value.strip()[:40]!r}"
         elif CONTROL.match(node.value) and not is_in(path, SQLITE_DRIVER, POSTGRES_DRIVER):
             yield node.lineno, f"controls a connection: {node.value.strip()[:40]!r}"
+
+
+def sentence_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for sentence, home in SENTENCES.items():
+                if sentence in node.value and path != home:
+                    yield node.lineno, f"says {sentence.strip()!r}, which {home} has words for"
 
 
 def surface_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -236,6 +248,7 @@ def test_there_is_something_to_check() -> None:
         ("dibs/storage/sqlite.py", "q = 'UPDATE space SET seq = 1'", "SQL"),
         ("dibs/storage/store.py", "q = 'BEGIN IMMEDIATE'", "controls"),
         ("dibs/storage/store.py", "q = 'COMMIT'", "controls"),
+        ("dibs/surfaces/cli/show.py", "q = f'{a} is held by {b}'", "has words for"),
         ("dibs/dibs.py", "import os\nos.environ['HOME']", "environment"),
         ("dibs/dibs.py", "from os import getenv", "environment"),
         ("dibs/nouns/work.py", "print('hello')", "prints"),
@@ -258,7 +271,10 @@ def test_an_offence_is_reported(path: str, line: str, why: str) -> None:
         ("dibs/__init__.py", "from .dibs import Dibs as Dibs\nfrom dibs.records import Lease"),
         ("dibs/surfaces/cli.py", "import os, dibs\nprint(os.environ['DIBS_URL'])"),
         ("dibs/surfaces/dashboard/app.py", "import starlette\nfrom dibs import open"),
-        ("dibs/surfaces/hooks/git/push.py", "from dibs.surfaces.hooks import before\nimport dibs.mcp"),
+        (
+            "dibs/surfaces/hooks/git/push.py",
+            "from dibs.surfaces.hooks import before\nimport dibs.mcp",
+        ),
         ("dibs/surfaces/hooks/git/push.py", "from . import commit\nfrom .. import notes"),
         ("dibs/__main__.py", "from dibs.surfaces.cli.main import main"),
     ],

@@ -48,6 +48,19 @@ def failures(store_dir: str) -> list[str]:
         return []
 
 
+def hook_failed(hook: str, error: Exception, cwd: str = "") -> tuple[str, str]:
+    """Write down that a hook failed; what happened, and the policy that decides what follows.
+
+    hook: whose and which, as people say it
+    """
+    from dibs.errors import DibsError
+
+    what = error.message if isinstance(error, DibsError) else f"{type(error).__name__}: {error}"
+    folder, policy = folder_and_policy(cwd)
+    record(folder, f"hook {hook}: {what}")
+    return what, policy
+
+
 def folder_and_policy(cwd: str = "") -> tuple[str, str]:
     """Where failures are written down, and the policy, as far as that can still be found out."""
     from dibs.dibs import default_user_dir

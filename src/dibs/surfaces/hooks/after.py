@@ -105,6 +105,8 @@ def subagents(case: Case) -> list[str]:
     folder = os.path.dirname(hooked(case.store_dir, case.session))
     found = []
     for name in os.listdir(folder) if case.who.client else ():
+        if not name.isdecimal():
+            continue  # it is being written
         try:
             with open(os.path.join(folder, name), encoding="utf-8") as source:
                 client = source.read()

@@ -159,7 +159,7 @@ def begin(case: Case, found: list[tuple[Edit, Resource]], brief: list[str]) -> N
         see_index(case)
         changed = [known.file for known in case.reads.changed()]
     case.flights.begin(
-        case.occasion, case.session, case.agent.name, case.who, files, brief, changed
+        case.occasion, case.session, case.agent.name, case.who.process, files, brief, changed
     )
 
 

@@ -307,10 +307,8 @@ def prune(folder: str) -> None:
 
 def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
     """Write the failure down, and let the policy decide what becomes of the tool."""
-    what = error.message if isinstance(error, DibsError) else f"{type(error).__name__}: {error}"
-    folder, policy = failures.folder_and_policy(occasion.cwd if occasion else "")
-    event = occasion.event if occasion else "?"
-    failures.record(folder, f"hook {client} {event}: {what}")
+    event, cwd = (occasion.event, occasion.cwd) if occasion else ("?", "")
+    what, policy = failures.hook_failed(f"{client} {event}", error, cwd)
     print(f"dibs: the hook failed: {what} (see: dibs doctor)", file=sys.stderr)
     if policy != "closed" or (occasion is not None and occasion.event != BEFORE):
         return FAILED

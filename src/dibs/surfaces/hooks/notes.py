@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.clients.occasion import Occasion
-    from dibs.surroundings.who import Who
 
 LONGEST_S = 7200
 """No tool runs for longer; what is older was left behind."""
@@ -55,7 +54,6 @@ class Flight:
         self.stale: list[str] = said["stale"]
         self.since: float = said["since"]
         self.host: str = said["host"]
-        self.client: str | None = said["client"]
         self.process: str | None = said["process"]
 
     def names(self, resource: str) -> bool:
@@ -79,7 +77,7 @@ class Flights:
         occasion: Occasion,
         session: int,
         agent: str,
-        who: Who,
+        process: str | None,
         edits: dict[str, list[str]],
         brief: list[str],
         stale: list[str],
@@ -93,8 +91,7 @@ class Flights:
             "stale": stale,
             "since": time(),
             "host": os.uname().nodename,
-            "client": who.client,
-            "process": who.process,
+            "process": process,
         }
         write(self._path(occasion, session), json.dumps(said))
 

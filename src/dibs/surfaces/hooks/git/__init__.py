@@ -3,6 +3,11 @@
 Git runs a hook at the top of its working tree, with its own environment. If dibs itself fails,
 the policy of the repository decides; by default the commit goes on, with a line on standard
 error, and the failure is written down for `dibs doctor`.
+
+After a checkout, a merge or a rewrite git itself has changed files. What it did to files that its
+caller holds is the caller's own work, and noted as such. What it did to files that others hold is
+an intrusion, and here it is sure who did it; whatever else has changed is left to the sweep. What
+sessions have read stays as it is: the file did change under its readers.
 """
 
 from __future__ import annotations
@@ -10,8 +15,8 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.errors import DibsError, NotYoursError
-from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING
+from dibs.errors import NotFoundError, NotYoursError, StaleError
+from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING, code_and_output
 from dibs.surroundings.wording import note
 
 TYPE_CHECKING = False
@@ -42,7 +47,7 @@ def is_rebasing() -> bool:
 
 
 def answer(space: Dibs, name: str, words: list[str], given: str) -> int:
-    from dibs.surfaces.hooks.git import commit, learn, push
+    from dibs.surfaces.hooks.git import commit, push
     from dibs.surfaces.hooks.git.committer import Committer
 
     by = Committer(space)
@@ -56,11 +61,56 @@ def answer(space: Dibs, name: str, words: list[str], given: str) -> int:
         if name == "pre-push":
             return push.before(by, given)
         if name == "post-rewrite" and words[:1] == ["rebase"]:
-            learn.rewritten(by, given)
-        return learn.after(by, learn.heads(name, words))
+            rewritten(by, given)
+        return learn(by, heads(name, words))
     finally:
         if by.is_person:
             leave(by)
+
+
+def heads(name: str, words: list[str]) -> tuple[str, ...]:
+    """Between which commits git has changed the files here; none if it has changed no file."""
+    if name == "post-checkout":
+        return tuple(words[:2])
+    return () if words[:1] == ["amend"] else ("ORIG_HEAD", "HEAD")
+
+
+def learn(by: Committer, between: tuple[str, ...]) -> int:
+    """Learn the contents that files have now, and say what git did to those of others."""
+    from dibs.names.paths import content_hash
+    from dibs.surfaces.hooks.git import staged
+    from dibs.surfaces.hooks.sweep import report, sweep
+
+    told = []
+    for lease, file in by.leased_files():
+        if content_hash(file) == lease.content_hash:
+            continue
+        if lease.session == by.session:
+            try:
+                by.agent.leases.see(lease.resource)
+            except (NotFoundError, StaleError):
+                pass  # it has lapsed this moment
+        elif lease.session not in by.sessions and differs(file, between):
+            told += report(by, lease, file, {by.name: "git"}, sure=True)
+    for line in [*told, *sweep(by)]:
+        note(line)
+    staged.refresh(by.place)
+    return 0
+
+
+def differs(file: str, between: tuple[str, ...]) -> bool:
+    """Whether a file is another in two commits; not if one of them is none, or has no such file."""
+    words = ("--literal-pathspecs", "diff", "--quiet", "--no-ext-diff", *between, "--", file)
+    return bool(between) and code_and_output(*words, codes=(0, 1, 128))[0] == 1
+
+
+def rewritten(by: Committer, pairs: str) -> None:
+    """Commits that a rebase has made anew are still by those who made them first."""
+    from dibs.surfaces.hooks.git import push
+
+    makers = push.makers(by.place)
+    words = [line.split() for line in pairs.splitlines() if line]
+    push.note_made(by.place, [(new, makers[old]) for old, new, *_ in words if old in makers])
 
 
 def leave(by: Committer) -> None:
@@ -73,11 +123,9 @@ def leave(by: Committer) -> None:
 
 def failed(name: str, error: Exception) -> int:
     """Write the failure down, and let the policy decide whether git goes on."""
-    from dibs.surroundings.failures import folder_and_policy, record
+    from dibs.surroundings.failures import hook_failed
 
-    what = error.message if isinstance(error, DibsError) else f"{type(error).__name__}: {error}"
-    folder, policy = folder_and_policy()
-    record(folder, f"hook git {name}: {what}")
+    what, policy = hook_failed(f"git {name}", error)
     note(f"dibs: the hook {name} failed: {what} (see: dibs doctor)")
     stops = policy == "closed" and name in STOPPING
     if stops:

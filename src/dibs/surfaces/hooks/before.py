@@ -42,7 +42,6 @@ DIFFERENCE_LIMIT = 128 << 10
 LINES = 60
 """At most so many lines of a difference: the model can read the file itself."""
 ADVICE = (
-    "Their lease is renewed while they work. "
     "Work on something else first, or wait for it with the dibs tool `wait` "
     "(in a shell: dibs wait {name}) and then try again. "
     "To ask for it: dibs send 'TEXT' --to {agent}. Do not write to it by other means."
@@ -288,7 +287,9 @@ def held(blockers: list[Blocker]) -> str:
     """Why an edit is denied: who holds the file, what for, how long, and what to do instead."""
     first = next((one for one in blockers if not one.waiting), blockers[0])
     said = in_the_way(blockers, round(time() * 1000), quoted=True)
-    return f"dibs: {said}. {ADVICE.format(name=quote(first.resource), agent=first.agent)}"
+    renewed = "" if first.waiting else "Their lease is renewed while they work. "
+    advice = ADVICE.format(name=quote(first.resource), agent=first.agent)
+    return f"dibs: {said}. {renewed}{advice}"
 
 
 def protected(name: str) -> str:

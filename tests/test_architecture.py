@@ -2,7 +2,7 @@
 
 Layers, left to right: records, errors | operation | storage | nouns | dibs | surfaces. A
 module imports from its own layer and from those to its left, also when only a type checker
-would follow the import.
+would follow the import. The folders of surfaces are side by side: none imports another.
 """
 
 from __future__ import annotations
@@ -50,11 +50,23 @@ CONFINED = {
     "uvicorn": [SURFACES],
 }
 
+# A module of one surface, and another surface that it still imports. It only ever shrinks: what
+# both need goes beneath the surfaces, and a command goes to the surface that it is about.
+KNOWN_SIBLINGS = {
+    ("dibs/surfaces/cli/doctor.py", "init"),
+    ("dibs/surfaces/cli/init.py", "init"),
+    ("dibs/surfaces/cli/serve.py", "http"),
+    ("dibs/surfaces/cli/stop.py", "http"),
+}
+
 # Statements live in .sql files. Drivers spell out only what controls their connection.
 STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|REPLACE|CREATE|ALTER|DROP|WITH)\s")
 CONTROL = re.compile(
     r"\s*(PRAGMA|BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|LISTEN|UNLISTEN|NOTIFY|VACUUM)(\s|;|$)"
 )
+
+# A sentence that everybody says is written once, beside the record that it is about.
+SENTENCES = {" is held by ": "dibs/records.py", " has been waiting for ": "dibs/records.py"}
 
 # What `import dibs` must not load: each costs milliseconds at the start of every command.
 HEAVY = {
@@ -76,8 +88,10 @@ def offences(path: str, source: str) -> list[str]:
     tree = ast.parse(source, path)
     found = [
         *layer_offences(path, tree),
+        *sibling_offences(path, tree),
         *confinement_offences(path, tree),
         *sql_offences(path, tree),
+        *sentence_offences(path, tree),
         *surface_offences(path, tree),
     ]
     return [f"{path}:{line}: {why}" for line, why in sorted(found)]
@@ -98,6 +112,26 @@ def layer_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield line, f"imports {module}, which is to the right of it"
 
 
+def sibling_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for line, surface in siblings(path, tree):
+        if (path, surface) not in KNOWN_SIBLINGS:
+            yield line, f"imports {surface}, which is another surface"
+
+
+def siblings(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every other surface that a module of a surface imports."""
+    mine = surface_of(module_name(path))
+    for line, module in imports(path, tree):
+        theirs = surface_of(module)
+        if mine and theirs and mine != theirs:
+            yield line, theirs
+
+
+def surface_of(module: str) -> str:
+    """The folder of surfaces that a module is in, "" for one that is in none."""
+    return f"{module}..".split(".")[2] if module.startswith("dibs.surfaces.") else ""
+
+
 def confinement_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     for line, module in imports(path, tree):
         homes = CONFINED.get(module.split(".")[0])
@@ -113,6 +147,14 @@ def sql_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"holds SQL: {node.value.strip()[:40]!r}"
         elif CONTROL.match(node.value) and not is_in(path, SQLITE_DRIVER, POSTGRES_DRIVER):
             yield node.lineno, f"controls a connection: {node.value.strip()[:40]!r}"
+
+
+def sentence_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for sentence, home in SENTENCES.items():
+                if sentence in node.value and path != home:
+                    yield node.lineno, f"says {sentence.strip()!r}, which {home} has words for"
 
 
 def surface_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -139,7 +181,9 @@ def imports(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *(node.module.split(".") if node.module else [])])
-            if base == "dibs":
+            if base == "dibs.surfaces":
+                yield from ((node.lineno, f"{base}.{name.name}") for name in node.names)
+            elif base == "dibs":
                 # `from dibs import records` names a module, `from dibs import open` does not.
                 for name in node.names:
                     full = f"dibs.{name.name}"
@@ -186,6 +230,11 @@ def test_there_is_something_to_check() -> None:
         ("dibs/nouns/work.py", "def f():\n    from dibs import aio", "to the right"),
         ("dibs/dibs.py", "from dibs.surfaces import cli", "to the right"),
         ("dibs/__init__.py", "from .surfaces.cli import main", "to the right"),
+        ("dibs/surfaces/hooks/before.py", "from dibs.surfaces.cli import show", "another surface"),
+        ("dibs/surfaces/hooks/git/push.py", "import dibs.surfaces.init.setup", "another surface"),
+        ("dibs/surfaces/http/app.py", "from dibs.surfaces import cli", "another surface"),
+        ("dibs/surfaces/http/app.py", "from .. import cli", "another surface"),
+        ("dibs/surfaces/cli/run.py", "def f():\n    from ..hooks import hook", "another surface"),
         ("dibs/nouns/work.py", "import dibs.helpers", "no layer"),
         ("dibs/helpers.py", "", "no layer"),
         ("dibs/storage/store.py", "import apsw", "may"),
@@ -199,6 +248,7 @@ def test_there_is_something_to_check() -> None:
         ("dibs/storage/sqlite.py", "q = 'UPDATE space SET seq = 1'", "SQL"),
         ("dibs/storage/store.py", "q = 'BEGIN IMMEDIATE'", "controls"),
         ("dibs/storage/store.py", "q = 'COMMIT'", "controls"),
+        ("dibs/surfaces/cli/show.py", "q = f'{a} is held by {b}'", "has words for"),
         ("dibs/dibs.py", "import os\nos.environ['HOME']", "environment"),
         ("dibs/dibs.py", "from os import getenv", "environment"),
         ("dibs/nouns/work.py", "print('hello')", "prints"),
@@ -221,10 +271,24 @@ def test_an_offence_is_reported(path: str, line: str, why: str) -> None:
         ("dibs/__init__.py", "from .dibs import Dibs as Dibs\nfrom dibs.records import Lease"),
         ("dibs/surfaces/cli.py", "import os, dibs\nprint(os.environ['DIBS_URL'])"),
         ("dibs/surfaces/dashboard/app.py", "import starlette\nfrom dibs import open"),
+        (
+            "dibs/surfaces/hooks/git/push.py",
+            "from dibs.surfaces.hooks import before\nimport dibs.mcp",
+        ),
+        ("dibs/surfaces/hooks/git/push.py", "from . import commit\nfrom .. import notes"),
+        ("dibs/__main__.py", "from dibs.surfaces.cli.main import main"),
     ],
 )
 def test_what_is_allowed_is_not_reported(path: str, line: str) -> None:
     assert offences(path, line) == []
+
+
+@pytest.mark.parametrize(("path", "surface"), sorted(KNOWN_SIBLINGS))
+def test_a_surface_that_no_longer_needs_another_is_off_the_list(path: str, surface: str) -> None:
+    source = SRC / path
+    assert source.exists(), "take it out of KNOWN_SIBLINGS"
+    tree = ast.parse(source.read_text(encoding="utf-8"), path)
+    assert surface in {found for _, found in siblings(path, tree)}, "take it out of KNOWN_SIBLINGS"
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dibs.dibs import operations
 from dibs.surfaces.cli.help import GLOBALS, GROUPS, about, summary
-from dibs.surfaces.cli.main import BY_HAND
+from dibs.surfaces.cli.main import BY_HAND, module_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 
@@ -66,7 +66,7 @@ def page() -> Iterator[str]:
                 yield from command(entry.cli, summary(entry), usage, entry.example)
     yield "## Tools\n"
     for name in BY_HAND:
-        text: str = import_module(f"dibs.surfaces.cli.{name}").HELP
+        text: str = import_module(module_of(name)).HELP
         usage, says, *rest = text.split("\n\n")
         *options, example = rest
         yield from command(

@@ -15,7 +15,7 @@ from json.encoder import (  # type: ignore[attr-defined]  # typeshed does not kn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any, Self, dataclass_transform
 else:
     # `typing` and `dataclasses` would double the start-up time of every command.
@@ -172,6 +172,46 @@ class Blocker(Record):
     since_at: int
     expires_in_ms: int | None
     checkout: str | None = None
+
+
+def held_by(resource: str, agent: str, note: str = "", *, quoted: bool = False) -> str:
+    """Say who holds a resource and what for, in the words of every surface."""
+    return f"{resource} is held by {agent}{purpose(note, quoted)}"
+
+
+def purpose(note: str, quoted: bool) -> str:
+    """A note in brackets, to follow what it is about.
+
+    quoted: whether a model reads it, so that the words of a peer must not pass for ours
+    """
+    if note and quoted:
+        from json import dumps
+
+        note = f"note: {dumps(note)}"
+    return f" ({note})" if note else ""
+
+
+def in_the_way(blockers: Sequence[Blocker], wall_ms: int, *, quoted: bool = False) -> str:
+    """Say why a claim is refused: who holds it, what for, since when, until when, who else."""
+    first = next((one for one in blockers if not one.waiting), blockers[0])
+    since = f"for {max(0, wall_ms - first.since_at) // 1000} s"
+    if first.waiting:
+        what = f"{first.resource}{purpose(first.note, quoted)}"
+        said = f"{first.agent} has been waiting for {what} {since}"
+    else:
+        said = held_by(first.resource, first.agent, first.note, quoted=quoted)
+        said += f" {since}, {(first.expires_in_ms or 0) // 1000} s left"
+    more = len(blockers) - 1
+    return f"{said}, and {more} more in the way" if more else said
+
+
+def span(milliseconds: int) -> str:
+    """A length of time in the unit that fits, for people."""
+    seconds = milliseconds // 1000
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size * 2:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
 
 
 class Availability(Record):

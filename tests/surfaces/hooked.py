@@ -46,14 +46,17 @@ class Client:
         return Said(self.raw(name, **fields))
 
     def raw(self, name: str, **fields: Any) -> Answer:
-        payload = {
+        process = self.shell.start("hook", "claude", stdin=subprocess.PIPE)
+        return finish(process, given=json.dumps(self.payload(name, **fields)))
+
+    def payload(self, name: str, **fields: Any) -> dict[str, Any]:
+        """What the hook is given on its standard input."""
+        return {
             "session_id": self.session,
             "cwd": str(self.folder),
             "hook_event_name": name,
             **fields,
         }
-        process = self.shell.start("hook", "claude", stdin=subprocess.PIPE)
-        return finish(process, given=json.dumps(payload))
 
     def start(self) -> Said:
         return self.event("SessionStart", source="startup")

@@ -1,15 +1,21 @@
 """The start of a command: it loads what it needs, and nothing that costs milliseconds.
 
+And its way: through how few modules of dibs it goes, since each of them is one more to read for
+whoever wants to know what happens.
+
 How long it takes is measured by `make bench`; a test that counts seconds fails on busy machines.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
+from tests.surfaces.hooked import Client
 from tests.surfaces.shell import Shell, finish
 
 # Each costs every command a millisecond or more, up to fifty.
@@ -67,6 +73,22 @@ import json
 print()
 print(json.dumps([code, loaded]))
 """
+# Functions only: the body of a module or of a class runs when it is loaded, wherever that is.
+PASSED = """
+import os, sys
+from dibs.surfaces.cli.main import main
+passed, function = set(), 1  # CO_OPTIMIZED
+def profile(frame, event, _):
+    code = frame.f_code
+    named = code.co_name == "<lambda>" or code.co_name[0] != "<"
+    if event == "call" and code.co_flags & function and named:
+        passed.add(frame.f_globals.get("__name__", ""))
+sys.setprofile(profile)
+code = main({words!r})
+sys.setprofile(None)
+ours = sorted(name for name in passed if name.split(".")[0] == "dibs")
+print(code, *ours, sep="\\n", file=open({target!r}, "w"))
+"""
 CLAIM = ["claim", "src/a.py", "--as", "alice", "--note", "why"]
 
 
@@ -106,10 +128,69 @@ def test_no_heavy_module_is_loaded(shell: Shell, words: list[str], code: int) ->
 def test_a_claim_loads_only_its_own_noun(shell: Shell) -> None:
     _, names = loaded(shell, CLAIM)
     unused = {"work", "messages", "state", "events"}
-    assert not names & {f"dibs.nouns.{noun}" for noun in unused}
+    assert not names & {f"dibs.nouns.{noun}.operations" for noun in unused}
     assert not names & {f"dibs.surfaces.cli.{name}" for name in ("help", "board", "run", "top")}
     assert "dibs.storage.postgres" not in names
 
 
 def test_the_look_at_what_is_loaded_sees_a_heavy_module(shell: Shell) -> None:
     assert "difflib" in loaded(shell, ["clam"])[1] & HEAVY
+
+
+@pytest.fixture
+def client(shell: Shell) -> Iterator[Client]:
+    """A client that has begun to work in a repository where others are, too."""
+    shell.ok("claim", "src/b.py", "--as", "alice")
+    one = Client(shell, "s")
+    one.start()
+    yield one
+    one.kill()
+
+
+def passed(shell: Shell, words: list[str], given: str | None = None) -> list[str]:
+    """The modules of dibs in which a function runs during a command that succeeds."""
+    target = shell.folder.parent / "passed"
+    code = PASSED.format(words=words, target=str(target))
+    process = shell.spawn([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    answer = finish(process, given=given or "")
+    assert answer.code == 0, answer
+    ended, *names = target.read_text().splitlines()
+    assert ended == "0", answer
+    assert "dibs.surfaces.cli.main" in names
+    return names
+
+
+def passed_by_hook(client: Client, tool: str, **tool_input: str) -> list[str]:
+    """The same for the hook that runs before a tool."""
+    payload = client.payload(
+        "PreToolUse", tool_name=tool, tool_input=tool_input, tool_use_id="call"
+    )
+    return passed(client.shell, ["hook", "claude"], json.dumps(payload))
+
+
+def few(names: list[str], limit: int) -> None:
+    assert len(names) <= limit, f"{len(names)} modules, {limit} at most:\n" + "\n".join(names)
+
+
+def test_a_claim_passes_few_modules(client: Client) -> None:
+    few(passed(client.shell, ["claim", "NAME", "--as", "bob"]), 18)
+
+
+def test_the_hook_of_an_edit_passes_few_modules(client: Client) -> None:
+    file = str(client.folder / "src/a.py")
+    names = passed_by_hook(client, "Edit", file_path=file, old_string="1", new_string="2")
+    (lease,) = client.shell.json("leases", "--agent", client.shell.json("agents", "beat")["agent"])
+    assert lease["resource"] == "src/a.py"
+    few(names, 28)
+
+
+def test_the_hook_of_a_shell_command_passes_few_modules(client: Client) -> None:
+    names = passed_by_hook(client, "Bash", command="sed -i s/1/2/ src/a.py")
+    assert any(name.startswith("dibs.surfaces.hooks.shell") for name in names)
+    few(names, 36)
+
+
+def test_the_count_sees_a_function_wherever_it_runs(client: Client) -> None:
+    names = passed(client.shell, ["status"])
+    assert {"dibs.dibs", "dibs.records", "dibs.surfaces.cli.board"} <= set(names)
+    assert not {"dibs.version", "dibs.surfaces.hooks.hook"} & set(names)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dibs.names.paths import find_place
-from dibs.surfaces.hooks.git import made
+from dibs.surfaces.hooks.git import push
 from tests.surfaces.repository import Worker, hooked
 from tests.surfaces.shell import Shell
 
@@ -119,10 +119,10 @@ def test_a_commit_that_was_rebased_is_still_by_who_made_it(alice: Worker, bob: W
 
 def test_only_the_latest_commits_are_noted(bob: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     place = find_place(str(bob.folder), "")
-    monkeypatch.setattr(made, "KEPT", 10)
+    monkeypatch.setattr(push, "KEPT", 10)
     for number in range(200):
-        made.note(place, [(f"{number:040x}", made.Maker(number, number + 1))])
-    noted = made.makers(place)
+        push.note_made(place, [(f"{number:040x}", push.Maker(number, number + 1))])
+    noted = push.makers(place)
     assert 10 <= len(noted) <= 50
     last = noted[f"{199:040x}"]
     assert (last.session, last.seq) == (199, 200)

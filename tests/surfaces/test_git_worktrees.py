@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs.surfaces.hooks.git.worktrees import can_merge
+from dibs.surfaces.cli.overlap import can_merge
 from tests.surfaces.repository import Worker, hooked
 from tests.surfaces.shell import Shell, finish, until
 

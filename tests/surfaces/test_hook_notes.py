@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dibs.clients.occasion import Occasion
-from dibs.surfaces.hooks.flights import BY, PART, Flights, write
-from dibs.surfaces.hooks.reads import Reads
+from dibs.surfaces.hooks.notes import BY, PART, Flights, Reads, write
 
 
 def test_a_read_that_is_being_noted_is_not_looked_at_yet(tmp_path: Path):

@@ -17,6 +17,13 @@ LOCAL = (
     "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_WORK_TREE",
 )  # fmt: skip
 
+COMMIT = ("pre-commit", "pre-merge-commit")
+LEARN = ("post-checkout", "post-merge", "post-rewrite")
+HOOKS = (*COMMIT, "prepare-commit-msg", "post-commit", "pre-push", *LEARN)
+"""The hooks of git that `dibs init` installs."""
+STOPPING = (*COMMIT, "prepare-commit-msg", "pre-push")
+"""Those that can keep something from happening; the others come too late for that."""
+
 
 def git(
     *words: str,

@@ -6,6 +6,8 @@ import os
 import sys
 import time
 
+from dibs.records import span
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TextIO
@@ -36,6 +38,11 @@ def blocker_line(blocker: Blocker) -> str:
     )
 
 
+def where_held(blocker: Blocker) -> str:
+    """The folder of the worktree that somebody holds a file in."""
+    return (blocker.checkout or "").partition(":")[2] or "another worktree"
+
+
 def table(rows: list[list[str]], head: list[str] | None = None) -> None:
     """Columns as wide as they need to be; where that is too wide, the widest are cut."""
     shown = [head, *rows] if head else rows
@@ -61,15 +68,6 @@ def width() -> int | None:
         return os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
         return None
-
-
-def span(milliseconds: int) -> str:
-    """A length of time in the unit that fits."""
-    seconds = milliseconds // 1000
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size * 2:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
 
 
 def ago(wall_ms: int) -> str:
@@ -107,8 +105,13 @@ def print_json(value: Any) -> None:
     import json
 
     # Backslash escapes keep the line readable for programs under any locale.
-    print(json.dumps(value, ensure_ascii=not utf8()))
+    print(json.dumps(value, ensure_ascii=sys.stdout.encoding.lower() != "utf-8"))
 
 
-def utf8() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+def quote(name: str) -> str:
+    """A name as a shell takes it."""
+    if all(sign.isalnum() or sign in "_-./:@%+," for sign in name):
+        return name
+    import shlex  # hardly ever needed
+
+    return shlex.quote(name)

@@ -35,7 +35,7 @@ from dibs.nouns.leases.grants import LEASES, Want, lease_record
 from dibs.nouns.leases.own import asked_first, learn, own_leases
 from dibs.nouns.recovery import clear
 from dibs.operation import EVERYBODY, HOOKS, PEOPLE, operation, writes
-from dibs.records import Availability, Grant, Outcome
+from dibs.records import Availability, Grant, Outcome, in_the_way
 from dibs.space.scope import Noun
 
 TYPE_CHECKING = False
@@ -682,20 +682,8 @@ def keeps(tx: Read, own: Row | None, want: Want, session: int) -> bool:
 def held(tx: Read, rows: list[Row]) -> HeldError:
     """Say who holds it, since when, for what, until when, and what to do next."""
     blockers = [grants.blocker_record(row, tx.now) for row in rows]
-    first = next((blocker for blocker in blockers if not blocker.waiting), blockers[0])
-    doing = f" ({first.note})" if first.note else ""
-    since = f"for {(tx.wall - first.since_at) // 1000} s"
-    if first.expires_in_ms is None:
-        message = f"{first.agent} has been waiting for {first.resource}{doing} {since}"
-    else:
-        message = (
-            f"{first.resource} is held by {first.agent}{doing} {since}, "
-            f"{first.expires_in_ms // 1000} s left"
-        )
-    if len(blockers) > 1:
-        message += f", and {len(blockers) - 1} more in the way"
     return HeldError(
-        message,
+        in_the_way(blockers, tx.wall),
         next="claim it with a wait to queue for it, message the holder, or work elsewhere",
         blockers=blockers,
     )

@@ -6,6 +6,7 @@ from dibs.errors import InvalidError, NotFoundError, NotYoursError, StaleError
 from dibs.names.resources import is_name
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want
+from dibs.records import held_by
 from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
@@ -94,7 +95,7 @@ def own_lease(tx: Write, scope: Scope, resource: Resource, epoch: int | None) ->
         )
     if blockers:
         raise NotYoursError(
-            f"{name} is held by {blockers[0].agent}, not by this session",
+            f"{held_by(name, blockers[0].agent)}, not by this session",
             next="ask them to release it, or claim it with a wait",
             blockers=blockers,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dibs.nouns.messages.operations import post
+from dibs.records import held_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,9 +51,8 @@ def tell_of_intrusion(tx: Write, scope: Scope, row: Row, by: Sequence[str], doin
         f"what is kept of it comes back with: dibs recover {name}"
     }
     for agent in by:
-        what = f" ({row['note']})" if row["note"] else ""
         told[agent] = (
-            f"{name} is held by {row['agent']}{what}, and was changed while you worked{how}; "
+            f"{held_by(name, row['agent'], row['note'])}, and was changed while you worked{how}; "
             f"if that was you, tell them, and undo it: dibs recover {name}"
         )
     for agent, body in told.items():

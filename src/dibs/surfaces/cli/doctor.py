@@ -113,14 +113,14 @@ def examine(globals_: Globals) -> Iterator[Finding]:
 
 def failures_folder() -> str:
     """Where hooks write down that they failed; a store that cannot be opened is one reason."""
-    from dibs.surfaces.hooks.hook import surroundings
+    from dibs.surroundings.failures import folder_and_policy
 
-    return surroundings(None)[0]
+    return folder_and_policy()[0]
 
 
 def hooks(folder: str) -> Finding:
     """What went wrong in hooks, where nobody was looking."""
-    from dibs.surfaces.hooks.failures import failures, forget
+    from dibs.surroundings.failures import failures, forget
 
     found = failures(folder)
     if not found:

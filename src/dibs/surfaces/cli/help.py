@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dibs.arguments import NEWEST, Choice
 from dibs.dibs import operations
+from dibs.records import span
 from dibs.surfaces.cli.main import BY_HAND
 from dibs.surroundings.commands import Command
-from dibs.surroundings.wording import span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

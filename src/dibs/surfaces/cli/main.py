@@ -15,7 +15,7 @@ import sys
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
 from dibs.operation import AGENT
 from dibs.surroundings.commands import Command, Globals, closest, unknown
-from dibs.surroundings.wording import print_json, utf8
+from dibs.surroundings.wording import print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ BY_HAND = {
     "demo": "dibs.surfaces.cli.demo",
     "open": "dibs.surfaces.cli.open",
     "stop": "dibs.surfaces.cli.stop",
-    "recover": "dibs.surfaces.cli.recover",
-    "hook": "dibs.surfaces.cli.hook",
+    "recover": "dibs.surfaces.hooks.recover",
+    "hook": "dibs.surfaces.hooks.hook",
     "port": "dibs.surfaces.cli.port",
     "overlap": "dibs.surfaces.cli.overlap",
-    "merge": "dibs.surfaces.cli.merge",
+    "merge": "dibs.surfaces.hooks.git.merge",
     "run": "dibs.surfaces.cli.run",
     "doctor": "dibs.surfaces.cli.doctor",
     "backup": "dibs.surfaces.cli.backup",
@@ -111,7 +111,7 @@ def mend_streams() -> None:
             pass
         sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
         sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")  # noqa: SIM115
-    if not utf8():
+    if sys.stdout.encoding.lower() != "utf-8":
         # An emoji in a path becomes an escape, not a crash.
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 

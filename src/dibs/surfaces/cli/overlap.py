@@ -1,20 +1,27 @@
-"""`dibs overlap`: which files two worktrees both change, and whether they would merge cleanly."""
+"""`dibs overlap`: which files two worktrees both change, and whether they would merge cleanly.
+
+Each worktree's present state, with what is staged, unstaged and untracked, becomes a commit on
+top of its HEAD, and git itself says how two of these would merge. Index and objects are
+temporary: neither a worktree nor the repository is changed.
+"""
 
 from __future__ import annotations
 
 import os
 
 from dibs.errors import InvalidError
+from dibs.names.checkouts import git_directory
+from dibs.surroundings.git import code_and_output, elsewhere, git, names
 from dibs.surroundings.wording import note, paint, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from dibs.dibs import Dibs
     from dibs.names.paths import Resource
     from dibs.records import Blocker
-    from dibs.surfaces.hooks.git.worktrees import Overlap
     from dibs.surroundings.commands import Globals
 
 HELP = """usage: dibs overlap [PATH…]
@@ -30,6 +37,46 @@ example: dibs overlap src/"""
 
 CLEAN, CONFLICT, UNKNOWN = "clean", "conflict", "unknown"
 COLOURS = {CLEAN: "green", CONFLICT: "red", UNKNOWN: "yellow"}
+# Whoever's settings: nothing of ours may be signed, or run a hook of theirs.
+SETTINGS = (
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.safecrlf=false",
+    "-c", "advice.addEmbeddedRepo=false", "-c", "commit.gpgSign=false",
+)  # fmt: skip
+IDENTITY = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "dibs"), ("EMAIL", "dibs@localhost"))
+}
+MERGE_TREE = (2, 38)
+"""From this version on git can merge without a working tree."""
+
+
+class Worktree:
+    """
+    name: its branch, or its directory where it is on none
+    commit: its present state, "" until it was looked at
+    """
+
+    def __init__(self, path: str, branch: str) -> None:
+        self.path = path
+        self.branch = branch
+        self.commit = ""
+
+    @property
+    def name(self) -> str:
+        return self.branch or os.path.basename(self.path)
+
+
+class Overlap:
+    """Two worktrees, and the paths that both change: of each, whether it would merge cleanly.
+
+    That is None where git is too old to say.
+    """
+
+    def __init__(self, one: Worktree, other: Worktree, paths: dict[str, bool | None]) -> None:
+        self.one = one
+        self.other = other
+        self.paths = paths
 
 
 class Pair:
@@ -71,8 +118,6 @@ def main(globals_: Globals, words: list[str]) -> int:
 
 
 def find(space: Dibs, words: list[str]) -> list[Pair]:
-    from dibs.surfaces.hooks.git.worktrees import overlaps
-
     place = space.scope.place
     if place.checkout.kind != "repository":
         raise InvalidError("this is no git repository", next="cd into one")
@@ -134,3 +179,110 @@ def holder(blocker: Blocker) -> str:
     where = (blocker.checkout or "").partition(":")[2]
     name = blocker.resource.removeprefix("file:").partition(":")[2] or blocker.resource
     return f"{blocker.agent} holds {name}" + (f" in {where}" if where else "")
+
+
+def worktrees(top: str) -> list[Worktree]:
+    """Those that have files; a bare repository and what was moved away have none."""
+    found = []
+    # Not with -z, which older versions do not know.
+    said = git("worktree", "list", "--porcelain", cwd=top, environment=elsewhere())
+    for block in os.fsdecode(said).split("\n\n"):
+        facts = dict(line.partition(" ")[::2] for line in block.split("\n") if line)
+        path = facts.get("worktree", "")
+        if path and "bare" not in facts and os.path.exists(f"{path}/.git"):
+            found.append(Worktree(path, facts.get("branch", "").removeprefix("refs/heads/")))
+    return found
+
+
+def overlaps(top: str) -> Iterator[Overlap]:
+    """Each pair of worktrees that change the same paths."""
+    from tempfile import TemporaryDirectory
+
+    found = worktrees(top)
+    if len(found) < 2:
+        return
+    with TemporaryDirectory(prefix="dibs-") as folder:
+        environment = apart(top, folder)
+        for number, worktree in enumerate(found):
+            inside = [other.path for other in found if is_inside(other.path, worktree.path)]
+            index = f"{folder}/index{number}"
+            worktree.commit = snapshot(worktree, inside, environment | {"GIT_INDEX_FILE": index})
+        for number, one in enumerate(found):
+            for other in found[number + 1 :]:
+                paths = compare(top, one, other, environment)
+                if paths:
+                    yield Overlap(one, other, paths)
+
+
+def apart(top: str, folder: str) -> dict[str, str]:
+    """An environment in which git writes its objects elsewhere, and reads those that are there."""
+    said = git("rev-parse", "--git-path", "objects", cwd=top, environment=elsewhere())
+    objects = os.path.join(top, os.fsdecode(said).rstrip("\n"))
+    # In quotes, so that a colon in it does not divide it.
+    quoted = objects.replace("\\", "\\\\").replace('"', '\\"')
+    os.mkdir(f"{folder}/objects")
+    return {
+        **elsewhere(),
+        **IDENTITY,
+        "GIT_OBJECT_DIRECTORY": f"{folder}/objects",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"',
+    }
+
+
+def is_inside(path: str, outer: str) -> bool:
+    return path.startswith(f"{outer}/")
+
+
+def snapshot(worktree: Worktree, inside: list[str], environment: dict[str, str]) -> str:
+    """The commit of a worktree's present state; `inside` are others that lie in its directory."""
+    from shutil import copy2
+
+    own = os.path.join(git_directory(worktree.path), "index")
+    if os.path.exists(own):
+        # With what git knows of each file already, only what has changed is read. Its time is
+        # part of that: a file that was written in the same moment is compared.
+        copy2(own, environment["GIT_INDEX_FILE"])
+    others = [f":(top,exclude,literal){path[len(worktree.path) + 1 :]}" for path in inside]
+
+    def call(*words: str, codes: tuple[int, ...] = (0,)) -> str:
+        said = git(*SETTINGS, *words, cwd=worktree.path, environment=environment, codes=codes)
+        return said.decode().strip()
+
+    call("add", "-A", "--", ":(top)", *others)
+    head = call("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
+    parent = ["-p", head] if head else []
+    return call("commit-tree", *parent, "-m", "as it is now", call("write-tree"))
+
+
+def compare(
+    top: str, one: Worktree, other: Worktree, environment: dict[str, str]
+) -> dict[str, bool | None]:
+    """The paths that both change since they parted; of each, whether it would merge cleanly."""
+
+    def call(*words: str, codes: tuple[int, ...] = (0,)) -> bytes:
+        return git(*SETTINGS, *words, cwd=top, environment=environment, codes=codes)
+
+    bases = call("merge-base", one.commit, other.commit, codes=(0, 1)).decode().split()
+    base = bases[0] if bases else call("hash-object", "-t", "tree", "/dev/null").decode().strip()
+    changed = [
+        set(names(call("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, now.commit)))
+        for now in (one, other)
+    ]
+    both = changed[0] & changed[1]
+    if not both:
+        return {}
+    if not can_merge(call("version").decode()):
+        return dict.fromkeys(sorted(both))
+    code, said = code_and_output(
+        *SETTINGS, "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z",
+        "--allow-unrelated-histories", one.commit, other.commit,
+        cwd=top, environment=environment, codes=(0, 1),
+    )  # fmt: skip
+    conflicting = set(names(said)[1:]) if code else set()
+    return {path: path not in conflicting for path in sorted(both | conflicting)}
+
+
+def can_merge(version: str) -> bool:
+    """Whether this git merges without a working tree, by what `git version` says."""
+    numbers = [int(part) for part in version.split()[2].split(".")[:2] if part.isdecimal()]
+    return tuple(numbers) >= MERGE_TREE

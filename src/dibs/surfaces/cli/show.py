@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from dibs.records import Record
-from dibs.surroundings.wording import ago, blocker_line, dump, note, paint, say, span, table
+from dibs.records import Record, span
+from dibs.surroundings.wording import ago, blocker_line, dump, note, paint, say, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

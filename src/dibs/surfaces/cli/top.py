@@ -11,8 +11,9 @@ import select
 import sys
 
 from dibs.operation import EVERYBODY
+from dibs.records import span
 from dibs.surfaces.cli.show import state_of, urgent
-from dibs.surroundings.wording import ago, paint, print_json, say, span
+from dibs.surroundings.wording import ago, paint, print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 
 from dibs.errors import NotFoundError, NotYoursError, StaleError, UnavailableError
+from dibs.surfaces.hooks.before import BRIEF, EDITED, release, see_index
 from dibs.surfaces.hooks.briefing import Briefing
 from dibs.surfaces.hooks.case import hooked
-from dibs.surfaces.hooks.flights import remove
-from dibs.surfaces.hooks.guard import BRIEF, EDITED, release, see_index
+from dibs.surfaces.hooks.notes import remove
 from dibs.surfaces.hooks.sweep import refresh_reads, sweep
 
 TYPE_CHECKING = False
@@ -105,6 +105,8 @@ def subagents(case: Case) -> list[str]:
     folder = os.path.dirname(hooked(case.store_dir, case.session))
     found = []
     for name in os.listdir(folder) if case.who.client else ():
+        if not name.isdecimal():
+            continue  # it is being written
         try:
             with open(os.path.join(folder, name), encoding="utf-8") as source:
                 client = source.read()

@@ -12,7 +12,8 @@ from time import time
 
 from dibs.digest import sha256
 from dibs.surfaces.hooks.case import hooked
-from dibs.surfaces.hooks.words import quote
+from dibs.surfaces.hooks.notes import remove, write
+from dibs.surroundings.wording import quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,18 +138,11 @@ class Briefing:
             self._write()
 
     def _write(self) -> None:
-        os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
-        part = f"{self._file}.{os.getpid()}"
-        with open(part, "w", encoding="utf-8") as target:
-            json.dump(self._told, target)
-        os.replace(part, self._file)
+        write(self._file, json.dumps(self._told))
 
     def forget(self) -> None:
         for file in (self._file, self._pending, self._wishes):
-            try:
-                os.unlink(file)
-            except FileNotFoundError:
-                pass  # nothing was ever said
+            remove(file)
 
     def _read(self) -> dict[str, Any]:
         try:

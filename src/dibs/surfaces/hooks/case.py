@@ -7,10 +7,8 @@ from collections import Counter
 
 from dibs.errors import InvalidError
 from dibs.names.globs import is_glob
-from dibs.surfaces.hooks.flights import Flights
-from dibs.surfaces.hooks.hashes import quick_hash
-from dibs.surfaces.hooks.kept import Kept, read_file
-from dibs.surfaces.hooks.reads import Reads
+from dibs.surfaces.hooks.contents import Contents, quick_hash, read_file
+from dibs.surfaces.hooks.notes import Flights, Reads, write
 from dibs.surroundings.settings import load
 
 TYPE_CHECKING = False
@@ -42,7 +40,7 @@ class Case:
         self.session = self.agent.session
         self.store_dir = self.place.store_dir
         self.flights = Flights(self.store_dir)
-        self.kept = Kept(self.store_dir)
+        self.kept = Contents(self.store_dir)
         self.reads = Reads(self.store_dir, self.session)
         self.intruded: set[str] = set()
         """Files of which was seen that somebody else has changed them."""
@@ -53,9 +51,7 @@ class Case:
         """Note that this session has hooks, which see what it does to its files, and whose."""
         file = hooked(self.store_dir, self.session)
         if self.has_hooks and not os.path.exists(file):
-            os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
-            with open(file, "w", encoding="utf-8") as target:
-                target.write(self.who.client or "")
+            write(file, self.who.client or "")
 
     def resource(self, path: str, pattern: bool = False) -> Resource | None:
         """What a path of the client's means here; None for what lies outside the space.

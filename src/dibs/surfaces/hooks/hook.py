@@ -1,5 +1,10 @@
 """`dibs hook CLIENT`: one event of a client, from its payload to its answer.
 
+`dibs hook git NAME …`, which git's hooks run, is in `git/`.
+
+A client works in one repository, whose hooks are called. What it edits in another one that uses
+dibs is claimed there, and freed there when the client's session ends (`Elsewhere`).
+
 Never silent, never in the way by accident: if dibs itself fails, the policy of the repository
 decides whether the tool runs, and the failure is written down for `dibs doctor`. The exit code
 is 0, or 1 with a line on standard error when dibs has failed; 2 would mean a refusal.
@@ -12,7 +17,7 @@ import os
 import sys
 from time import time
 
-from dibs import clients as dialects
+import dibs.clients as dialects
 from dibs.clients.occasion import (
     AFTER,
     BEFORE,
@@ -27,8 +32,9 @@ from dibs.clients.occasion import (
     Occasion,
 )
 from dibs.errors import DibsError, NotYoursError
-from dibs.surfaces.hooks import failures
-from dibs.surfaces.hooks.elsewhere import Elsewhere
+from dibs.operation import EVERYBODY
+from dibs.surfaces.hooks.notes import Visits
+from dibs.surroundings import failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,8 +45,30 @@ if TYPE_CHECKING:
     from dibs.surfaces.hooks.case import Case
     from dibs.surroundings.commands import Globals
 
+BY = EVERYBODY
 FAILED, DENIED = 1, 2
 LONGEST_S = 7 * 86_400
+
+
+def main(call: Globals, client: str = "", *arguments: str) -> int:
+    """Answer one event of an agent client or of git; `dibs init` writes the hooks that call this.
+
+    The event comes on standard input, as the client sends it, and the answer goes to standard
+    output in the client's own form. For git it is dibs hook git NAME [ARGUMENT]…
+
+    client: which client, such as claude or codex, or git
+    arguments: what git gives its hook: its name, and what belongs to it
+    example: claude < event.json
+    """
+    if client == "git" and arguments:
+        from dibs.surfaces.hooks import git
+
+        return git.run(call, arguments[0], list(arguments[1:]))
+    if not client or arguments:
+        # Not 2: to clients that means that the tool must not run.
+        print("dibs hook: which client? see: dibs hook --help", file=sys.stderr)
+        return FAILED
+    return run(call, client)
 
 
 def run(globals_: Globals, client: str) -> int:
@@ -84,6 +112,69 @@ def answer(globals_: Globals, occasion: Occasion, dialect: Dialect) -> int:
             return decide(space, occasion, edits or [], elsewhere, dialect)
 
 
+class Elsewhere:
+    """The repositories that an event concerns besides the one that the client works in."""
+
+    def __init__(
+        self, globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit]
+    ) -> None:
+        self._globals = globals_
+        self._occasion = occasion
+        self._visited = Visits(space.scope.place.store_dir, occasion)
+        self._found: dict[str, list[Edit]] = {}
+        if globals_.store:
+            return  # whoever names a store means that one
+        for edit in edits:
+            root = root_of(os.path.join(occasion.cwd or os.getcwd(), edit.path))
+            if root and root != space.scope.place.root:
+                self._found.setdefault(root, []).append(edit)
+
+    def visit(self) -> Answer:
+        """Do there what the event asks for; a refusal if one of them refuses it."""
+        if self._occasion.event == END:
+            self._found = {root: [] for root in self._visited.roots()}
+        for root, edits in self._found.items():
+            with self._globals.open(start=root) as space:
+                if (answer := in_other(space, self._occasion, edits)).deny:
+                    return answer
+            if self._occasion.event == BEFORE:
+                self._visited.add(root)
+        return Answer()
+
+
+def in_other(space: Dibs, occasion: Occasion, edits: list[Edit]) -> Answer:
+    """What an event means in a repository that the client does not work in."""
+    from dibs.surfaces.hooks.case import Case
+    from dibs.surroundings import who
+
+    case = Case(space, who.of_occasion(occasion, os.environ), occasion)
+    if occasion.event == BEFORE:
+        from dibs.surfaces.hooks.before import before
+
+        return before(case, edits)
+    if occasion.event == AFTER:
+        from dibs.surfaces.hooks.after import after
+        from dibs.surfaces.hooks.briefing import Briefing
+
+        Briefing(case).postpone(after(case))
+    elif occasion.event == END:
+        from dibs.surfaces.hooks.after import leave
+
+        leave(case)
+    return Answer()
+
+
+def root_of(path: str) -> str:
+    """The root of the repository that a path lies in, "" if dibs is not used there."""
+    from dibs.names.checkouts import checkout_around
+
+    try:
+        root = checkout_around(os.path.realpath(path)).root
+    except (DibsError, OSError, ValueError):
+        return ""
+    return root if os.path.isdir(os.path.join(root, ".dibs")) else ""
+
+
 def planned(occasion: Occasion) -> list[Edit] | None:
     """What a tool is going to change; None if it surely changes nothing."""
     if not occasion.command:
@@ -116,7 +207,7 @@ def decide(
         leave(case)
         return 0
     if occasion.event == BEFORE:
-        from dibs.surfaces.hooks.guard import abandon, before
+        from dibs.surfaces.hooks.before import abandon, before
 
         said = before(case, edits)
         if not said.deny and (refusal := elsewhere.visit()).deny:
@@ -177,7 +268,7 @@ def brief(case: Case, dialect: Dialect) -> None:
 
 def catch_up(case: Case) -> list[str]:
     """Look at what tools have done whose end no hook was told of, and free what they left."""
-    from dibs.surfaces.hooks.guard import BRIEF, release
+    from dibs.surfaces.hooks.before import BRIEF, release
     from dibs.surfaces.hooks.sweep import sweep
 
     flights = case.flights.under_way(case.session)
@@ -216,10 +307,8 @@ def prune(folder: str) -> None:
 
 def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
     """Write the failure down, and let the policy decide what becomes of the tool."""
-    what = error.message if isinstance(error, DibsError) else f"{type(error).__name__}: {error}"
-    folder, policy = surroundings(occasion)
-    event = occasion.event if occasion else "?"
-    failures.record(folder, f"hook {client} {event}: {what}")
+    event, cwd = (occasion.event, occasion.cwd) if occasion else ("?", "")
+    what, policy = failures.hook_failed(f"{client} {event}", error, cwd)
     print(f"dibs: the hook failed: {what} (see: dibs doctor)", file=sys.stderr)
     if policy != "closed" or (occasion is not None and occasion.event != BEFORE):
         return FAILED
@@ -231,16 +320,3 @@ def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
         "is `closed`. Tell the person you work for; dibs doctor says more."
     )
     return respond(dialects.of(client), occasion, Answer(deny=reason))
-
-
-def surroundings(occasion: Occasion | None) -> tuple[str, str]:
-    """Where failures are written down, and the policy, as far as that can still be found out."""
-    from dibs.dibs import default_user_dir
-    from dibs.names.paths import find_place
-    from dibs.surroundings.settings import load
-
-    try:
-        place = find_place(occasion.cwd if occasion and occasion.cwd else None, default_user_dir())
-    except DibsError:
-        return default_user_dir(), "open"
-    return place.store_dir, load(place).policy

@@ -18,16 +18,17 @@ from __future__ import annotations
 import os
 
 from dibs.errors import DibsError, NotFoundError, StaleError
-from dibs.surfaces.hooks import failures
+from dibs.records import held_by
 from dibs.surfaces.hooks.case import hooked, is_in
-from dibs.surfaces.hooks.kept import read_file
-from dibs.surfaces.hooks.words import intruded, intruder
+from dibs.surfaces.hooks.contents import read_file
+from dibs.surroundings import failures
+from dibs.surroundings.wording import quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.records import Lease
     from dibs.surfaces.hooks.case import Case
-    from dibs.surfaces.hooks.flights import Flight
+    from dibs.surfaces.hooks.notes import Flight
 
 UNDOING = "dibs recover"
 
@@ -207,3 +208,21 @@ def refresh_reads(case: Case, flight: Flight) -> None:
             case.reads.note(known.file, known.content_hash)
         else:
             case.made(known.file)
+
+
+def intruded(lease: Lease, by: list[str], doing: str) -> str:
+    whom = " or ".join(by) or "somebody whom dibs does not know"
+    how = f" ({doing})" if doing else ""
+    return (
+        f"dibs: {lease.resource}, which you hold, was changed by {whom}{how}. What you had is "
+        f"kept: `dibs recover {quote(lease.resource)}` brings it back. Read the file before you "
+        "go on."
+    )
+
+
+def intruder(lease: Lease) -> str:
+    return (
+        f"dibs: {held_by(lease.resource, lease.agent)}, and changed while your command ran. "
+        f"They have been told. If it was you, undo it with `dibs recover {quote(lease.resource)}`, "
+        "and wait for the file before you edit it."
+    )

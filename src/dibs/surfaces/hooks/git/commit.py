@@ -16,18 +16,20 @@ staged, and for agents a protected path. A lease in another worktree warns, by d
 from __future__ import annotations
 
 import os
+import sys
 
 from dibs.errors import HeldError, PrunedError, StaleError, TimeoutError
 from dibs.names.checkouts import git_directory
-from dibs.surfaces.hooks.git import made, staged
-from dibs.surfaces.hooks.git.holders import holders, is_here, named
-from dibs.surfaces.hooks.git.index import index_name, own_git_dir
-from dibs.surfaces.hooks.git.index import staged as staged_paths
+from dibs.surfaces.hooks.git import staged
+from dibs.surfaces.hooks.git.committer import holders, is_here, named
+from dibs.surfaces.hooks.git.staged import index_name, own_git_dir, staged_paths
 from dibs.surroundings.git import git
-from dibs.surroundings.wording import complaint
+from dibs.surroundings.wording import blocker_line, complaint, note, paint, where_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from dibs.dibs import Agent
     from dibs.names.paths import Resource
     from dibs.records import Blocker
@@ -37,6 +39,9 @@ WAIT_S = 30.0
 TTL_S = 600.0
 """An editor that stays open keeps others from committing for no longer than this."""
 NOTE = "git commit"
+MENTIONED = 10
+NAMED = 3
+"""How many paths the advice spells out."""
 
 
 class Findings:
@@ -60,18 +65,16 @@ def before(by: Committer, merges: bool) -> int:
 
     merges: whether git has merged by itself; it does not say so in its directory yet
     """
-    from dibs.surfaces.hooks.git import words
-
     directory = own_git_dir()
     turn, goes_on = by.turn(), False
     try:
         take_turn(turn, index_name(by.place, directory))
         found = look(by, directory)
         found.merges |= merges
-        words.warn(found.elsewhere)
+        warn(found.elsewhere)
         goes_on = not found.stops
         if not goes_on:
-            words.refuse(found, by)
+            refuse(found, by)
     except (StaleError, TimeoutError) as error:
         complaint(error)
     finally:
@@ -82,8 +85,6 @@ def before(by: Committer, merges: bool) -> int:
 
 def again(by: Committer) -> int:
     """Look once more, now that git has read what it will commit."""
-    from dibs.surfaces.hooks.git import words
-
     directory = own_git_dir()
     (state,) = by.space.leases.status(index_name(by.place, directory))
     if state.free:
@@ -92,7 +93,7 @@ def again(by: Committer) -> int:
     ours = any(one.session == turn.session for one in state.blockers)
     found = look(by, directory) if ours else Findings()
     if found.stops:
-        words.refuse(found, by)
+        refuse(found, by)
     if found.stops or not ours:
         turn.agents.leave()
     return int(found.stops)
@@ -100,14 +101,12 @@ def again(by: Committer) -> int:
 
 def take_turn(turn: Agent, name: str) -> None:
     """Claim the index; a `StaleError` if somebody else has committed meanwhile."""
-    from dibs.surfaces.hooks.git import words
-
     try:
         turn.leases.claim(name, ttl_s=TTL_S, note=NOTE)
         return
     except HeldError as error:
         first = error.blockers[0]
-        words.waiting(first)
+        say(f"{first.agent} commits now; waiting for that to end")
     head = git("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
     turn.leases.claim(name, ttl_s=TTL_S, note=NOTE, wait_s=WAIT_S)
     if git("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1)) != head:
@@ -165,11 +164,91 @@ def of_others(by: Committer, paths: dict[str, str]) -> dict[str, str]:
 
 def after(by: Committer) -> int:
     """Give the index to the next, and note who made this commit."""
+    from dibs.surfaces.hooks.git import push
+
     if not by.space.leases.status(index_name(by.place, own_git_dir()))[0].free:
         by.turn().agents.leave()
     if len(by.sessions) == 1:
         commit = git("rev-parse", "HEAD").decode().strip()
-        maker = made.Maker(sum(by.sessions), by.space.events.last())
-        made.note(by.place, [(commit, maker)])
+        maker = push.Maker(sum(by.sessions), by.space.events.last())
+        push.note_made(by.place, [(commit, maker)])
     staged.refresh(by.place)
     return 0
+
+
+def refuse(found: Findings, by: Committer) -> None:
+    """Why a commit is stopped, and how to go on."""
+    if found.held:
+        say("this commit has files that others hold:")
+        listed(f"{path}  {blocker_line(one)}{changed_by(found.intruded.get(path, ''))}"
+               for path, one in found.held.items())  # fmt: skip
+    if found.staged_by:
+        say("this commit has files that others have staged:")
+        listed(f"{path}  staged by {names}" for path, names in found.staged_by.items())
+    if found.protected:
+        say("this commit has files that only people may change:")
+        listed(found.protected)
+    advise(found, by)
+
+
+def advise(found: Findings, by: Committer) -> None:
+    ways = ["give the merge up (git merge --abort)"] if found.merges else smaller(found)
+    if found.held:
+        then = "; git commit" if found.merges else ""
+        ways.insert(0, f"wait for them (dibs wait {spelled(found.held)}{then})")
+    if by.is_person:
+        ways.append("decide yourself (git commit --no-verify)")
+    offer(ways)
+
+
+def smaller(found: Findings) -> list[str]:
+    """How to commit less; a merge cannot be divided."""
+    paths = spelled(dict.fromkeys([*found.held, *found.staged_by, *found.protected]))
+    # Before the first commit there is nothing to restore from.
+    born = git("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
+    return [
+        "commit only your own (git commit -- YOUR PATHS)",
+        f"take these out (git {'restore --staged' if born else 'rm -q --cached'} {paths})",
+    ]
+
+
+def warn(found: Mapping[str, Blocker]) -> None:
+    """A lease in another worktree does not stop a commit, but its holder will have to merge."""
+    if found:
+        say("this commit has files that others hold in another worktree:")
+        listed(f"{path}  {blocker_line(one)}, in {where_held(one)}" for path, one in found.items())
+        note("next: dibs overlap shows whether both would merge cleanly")
+
+
+def offer(ways: list[str]) -> None:
+    note("next: " + ", or ".join(filter(None, (", ".join(ways[:-1]), ways[-1]))))
+
+
+def say(text: str) -> None:
+    note(f"{paint('red', 'dibs:', sys.stderr)} {text}")
+
+
+def listed(lines: Iterable[str]) -> None:
+    lines = list(lines)
+    for line in lines[:MENTIONED]:
+        note(f"  {printable(line)}")
+    if len(lines) > MENTIONED:
+        note(f"  and {len(lines) - MENTIONED} more")
+
+
+def changed_by(intruder: str) -> str:
+    return f"; changed under that lease by {intruder}" if intruder else ""
+
+
+def spelled(paths: Iterable[str]) -> str:
+    """Paths as a shell takes them, not too many."""
+    from shlex import quote
+
+    paths = list(paths)
+    some = " ".join(quote(printable(path)) for path in paths[:NAMED])
+    return f"{some} …" if len(paths) > NAMED else some
+
+
+def printable(text: str) -> str:
+    """What a file is called must not reach a terminal as it is."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)

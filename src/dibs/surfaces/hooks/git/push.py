@@ -4,43 +4,58 @@
 is to be pushed is compared with the leases now: a path that another session holds in this
 checkout, changed by a commit that somebody else made after that lease was granted. The holder's
 own commits do not count, nor what nobody noted, such as commits from elsewhere.
+
+Which session made which commit is a note on the local disk: git keeps authors, not sessions. With
+each commit is noted how far the journal was, so that it can be said whether a lease was in force
+then. Only the latest are kept.
 """
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.git import made
-from dibs.surfaces.hooks.git.holders import holders, is_here, named
+import os
+
+from dibs.surfaces.hooks.git.commit import listed, offer, say, spelled
+from dibs.surfaces.hooks.git.committer import holders, is_here, named
+from dibs.surfaces.hooks.notes import write
 from dibs.surroundings.git import git, names
+from dibs.surroundings.wording import blocker_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from dibs.names.paths import Resource
+    from dibs.names.paths import Place, Resource
     from dibs.records import Blocker
     from dibs.surfaces.hooks.git.committer import Committer
-    from dibs.surfaces.hooks.git.made import Maker
 
 START = "\1"
 """Before each commit in git's list; no path begins so."""
+KEPT = 5_000
 
 
 def before(by: Committer, refs: str) -> int:
     """Let a push begin (0), or stop it (1)."""
-    from dibs.surfaces.hooks.git import words
-
-    makers = made.makers(by.place)
+    known = makers(by.place)
     changed: dict[str, list[Maker]] = {}
-    for name, path in changes(commits(refs) & set(makers)):
-        changed.setdefault(path, []).append(makers[name])
+    for name, path in changes(commits(refs) & set(known)):
+        changed.setdefault(path, []).append(known[name])
     resources, found = named(by, changed), {}
     for path, others in holders(by, resources).items():
         passed = passed_by(others, resources[path], changed[path])
         if passed:
             found[path] = passed[0]
     if found:
-        words.refuse_push(found, by)
+        refuse(found, by)
     return int(bool(found))
+
+
+def refuse(found: Mapping[str, Blocker], by: Committer) -> None:
+    say("this push has files that were committed while others held them:")
+    listed(f"{path}  {blocker_line(one)}" for path, one in found.items())
+    ways = [f"wait for them (dibs wait {spelled(found)})", "have them look at the commit"]
+    if by.is_person:
+        ways.append("decide yourself (git push --no-verify)")
+    offer(ways)
 
 
 def passed_by(others: list[Blocker], resource: Resource, makers: list[Maker]) -> list[Blocker]:
@@ -78,3 +93,48 @@ def changes(those: set[str]) -> Iterator[tuple[str, str]]:
             name = part[1:]
         elif path := part.lstrip("\n"):
             yield name, path
+
+
+class Maker:
+    """The session that made a commit (0 for a person), and the seq of the journal then."""
+
+    __slots__ = ("seq", "session")
+
+    def __init__(self, session: int, seq: int) -> None:
+        self.session = session
+        self.seq = seq
+
+
+def note_made(place: Place, made: Iterable[tuple[str, Maker]]) -> None:
+    """Note who made these commits; a commit that is noted again is by the last."""
+    file = made_file(place)
+    os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
+    lines = "".join(f"{commit} {maker.session} {maker.seq}\n" for commit, maker in made)
+    with open(file, "a", encoding="ascii") as target:
+        target.write(lines)
+        long = target.tell() > 2 * KEPT * 80
+    if long:
+        write(file, "\n".join([*lines_of(file)[-KEPT:], ""]))
+
+
+def makers(place: Place) -> dict[str, Maker]:
+    """Who made the commits that are noted."""
+    found = {}
+    for line in lines_of(made_file(place)):
+        fields = line.split()
+        # The last line may be half written.
+        if len(fields) == 3 and fields[1].isdecimal() and fields[2].isdecimal():
+            found[fields[0]] = Maker(int(fields[1]), int(fields[2]))
+    return found
+
+
+def made_file(place: Place) -> str:
+    return os.path.join(place.store_dir, "hooks", "commits")
+
+
+def lines_of(file: str) -> list[str]:
+    try:
+        with open(file, encoding="ascii", errors="replace") as source:
+            return source.read().splitlines()
+    except OSError:
+        return []

@@ -1,13 +1,17 @@
-"""Who staged what, as far as the tools of agents have shown it.
+"""What is staged in the index of a checkout, and by whom as far as it is known.
+
+Inside a hook git says which index it is about to commit (GIT_INDEX_FILE): with `git commit -a`
+or `git commit -- path` that is another file than the checkout's own, and only what it holds
+goes into the commit. `git diff` reads that variable by itself.
 
 Git does not say who put an entry into the index. The hook of a client looks at the index before
 and after each shell tool: what is staged afterwards and was not before was staged by that
 session, or by another whose tool ran at the same time; then both are noted, and nobody is kept
 from committing it but a third. What was staged while no tool ran is nobody's: a person did it.
 
-This is a note on the local disk, one folder for each checkout. It may be lost at any time; then
-nothing is known, and nothing is stopped by it. As long as the index stays the same file, to look
-costs one `stat`.
+Who staged what is a note on the local disk, one folder for each checkout. It may be lost at any
+time; then nothing is known, and nothing is stopped by it. As long as the index stays the same
+file, to look costs one `stat`.
 """
 
 from __future__ import annotations
@@ -17,18 +21,53 @@ import os
 
 from dibs.digest import sha256
 from dibs.names.checkouts import git_directory
-from dibs.surfaces.hooks.git.index import staged
-from dibs.surroundings.git import elsewhere
+from dibs.surfaces.hooks.notes import write
+from dibs.surroundings.git import elsewhere, git, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
 
     from dibs.names.paths import Place
 
+LEASE = "git:index"
+# Settings of the user must not change what is listed. Without renames, both names of a file
+# that was moved are there.
+DIFF = (
+    "diff", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-relative",
+    "--no-ext-diff", "--no-color", "--ignore-submodules=none",
+)  # fmt: skip
 
-class Entry:
+
+def staged_paths(
+    cwd: str | None = None, environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Each path that differs between HEAD and the index, with its mode and blob there."""
+    found, fields = {}, names(git(*DIFF, cwd=cwd, environment=environment))
+    for described, path in zip(fields[::2], fields[1::2], strict=True):
+        _, mode, _, blob, _ = described.split(" ")
+        found[path] = f"{mode} {blob}"
+    return found
+
+
+def own_git_dir() -> str:
+    """The git directory of the hook's checkout, as git says it."""
+    said = os.environ.get("GIT_DIR") or os.fsdecode(git("rev-parse", "--git-dir")).rstrip("\n")
+    return os.path.realpath(said)
+
+
+def index_name(place: Place, directory: str) -> str:
+    """What the index of a git directory is called among the leases of the space.
+
+    `git:index` in the main checkout, `git:index:NAME` in the linked worktree of that name.
+    """
+    inside = os.path.relpath(directory, git_directory(place.root))
+    return LEASE if inside == "." else f"{LEASE}:{inside.removeprefix('worktrees/')}"
+
+
+class Staged:
     """What is staged for one path, and the sessions that may have done it, by id and name."""
 
     __slots__ = ("content", "sessions")
@@ -57,7 +96,7 @@ def refresh(place: Place) -> None:
             notes.renew()
 
 
-def known(place: Place) -> dict[str, Entry]:
+def known(place: Place) -> dict[str, Staged]:
     """What is noted for the checkout's own index, each entry by its path."""
     return Notes(place).read()
 
@@ -90,26 +129,26 @@ class Notes:
         stamp = self._stamp()  # first: what changes while git reads is looked at again
         earlier, suspects = self.read(), self._suspects()
         found = {}
-        for path, content in staged(self._place.top, elsewhere()).items():
+        for path, content in staged_paths(self._place.top, elsewhere()).items():
             known = earlier.get(path)
             same = known is not None and known.content == content
             found[path] = [content, known.sessions if known and same else suspects]
-        self._write("staged", json.dumps(found))
-        self._write("index", stamp)
+        write(f"{self._folder}/staged", json.dumps(found))
+        write(f"{self._folder}/index", stamp)
 
     def _suspects(self) -> dict[int, str]:
-        from dibs.surfaces.hooks.flights import Flights
+        from dibs.surfaces.hooks.notes import Flights
 
         flying = [one for one in Flights(self._place.store_dir).under_way(0) if one.command]
         # A long run of tests beside a `git add` is no reason to doubt who did that.
         flying = [one for one in flying if "git" in one.command] or flying
         return {flight.session: flight.agent for flight in flying}
 
-    def read(self) -> dict[str, Entry]:
+    def read(self) -> dict[str, Staged]:
         try:
             noted = json.loads(self._read("staged") or "{}")
             return {
-                path: Entry(content, {int(session): agent for session, agent in by.items()})
+                path: Staged(content, {int(session): agent for session, agent in by.items()})
                 for path, (content, by) in noted.items()
             }
         except (ValueError, TypeError, AttributeError):
@@ -121,12 +160,6 @@ class Notes:
                 return source.read()
         except OSError:
             return None
-
-    def _write(self, name: str, text: str) -> None:
-        draft = f"{self._folder}/{name}.{os.getpid()}"
-        with open(draft, "w", encoding="utf-8") as target:
-            target.write(text)
-        os.replace(draft, f"{self._folder}/{name}")
 
     def __enter__(self) -> Self:
         import fcntl

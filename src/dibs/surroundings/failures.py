@@ -48,6 +48,33 @@ def failures(store_dir: str) -> list[str]:
         return []
 
 
+def hook_failed(hook: str, error: Exception, cwd: str = "") -> tuple[str, str]:
+    """Write down that a hook failed; what happened, and the policy that decides what follows.
+
+    hook: whose and which, as people say it
+    """
+    from dibs.errors import DibsError
+
+    what = error.message if isinstance(error, DibsError) else f"{type(error).__name__}: {error}"
+    folder, policy = folder_and_policy(cwd)
+    record(folder, f"hook {hook}: {what}")
+    return what, policy
+
+
+def folder_and_policy(cwd: str = "") -> tuple[str, str]:
+    """Where failures are written down, and the policy, as far as that can still be found out."""
+    from dibs.dibs import default_user_dir
+    from dibs.errors import DibsError
+    from dibs.names.paths import find_place
+    from dibs.surroundings.settings import load
+
+    try:
+        place = find_place(cwd or None, default_user_dir())
+    except DibsError:
+        return default_user_dir(), "open"
+    return place.store_dir, load(place).policy
+
+
 def forget(store_dir: str) -> None:
     try:
         os.unlink(os.path.join(store_dir, "hooks", FILE))

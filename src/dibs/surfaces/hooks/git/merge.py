@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 
 from dibs.errors import HeldError, InvalidError
-from dibs.surfaces.cli import run
+from dibs.surfaces.hooks.git.committer import Committer, holders, is_here, named
 from dibs.surroundings.commands import seconds, unknown
+from dibs.surroundings.git import elsewhere, git, names
+from dibs.surroundings.running import Running, perform
 from dibs.surroundings.who import person
 
 TYPE_CHECKING = False
@@ -34,15 +36,11 @@ def main(globals_: Globals, words: list[str]) -> int:
         refuse_held(globals_, options.command[-1])
     who = globals_.who()
     # The merge is the caller's, who may hold files already; only the slot is ours.
-    return run.perform(globals_, (who and who.name) or person(), options, as_caller=True)
+    return perform(globals_, (who and who.name) or person(), options, as_caller=True)
 
 
 def refuse_held(globals_: Globals, branch: str) -> None:
     """Refuse to merge into files of this checkout that others hold."""
-    from dibs.surfaces.hooks.git.committer import Committer
-    from dibs.surfaces.hooks.git.holders import holders, is_here, named
-    from dibs.surroundings.git import elsewhere, git, names
-
     with globals_.open() as space:
         by = Committer(space)
         os.chdir(by.place.top)  # where git names its paths from
@@ -63,8 +61,8 @@ def refuse_held(globals_: Globals, branch: str) -> None:
                 by.agent.agents.leave()
 
 
-def parse(words: list[str]) -> run.Options:
-    options, words = run.Options(), list(words)
+def parse(words: list[str]) -> Running:
+    options, words = Running(), list(words)
     options.claim = [SLOT]
     branch: list[str] = []
     while words:

@@ -3,85 +3,65 @@
 from __future__ import annotations
 
 import os
+from time import time
 
 from dibs.digest import sha256
 from dibs.errors import HeldError, InvalidError, NotFoundError
 from dibs.names.paths import content_hash
-from dibs.surfaces.hooks.kept import Kept
+from dibs.operation import EVERYBODY
+from dibs.records import in_the_way
+from dibs.surfaces.hooks.contents import Contents
 from dibs.surroundings.wording import ago, note, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.dibs import Dibs
-    from dibs.surfaces.hooks.kept import Version
+    from dibs.surfaces.hooks.contents import Version
     from dibs.surroundings.commands import Globals
 
-HELP = """usage: dibs recover PATH [--list | --show | --to HASH]
-
-Bring back what the last holder of a file had in it, byte for byte, after somebody else wrote to it.
-
-  --list                   list the contents that are kept, the latest first
-  --show                   print that content instead of writing it
-  --to HASH                this content instead, by the first letters of its hash
-
-What is in the file now is kept too, so that this can be undone. Whoever has written to a file
-that another holds may undo just that; anything else is refused while another holds it.
-
-example: dibs recover src/a.py"""
+BY = EVERYBODY
 
 
-class Options:
-    def __init__(self, words: list[str]) -> None:
-        self.path = ""
-        self.list = self.show = False
-        self.to = ""
-        words = list(words)
-        while words:
-            word = words.pop(0)
-            if word in ("--list", "--show"):
-                setattr(self, word[2:], True)
-            elif word == "--to" and words:
-                self.to = words.pop(0)
-            elif word.startswith("--to="):
-                self.to = word[5:]
-            elif word.startswith("-") or self.path:
-                raise InvalidError(f"recover does not understand {word!r}", next="see --help")
-            else:
-                self.path = word
-        if not self.path:
-            raise InvalidError("PATH is missing", next="see: dibs recover --help")
+def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to: str = "") -> int:
+    """Bring back what the last holder of a file had in it, after somebody else wrote to it.
 
+    What is in the file now is kept too, so that this can be undone. Whoever has written to a file
+    that another holds may undo just that; anything else is refused while another holds it.
 
-def main(globals_: Globals, words: list[str]) -> int:
-    options = Options(words)
-    with globals_.open() as space:
-        resource = space.scope.place.resource(f"path:{options.path}")
+    path: the file
+    list: list the contents that are kept, the latest first
+    show: print that content instead of writing it
+    to: this content instead, by the first letters of its hash
+    example: src/a.py
+    """
+    with call.open() as space:
+        resource = space.scope.place.resource(f"path:{path}")
         file = resource.file or ""
         if os.path.isdir(file):
             raise InvalidError(f"{resource.text} is a directory", next="name a file")
-        kept = Kept(space.scope.place.store_dir)
+        kept = Contents(space.scope.place.store_dir)
         versions = kept.versions(file)
-        if options.list:
-            listed(globals_, versions, content_hash(file))
+        if list:
+            listed(call, versions, content_hash(file))
             return 0
-        chosen = choose(versions, options.to, content_hash(file), resource.text)
+        chosen = choose(versions, to, content_hash(file), resource.text)
         content = kept.content(chosen.content_hash)
         if content is None or sha256(content).hexdigest() != chosen.content_hash:
             raise NotFoundError(
                 f"the content {chosen.content_hash[:12]} is damaged or gone",
-                next=f"choose another: dibs recover {options.path} --list",
+                next=f"choose another: dibs recover {path} --list",
             )
-        if options.show:
+        if show:
             import sys
 
             sys.stdout.flush()
             sys.stdout.buffer.write(content)
             return 0
-        if options.to or not is_intruders(globals_, space, versions[0], content_hash(file)):
-            permit(globals_, space, options.path)
+        if to or not is_intruders(call, space, versions[0], content_hash(file)):
+            permit(call, space, path)
         kept.keep(file, "recover", foreign=True)
         write(file, content)
-        if globals_.json:
+        if call.json:
             from dibs.surroundings.wording import print_json
 
             print_json(told(chosen))
@@ -108,25 +88,24 @@ def choose(versions: list[Version], to: str, now: str | None, name: str) -> Vers
     )
 
 
-def is_intruders(globals_: Globals, space: Dibs, latest: Version, now: str | None) -> bool:
+def is_intruders(call: Globals, space: Dibs, latest: Version, now: str | None) -> bool:
     """Whether nobody's work is undone but the caller's own, who did not hold the file."""
-    who = globals_.who()
+    who = call.who()
     mine = who is not None and latest.agent == who.join(space).name
     return mine and latest.foreign and latest.content_hash == now
 
 
-def permit(globals_: Globals, space: Dibs, path: str) -> None:
+def permit(call: Globals, space: Dibs, path: str) -> None:
     """Refuse to write under the lease of another; whoever is told to recover may hold it."""
-    who = globals_.who()
+    who = call.who()
     agent = who.join(space) if who else space
     (state,) = agent.leases.status(path)
     if state.free:
         return
-    first = state.blockers[0]
     raise HeldError(
-        f"{first.resource} is held by {first.agent}",
-        next=f"ask them to recover it (dibs send TEXT --to {first.agent}), or look: dibs recover "
-        f"{path} --show",
+        in_the_way(state.blockers, round(time() * 1000)),
+        next=f"ask them to recover it (dibs send TEXT --to {state.blockers[0].agent}), or look: "
+        f"dibs recover {path} --show",
         blockers=state.blockers,
     )
 
@@ -156,8 +135,8 @@ def told(version: Version) -> dict[str, object]:
     }
 
 
-def listed(globals_: Globals, versions: list[Version], now: str | None) -> None:
-    if globals_.json:
+def listed(call: Globals, versions: list[Version], now: str | None) -> None:
+    if call.json:
         from dibs.surroundings.wording import print_json
 
         print_json([told(one) for one in versions])

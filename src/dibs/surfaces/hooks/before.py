@@ -13,23 +13,23 @@ warned that its work will have to be merged.
 from __future__ import annotations
 
 import os
-from functools import partial
+from time import time
 
 from dibs.arguments import CLAIM_LIMIT
 from dibs.clients.occasion import Answer, Edit
 from dibs.errors import HeldError, NotFoundError, NotYoursError, StaleError, UnavailableError
-from dibs.surfaces.hooks import failures
-from dibs.surfaces.hooks.briefing import Briefing
+from dibs.records import in_the_way
 from dibs.surfaces.hooks.case import hooked
 from dibs.surfaces.hooks.sweep import sweep
-from dibs.surfaces.hooks.words import difference, held, protected, stale, worktree
+from dibs.surroundings import failures
+from dibs.surroundings.wording import quote, where_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.names.paths import Resource
     from dibs.records import Blocker
     from dibs.surfaces.hooks.case import Case
-    from dibs.surfaces.hooks.flights import Flight
+    from dibs.surfaces.hooks.notes import Flight
 
 BRIEF = "for one command"
 """The note of a lease that ends with the tool; nobody's activity renews it."""
@@ -38,6 +38,14 @@ EDITED = "being edited"
 """The note of a lease that a hook has claimed; it ends with the turn once git has the content."""
 TEXT_LIMIT = 100_000
 """A longer text is not noted on a tool that is under way."""
+DIFFERENCE_LIMIT = 128 << 10
+LINES = 60
+"""At most so many lines of a difference: the model can read the file itself."""
+ADVICE = (
+    "Work on something else first, or wait for it with the dibs tool `wait` "
+    "(in a shell: dibs wait {name}) and then try again. "
+    "To ask for it: dibs send 'TEXT' --to {agent}. Do not write to it by other means."
+)
 
 
 def before(case: Case, edits: list[Edit]) -> Answer:
@@ -56,9 +64,7 @@ def before(case: Case, edits: list[Edit]) -> Answer:
             found[resource.text] = (edit, resource)
     if len(found) > CLAIM_LIMIT and (top := case.resource(case.place.top)):
         found = {top.text: (Edit(case.place.top, "tree"), top)}
-    # Not every client shows what a hook says before a tool.
-    briefing = Briefing(case)
-    briefing.postpone(sweep(case))
+    postpone(case, sweep(case))
     resources = [resource for _, resource in found.values()]
     wanted = claimable(case, resources)
     files = [one for one in wanted if is_file(one)]
@@ -70,15 +76,27 @@ def before(case: Case, edits: list[Edit]) -> Answer:
             claim(case, brief, BRIEF_TTL_S, BRIEF),
             claim(case, files, case.config.ttl_s, EDITED),
         ]
-        refusal = next(filter(None, map(partial(compare, case), found.values())), "")
+        refusal = next(filter(None, (compare(case, *one) for one in found.values())), "")
     except HeldError as error:
         refusal = held(error.details["blockers"])
         tell_holders(case, error.details["blockers"])
     if refusal:
         abandon(case)
         return Answer(deny=refusal)
-    briefing.postpone(briefing.news(warnings))
+    postpone(case, warnings, again=False)
     return Answer()
+
+
+def postpone(case: Case, said: list[str], again: bool = True) -> None:
+    """Say it at the next event: not every client shows what a hook says before a tool.
+
+    again: whether to say it also if it was said before
+    """
+    if any(said):
+        from dibs.surfaces.hooks.briefing import Briefing
+
+        briefing = Briefing(case)
+        briefing.postpone(said if again else briefing.news(said))
 
 
 def forbidden(case: Case, edit: Edit) -> str:
@@ -113,6 +131,8 @@ def claimable(case: Case, resources: list[Resource]) -> list[Resource]:
 
 def tell_holders(case: Case, blockers: list[Blocker]) -> None:
     """Let those who have the files know, once in a while, that somebody else wants them."""
+    from dibs.surfaces.hooks.briefing import Briefing
+
     for one in blockers:
         if not one.waiting and os.path.exists(hooked(case.store_dir, one.session)):
             Briefing(case, one.session).wanted(case.agent.name, one.resource)
@@ -138,7 +158,7 @@ def begin(case: Case, found: list[tuple[Edit, Resource]], brief: list[str]) -> N
         see_index(case)
         changed = [known.file for known in case.reads.changed()]
     case.flights.begin(
-        case.occasion, case.session, case.agent.name, case.who, files, brief, changed
+        case.occasion, case.session, case.agent.name, case.who.process, files, brief, changed
     )
 
 
@@ -217,9 +237,8 @@ def several_checkouts(case: Case) -> bool:
         return False
 
 
-def compare(case: Case, found: tuple[Edit, Resource]) -> str:
+def compare(case: Case, edit: Edit, resource: Resource) -> str:
     """Why an edit must wait: its file is not what the session has read. Said once."""
-    edit, resource = found
     if edit.kind != "write" or not is_file(resource):
         return ""
     file = resource.file or ""
@@ -262,3 +281,58 @@ def release(case: Case, names: list[str], but: Flight | None = None) -> None:
                 case.agent.leases.release(name)
             except (NotFoundError, NotYoursError, StaleError):
                 pass  # it has lapsed, or another hook of the same tool was faster
+
+
+def held(blockers: list[Blocker]) -> str:
+    """Why an edit is denied: who holds the file, what for, how long, and what to do instead."""
+    first = next((one for one in blockers if not one.waiting), blockers[0])
+    said = in_the_way(blockers, round(time() * 1000), quoted=True)
+    renewed = "" if first.waiting else "Their lease is renewed while they work. "
+    advice = ADVICE.format(name=quote(first.resource), agent=first.agent)
+    return f"dibs: {said}. {renewed}{advice}"
+
+
+def protected(name: str) -> str:
+    return (
+        f"dibs: {name} is protected in this repository; only people may change it. "
+        "Say what you would change there, and leave it to them."
+    )
+
+
+def worktree(blockers: list[Blocker]) -> str:
+    """What an agent has to know about others who change the same file elsewhere."""
+    said = sorted({f"{one.resource} by {one.agent} in {where_held(one)}" for one in blockers})
+    return (
+        f"dibs: also being changed: {'; '.join(said)}. You may go on, but both changes will have "
+        "to be merged: keep yours small, and look with: dibs overlap"
+    )
+
+
+def stale(name: str, changes: str) -> str:
+    return (
+        f"dibs: {name} has changed since you read it, so this edit may undo somebody's work. "
+        f"This is what changed:\n{changes}\n"
+        "Look whether your edit still fits, then try again; it is not refused a second time."
+    )
+
+
+def difference(then: bytes | None, now: bytes | None) -> str:
+    """What changed, as lines, as far as both contents are known and are text."""
+    if then is None or now is None or b"\0" in then + now:
+        return "(the earlier content was not kept: read the file again)"
+    if len(then) + len(now) > DIFFERENCE_LIMIT:
+        return "(too large to be shown: read the file again)"
+    from difflib import unified_diff
+
+    lines = list(
+        unified_diff(
+            then.decode("utf-8", "replace").splitlines(),
+            now.decode("utf-8", "replace").splitlines(),
+            "as you read it",
+            "as it is now",
+            lineterm="",
+            n=2,
+        )
+    )
+    more = [f"(and {len(lines) - LINES} lines more)"] if len(lines) > LINES else []
+    return "\n".join(lines[:LINES] + more)

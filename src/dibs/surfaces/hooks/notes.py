@@ -1,8 +1,14 @@
-"""Tools that are under way now: who may be writing at this moment.
+"""The notes that hooks leave for each other, each a small file beside the store.
 
-Before a tool that may write, its hook leaves a small file here, and after it takes that away.
-So whoever finds a leased file changed knows whom to ask. A hint, never a lease: the file of a
-client that died is passed over.
+Flights: the tools that are under way now, who may be writing at this moment. Before a tool that
+may write, its hook leaves a note, and after it takes that away. So whoever finds a leased file
+changed knows whom to ask. A hint, never a lease: the note of a client that died is passed over.
+
+Reads: what a session has read of each file. An edit that rests on an older content is stale. One
+note per session and file, with the hash of the content that the session knows. It is written
+after each read and after each edit of its own, and looked at before an edit.
+
+Visits: in which other repositories a client's session has edited.
 """
 
 from __future__ import annotations
@@ -19,7 +25,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.clients.occasion import Occasion
-    from dibs.surroundings.who import Who
 
 LONGEST_S = 7200
 """No tool runs for longer; what is older was left behind."""
@@ -49,7 +54,6 @@ class Flight:
         self.stale: list[str] = said["stale"]
         self.since: float = said["since"]
         self.host: str = said["host"]
-        self.client: str | None = said["client"]
         self.process: str | None = said["process"]
 
     def names(self, resource: str) -> bool:
@@ -73,7 +77,7 @@ class Flights:
         occasion: Occasion,
         session: int,
         agent: str,
-        who: Who,
+        process: str | None,
         edits: dict[str, list[str]],
         brief: list[str],
         stale: list[str],
@@ -87,15 +91,13 @@ class Flights:
             "stale": stale,
             "since": time(),
             "host": os.uname().nodename,
-            "client": who.client,
-            "process": who.process,
+            "process": process,
         }
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
         write(self._path(occasion, session), json.dumps(said))
 
     def of(self, occasion: Occasion, session: int) -> Flight | None:
         """What this tool said before it began."""
-        return read(self._path(occasion, session))
+        return read_flight(self._path(occasion, session))
 
     def end(self, occasion: Occasion, session: int) -> None:
         """Take the mark of this tool away."""
@@ -134,7 +136,7 @@ class Flights:
             if "." in name:
                 continue  # not a whole one yet, or a note on another
             path = os.path.join(self._folder, name)
-            flight = read(path)
+            flight = read_flight(path)
             if flight is None:
                 continue
             over = flight.process is not None and not runs(flight.host, flight.process)
@@ -174,15 +176,7 @@ def mentions(command: str, name: str) -> bool:
     return False
 
 
-def write(path: str, text: str) -> None:
-    """Put a mark there as a whole: others read them all the time."""
-    part = f"{path}{PART}{os.getpid()}"
-    with open(part, "w", encoding="utf-8", errors="surrogateescape") as target:
-        target.write(text)
-    os.replace(part, path)
-
-
-def read(path: str) -> Flight | None:
+def read_flight(path: str) -> Flight | None:
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as source:
             return Flight(path, json.load(source))
@@ -190,8 +184,113 @@ def read(path: str) -> Flight | None:
         return None  # it has ended this moment, or is of another release
 
 
+class Known:
+    """The content of a file as its reader knows it, and what the disk said then."""
+
+    __slots__ = ("content_hash", "file", "made", "stamp")
+
+    def __init__(self, file: str, content_hash: str, stamp: str, made: bool) -> None:
+        self.file = file
+        self.content_hash = content_hash
+        self.stamp = stamp
+        self.made = made
+        """Whether the session has not only read it, but written it."""
+
+
+class Reads:
+    def __init__(self, store_dir: str, session: int) -> None:
+        self._folder = os.path.join(store_dir, "hooks", "reads", str(session))
+
+    def note(self, file: str, content_hash: str | None, made: bool = False) -> None:
+        path = self._path(file)
+        if content_hash is None:
+            remove(path)
+            return
+        how = "made" if made else "read"
+        write(path, f"{content_hash} {stamp(file)} {how}\n{file}")
+
+    def known(self, file: str) -> Known | None:
+        return read_known(self._path(file))
+
+    def changed(self) -> list[Known]:
+        """The files that the disk says were written since they were read."""
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        whole = [name for name in names if "." not in name]  # others are being written
+        found = (read_known(os.path.join(self._folder, name)) for name in whole)
+        return [known for known in found if known and known.stamp != stamp(known.file)]
+
+    def forget(self) -> None:
+        remove_folder(self._folder)
+
+    def _path(self, file: str) -> str:
+        return os.path.join(self._folder, sha256(os.fsencode(file)).hexdigest()[:40])
+
+
+def read_known(path: str) -> Known | None:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as source:
+            first, _, file = source.read().partition("\n")
+    except OSError:
+        return None
+    content_hash, then, how = first.split(" ")
+    return Known(file, content_hash, then, how == "made")
+
+
+def stamp(file: str) -> str:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return "gone"
+    return f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}"
+
+
+def remove_folder(folder: str) -> None:
+    try:
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+    except OSError:
+        pass  # another hook of the session does the same, or notes something
+
+
+class Visits:
+    """In which other repositories a client's session has edited."""
+
+    def __init__(self, store_dir: str, occasion: Occasion) -> None:
+        word = sha256(f"{occasion.client}:{occasion.session}".encode()).hexdigest()[:20]
+        self._file = os.path.join(store_dir, "hooks", f"visited-{word}")
+
+    def roots(self) -> list[str]:
+        try:
+            with open(self._file, encoding="utf-8", errors="surrogateescape") as source:
+                found = source.read().splitlines()
+        except FileNotFoundError:
+            return []
+        remove(self._file)
+        return [root for root in dict.fromkeys(found) if os.path.isdir(f"{root}/.dibs")]
+
+    def add(self, root: str) -> None:
+        os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
+        with open(self._file, "a", encoding="utf-8", errors="surrogateescape") as target:
+            target.write(f"{root}\n")
+
+
+def write(path: str, content: str | bytes) -> None:
+    """Put a file there as a whole, for this user alone: others read it all the time."""
+    if isinstance(content, str):
+        content = content.encode("utf-8", "surrogateescape")
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    part = f"{path}{PART}{os.getpid()}"
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
+        target.write(content)
+    os.replace(part, path)
+
+
 def remove(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:
-        pass  # another hook of the same tool was faster
+        pass  # another hook was faster, or there was none

@@ -5,6 +5,8 @@ its SHA-256, written once; an index beside it says which names had it, when, and
 Both are bounded: the contents that were not used for longest go first. `dibs recover` reads here.
 
 They are of this machine, like the files themselves, and lie beside its store.
+
+Hashes of large files are noted too, so that no hook reads all of them again and again.
 """
 
 from __future__ import annotations
@@ -14,11 +16,16 @@ from stat import S_ISREG
 from time import time
 
 from dibs.digest import sha256
+from dibs.names.paths import content_hash
+from dibs.surfaces.hooks.notes import stamp, write
 
 FILE_LIMIT = 4 << 20
 TOTAL_LIMIT = 256 << 20
 NAMES_LIMIT = 100
 """How many contents of one file the index remembers."""
+LARGE = 1 << 20
+SETTLED_S = 2
+"""A file that was written to this recently may change again without looking different."""
 
 
 class Version:
@@ -34,7 +41,7 @@ class Version:
         """Whether somebody made it who did not hold the file."""
 
 
-class Kept:
+class Contents:
     def __init__(self, store_dir: str) -> None:
         self._folder = os.path.join(store_dir, "kept")
 
@@ -48,7 +55,7 @@ class Kept:
             return None
         name: str = sha256(content).hexdigest()
         if not self._touch(name):
-            self._write(self._path(name), content)
+            write(self._path(name), content)
             if name[0] == "0":  # once in sixteen, so that no call pays much
                 self.prune()
         if agent:
@@ -113,13 +120,6 @@ class Kept:
             return False
         return True
 
-    def _write(self, path: str, content: bytes) -> None:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        part = f"{path}.{os.getpid()}"
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
-            target.write(content)
-        os.replace(part, path)
-
     def _index(self, file: str, content_hash: str, agent: str, foreign: bool) -> None:
         """Add a line to what is known of a file, unless the last one says so already."""
         path = self._names(file)
@@ -133,7 +133,7 @@ class Kept:
             return
         lines.append(f"{round(time() * 1000)} {content_hash} {how} {agent}")
         text = "\n".join([lines[0], *lines[1:][-NAMES_LIMIT:]]) + "\n"
-        self._write(path, text.encode("utf-8", "surrogateescape"))
+        write(path, text)
 
 
 def read_file(file: str) -> bytes | None:
@@ -147,3 +147,26 @@ def read_file(file: str) -> bytes | None:
     except OSError:
         return None
     return content if len(content) <= FILE_LIMIT else None
+
+
+def quick_hash(store_dir: str, file: str) -> str | None:
+    """The SHA-256 of a file, read anew only if it is small or looks different."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    if status.st_size < LARGE:
+        return content_hash(file)
+    path = os.path.join(store_dir, "hooks", "hashes", sha256(os.fsencode(file)).hexdigest()[:40])
+    seen = stamp(file)
+    try:
+        with open(path, encoding="ascii") as source:
+            known, _, found = source.read().partition(" ")
+        if known == seen:
+            return found or None
+    except FileNotFoundError:
+        pass  # nobody has asked before
+    now = content_hash(file)
+    if time() - status.st_mtime > SETTLED_S:
+        write(path, f"{seen} {now or ''}")
+    return now

@@ -240,6 +240,7 @@ def brief(case: Case, dialect: Dialect) -> None:
         told = after(case)
     else:
         told = catch_up(case)
+    found = case.agent.agents.overview(limit=1000) if occasion.event in (START, PROMPT) else None
     briefing = Briefing(case)
     if occasion.event == START:
         prune(os.path.join(case.store_dir, "hooks"))
@@ -252,11 +253,11 @@ def brief(case: Case, dialect: Dialect) -> None:
         briefing.postpone(told)
         return
     if not (occasion.event == STOP and occasion.again):
-        told = [*briefing.postponed(), *told, *briefing.messages()]
+        told = [*briefing.postponed(), *told, *briefing.messages(found)]
     if occasion.event != STOP:
         told += briefing.wishes()
-    if occasion.event in (START, PROMPT):
-        told += briefing.picture()
+    if found is not None:
+        told += briefing.picture(found)
     if told:
         respond(dialect, occasion, Answer(context="\n".join(told)))
     try:

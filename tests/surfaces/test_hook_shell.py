@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from dibs.clients.occasion import Edit
 from dibs.names.globs import covers
-from dibs.surfaces.hooks.shell import only_reads, writes
+from dibs.surfaces.hooks.shell import READS, read
 
 
 class Row(NamedTuple):
@@ -508,6 +508,14 @@ NOT_RUN = [
     Row("ssh host 'rm a.py'"),
     Row("docker run x rm a.py"),
 ]  # fmt: skip
+
+
+def writes(command: str, cwd: str, kind_of: Callable[[str], str] = lambda _: "") -> list[Edit]:
+    return read(command, cwd, kind_of).edits
+
+
+def only_reads(command: str) -> bool:
+    return read(command, "/repo").says == READS
 
 
 def edits_of(said: str, repository: Path) -> set[Edit]:

@@ -121,10 +121,10 @@ def _tool(name: str, args: Values) -> tuple[str, Values] | None:
         return None
     if not args or not args[0]:
         return None
-    from dibs.surfaces.hooks.shell.toolchain import FORMATTERS
+    from dibs.surfaces.hooks.shell.toolchain import FORMATTER_NAMES
 
     tool = name_of(args[0]).partition("@")[0]
-    return (tool, args[1:]) if tool in FORMATTERS else None
+    return (tool, args[1:]) if tool in FORMATTER_NAMES else None
 
 
 def shell_text(call: Call) -> str | None:
@@ -135,9 +135,20 @@ def shell_text(call: Call) -> str | None:
     return call.text(names[0]) if names and "-s" not in found else call.stdin
 
 
-def operands(valued: str = "", kind: str = "write") -> Writes:
-    """Rule: it changes all its operands."""
-    return lambda call: call.write(options(call.args, valued)[1], kind)
+def operands(
+    valued: str = "", kind: str = "write", *, needs: str = "", unless: str = "", skip: int = 0
+) -> Writes:
+    """Rule: it changes its operands, all but the first few.
+
+    needs, unless: the options of which one must be there, and those that must not
+    """
+
+    def writes(call: Call) -> None:
+        found, names = options(call.args, valued)
+        if not found.has(unless) and (not needs or found.has(needs)):
+            call.write(names[skip:], kind)
+
+    return writes
 
 
 def output(valued: str, names: str) -> Writes:
@@ -218,12 +229,12 @@ def _targets(call: Call, sources: Values, target: str | None, into: bool) -> Val
     return [f"{folder}/{source.rstrip('/').rpartition('/')[2]}" for source in sources if source]
 
 
-def _placed(call: Call, found: Options, names: Values) -> tuple[Values, Values]:
+def _placed(call: Call, found: Options, names: Values, default: str) -> tuple[Values, Values]:
     """Split the operands into what is placed and where it ends up."""
     if found.has("-t --target-directory"):
         return names, _targets(call, names, found.value("-t --target-directory"), True)
     if len(names) < 2:
-        return [], []
+        return (names, _targets(call, names, default, True)) if default else ([], [])
     if found.has("-T --no-target-directory"):
         return names[:-1], names[-1:]
     return names[:-1], _targets(call, names[:-1], names[-1], False)
@@ -232,28 +243,22 @@ def _placed(call: Call, found: Options, names: Values) -> tuple[Values, Values]:
 _PLACING = "tS --target-directory --suffix"
 
 
-def move(call: Call, found: Options, names: Values) -> None:
-    sources, ends = _placed(call, found, names)
-    call.write(sources, "remove")
-    call.write(ends)
+def places(
+    valued: str = _PLACING, *, unless: str = "", default: str = "", moves: bool = False
+) -> Writes:
+    """Rule: it puts its operands where the last of them, or an option, says.
 
+    default: where it puts a single operand
+    """
 
-def _cp(call: Call) -> None:
-    call.write(_placed(call, *options(call.args, _PLACING))[1])
+    def writes(call: Call) -> None:
+        found, names = options(call.args, valued)
+        if not found.has(unless):
+            sources, ends = _placed(call, found, names, default)
+            call.write(sources if moves else (), "remove")
+            call.write(ends)
 
-
-def _install(call: Call) -> None:
-    found, names = options(call.args, f"mog{_PLACING} --mode --owner --group")
-    if not found.has("-d --directory"):
-        call.write(_placed(call, found, names)[1])
-
-
-def _ln(call: Call) -> None:
-    found, names = options(call.args, _PLACING)
-    if len(names) == 1 and not found.has("-t --target-directory"):
-        call.write(_targets(call, names, ".", True))
-    else:
-        call.write(_placed(call, found, names)[1])
+    return writes
 
 
 def _shred(call: Call) -> None:
@@ -273,18 +278,6 @@ def _curl(call: Call) -> None:
         names += [plain(url).partition("?")[0].rpartition("/")[2] for url in urls if url]
     folder = found.get("--output-dir")
     call.write(f"{folder}/{name}" if folder and name else name for name in names)
-
-
-def _yq(call: Call) -> None:
-    found, names = options(call.args)
-    if found.has("-i --inplace"):
-        call.write(names[1:])
-
-
-def _sd(call: Call) -> None:
-    found, names = options(call.args)
-    if not found.has("-p --preview"):
-        call.write(names[2:])
 
 
 def _find(call: Call) -> None:
@@ -351,8 +344,12 @@ def _dibs_reads(args: list[str]) -> bool:
     return bool(args) and args[0] in reading and args[1:2] not in (["see"], ["report"])
 
 
+def table(entries: dict[str, Rule]) -> dict[str, Rule]:
+    """Give the rule of each name; several may share an entry."""
+    return {name: rule for names, rule in entries.items() for name in names.split()}
+
+
 UNKNOWN = Rule()
-_REMOVES = Rule(operands(kind="remove"))
 _READS = (
     ": [ [[ (( ag arch basename break cd cksum cmp column comm continue cut date df diff dirname"
     " du egrep exit expand export expr false fgrep fold grep groups head hexdump id join jq ls"
@@ -360,47 +357,38 @@ _READS = (
     " sha1sum sha256sum sleep stat strings tac tail test tr true type uname unexpand unset"
     " uptime wait wc which whoami"
 )
-COMMANDS: dict[str, Rule] = {
-    **dict.fromkeys(_READS.split(), Rule(reads=True)),
-    "awk": Rule(_awk),
+_SORT = "okStT --output --key --field-separator --buffer-size"
+_WGET = "OoPUtTiQ --output-document --output-file --header"
+COMMANDS = table({
+    _READS: Rule(reads=True),
+    "awk gawk": Rule(_awk),
     "cat": Rule(reads=True, prints=_cat),
-    "cp": Rule(_cp),
+    "cp": Rule(places()),
     "curl": Rule(_curl),
     "dd": Rule(_dd),
     "dibs": Rule(reads=_dibs_reads),
-    "echo": Rule(reads=True, prints=_echo),
-    "ed": Rule(operands("pcS")),
-    "ex": Rule(operands("pcS")),
+    "echo printf": Rule(reads=True, prints=_echo),
+    "ed ex": Rule(operands("pcS")),
     "fd": Rule(reads=_without("xX", "--exec")),
     "file": Rule(reads=_without("C", "--compile")),
     "find": Rule(_find, _without("", "-delete -exec -ok -fprint -fls")),
-    "gawk": Rule(_awk),
     "gsed": Rule(_sed),
-    "install": Rule(_install),
-    "ln": Rule(_ln),
-    "mv": Rule(lambda call: move(call, *options(call.args, _PLACING))),
-    "perl": Rule(_perl),
-    "printf": Rule(reads=True, prints=_echo),
+    "install": Rule(places(f"mog{_PLACING} --mode --owner --group", unless="-d --directory")),
+    "ln": Rule(places(default=".")),
+    "mv": Rule(places(moves=True)),
+    "perl ruby": Rule(_perl),
     "rg": Rule(reads=_without("", "--pre --hostname-bin")),
-    "rm": _REMOVES,
-    "rmdir": _REMOVES,
-    "ruby": Rule(_perl),
-    "sd": Rule(_sd),
+    "rm rmdir unlink": Rule(operands(kind="remove")),
+    "sd": Rule(operands(unless="-p --preview", skip=2)),
     "sed": Rule(_sed, _sed_reads),
     "shred": Rule(_shred),
-    "sort": Rule(
-        output("okStT --output --key --field-separator --buffer-size", "-o --output"),
-        _without("oT", "--o --compress --t"),
-    ),
+    "sort": Rule(output(_SORT, "-o --output"), _without("oT", "--o --compress --t")),
     "sponge": Rule(operands()),
     "tee": Rule(operands(), prints=lambda call: call.stdin),
     "touch": Rule(operands("tdr --date --reference --time")),
     "tree": Rule(reads=_without("o", "--output")),
     "truncate": Rule(operands("sr --size --reference")),
     "uniq": Rule(reads=_uniq_reads),
-    "unlink": _REMOVES,
-    "wget": Rule(
-        output("OoPUtTiQ --output-document --output-file --header", "-O --output-document")
-    ),
-    "yq": Rule(_yq),
-}
+    "wget": Rule(output(_WGET, "-O --output-document")),
+    "yq": Rule(operands(needs="-i --inplace", skip=1)),
+})  # fmt: skip

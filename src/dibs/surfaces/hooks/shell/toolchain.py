@@ -6,90 +6,77 @@ decides which files change, as in `git stash` or `git checkout main`, the edit i
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.rules import Rule, move, output
-from dibs.surfaces.hooks.shell.values import Options, options, plain, quoted_braces
+from dibs.surfaces.hooks.shell.rules import Rule, output, places, table
+from dibs.surfaces.hooks.shell.values import options, plain, quoted_braces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.surfaces.hooks.shell.rules import Reads, Writes
     from dibs.surfaces.hooks.shell.values import Call, Values
 
-# Each tool: the words that must come first, the options of which one must be there ("" if it
-# rewrites without being told), its options with a value, and whether it takes the working
-# directory if it is given no path.
-FORMATTERS: dict[str, tuple[tuple[tuple[str, ...], str, str, bool], ...]] = {
-    "prettier": (((), "--write -w", " --config --parser --ignore-path --plugin", False),),
-    "black": (((), "", "ltCW --line-length --target-version --config --exclude", False),),
-    "ruff": (
-        (("format",), "", " --config --line-length --exclude --range --target-version", True),
-        (
-            ("check",), "--fix --unsafe-fixes --fix-only --add-noqa",
-            " --config --select --ignore --extend-select --line-length --exclude",
-            True,
-        ),
-    ),
-    "isort": (((), "", "lmpso --profile --line-length --settings-path --skip", False),),
-    "autopep8": (((), "-i --in-place", "j --max-line-length --select --ignore --exclude", False),),
-    "autoflake": (((), "-i --in-place", " --imports --exclude", False),),
-    "yapf": (((), "-i --in-place", "els --style --exclude --lines", False),),
-    "docformatter": (((), "-i --in-place", " --wrap-summaries --wrap-descriptions", False),),
-    "pyupgrade": (((), "", "", False),),
-    "gofmt": (((), "-w", " -r -cpuprofile", False),),
-    "gofumpt": (((), "-w", " -lang -modpath", False),),
-    "goimports": (((), "-w", " -local -srcdir", False),),
-    "rustfmt": (((), "", " --config --config-path --edition --emit", False),),
-    "cargo": ((("fmt",), "", "p --package --manifest-path", True), (("fix",), "", "p", True)),
-    "go": ((("fmt",), "", "", True),),
-    "clang-format": (((), "-i", " -style -assume-filename -lines", False),),
+# Each formatter, with the word that must come first: the options of which one must be there (""
+# if it rewrites without being told), its options with a value, those of _ONLY_LOOKS that mean
+# something else in it, and what it rewrites if it is given no path.
+FORMATTERS = {
+    "autoflake": ("-i --in-place", " --imports --exclude", "", ""),
+    "autopep8": ("-i --in-place", "j --max-line-length --select --ignore --exclude", "", ""),
+    "biome check": ("--write --apply --fix", " --config-path --max-diagnostics", "", "."),
+    "biome format": ("--write --fix", " --config-path --max-diagnostics", "", "."),
+    "biome lint": ("--write --apply --fix", " --config-path --max-diagnostics", "", "."),
+    "black": ("", "ltCW --line-length --target-version --config --exclude", "-l -c", ""),
+    "cargo fix": ("", "p", "", "."),
+    "cargo fmt": ("", "p --package --manifest-path", "", "."),
+    "clang-format": ("-i", " -style -assume-filename -lines", "", ""),
+    "dart format": ("", "lo --line-length --output", "-l", "."),
+    "deno fmt": ("", "c --config --ext --ignore", "-c", "."),
+    "docformatter": ("-i --in-place", " --wrap-summaries --wrap-descriptions", "", ""),
+    "dos2unix": ("", "ci --convmode", "-c -n", ""),
     "eslint": (
-        ((), "--fix", "cfo --config --ext --format --output-file --rule --max-warnings", False),
+        "--fix", "cfo --config --ext --format --output-file --rule --max-warnings", "-c", "",
     ),
-    "stylelint": (((), "--fix", "cfo --config --formatter", False),),
-    "biome": (
-        (("format",), "--write --fix", " --config-path --max-diagnostics", True),
-        (("check",), "--write --apply --fix", " --config-path --max-diagnostics", True),
-        (("lint",), "--write --apply --fix", " --config-path --max-diagnostics", True),
+    "go fmt": ("", "", "", "."),
+    "gofmt": ("-w", " -r -cpuprofile", "-l", ""),
+    "gofumpt": ("-w", " -lang -modpath", "-l", ""),
+    "goimports": ("-w", " -local -srcdir", "-l", ""),
+    "isort": ("", "lmpso --profile --line-length --settings-path --skip", "-l -n", ""),
+    "prettier": ("--write -w", " --config --parser --ignore-path --plugin", "-c", ""),
+    "pyupgrade": ("", "", "", ""),
+    "rubocop": ("-a -A --autocorrect --autocorrect-all", "cfr --config --only", "-c -d", "."),
+    "ruff check": (
+        "--fix --unsafe-fixes --fix-only --add-noqa",
+        " --config --select --ignore --extend-select --line-length --exclude", "", ".",
     ),
-    "shfmt": (((), "-w --write", "ilp -i -ln --indent --language-dialect", False),),
-    "stylua": (((), "", "fg --config-path --glob", False),),
-    "taplo": ((("fmt",), "", "co --config --option", True), (("format",), "", "co", True)),
-    "deno": ((("fmt",), "", "c --config --ext --ignore", True),),
-    "dart": ((("format",), "", "lo --line-length --output", True),),
-    "terraform": ((("fmt",), "", "", True),),
-    "rubocop": (((), "-a -A --autocorrect --autocorrect-all", "cfr --config --only", True),),
-    "dos2unix": (((), "", "ci --convmode", False),),
-    "unix2dos": (((), "", "ci --convmode", False),),
+    "ruff format": ("", " --config --line-length --exclude --range --target-version", "", "."),
+    "rustfmt": ("", " --config --config-path --edition --emit", "-l", ""),
+    "shfmt": ("-w --write", "ilp -i -ln --indent --language-dialect", "-l", ""),
+    "stylelint": ("--fix", "cfo --config --formatter", "-c", ""),
+    "stylua": ("", "fg --config-path --glob", "-c", ""),
+    "taplo fmt": ("", "co --config --option", "-c", "."),
+    "taplo format": ("", "co", "-c", "."),
+    "terraform fmt": ("", "", "", "."),
+    "unix2dos": ("", "ci --convmode", "-c -n", ""),
+    "yapf": ("-i --in-place", "els --style --exclude --lines", "", ""),
 }  # fmt: skip
-
+FORMATTER_NAMES = frozenset(key.partition(" ")[0] for key in FORMATTERS)
 _ONLY_LOOKS = frozenset(
     "--check -check --diff -d --list-different -l --dry-run --fix-dry-run --help --version --stdout"
     " --stdin-filepath --stdin-filename --check-only -c -n -V".split()
 )
-# The same letter means something else in these.
-_ALSO = {
-    "prettier": {"-c"}, "black": {"-l", "-c"}, "isort": {"-l", "-n"}, "gofmt": {"-l"},
-    "goimports": {"-l"}, "gofumpt": {"-l"}, "eslint": {"-c"}, "stylelint": {"-c"},
-    "stylua": {"-c"}, "rustfmt": {"-l"}, "shfmt": {"-l", "-i"}, "dart": {"-l"},
-    "rubocop": {"-c", "-d"}, "dos2unix": {"-c", "-n"}, "unix2dos": {"-c", "-n"},
-    "taplo": {"-c"}, "deno": {"-c"},
-}  # fmt: skip
 
 
 def _format(call: Call) -> None:
-    for first, needed, valued, takes_directory in FORMATTERS[call.name]:
-        if (*call.args[: len(first)],) != first:
-            continue
-        found, names = options(call.args[len(first) :], valued)
-        looks = _ONLY_LOOKS - _ALSO.get(call.name, set())
-        if found.keys() & looks or (needed and not found.has(needed)):
-            return
-        paths = [value for value in names if value != "-"]
-        if not paths and takes_directory:
-            paths = ["."]
-        for value in paths:
-            if value and not value.startswith("!"):
-                call.write(quoted_braces(value.removesuffix("/...")))
+    key, args = call.name, call.args
+    if key not in FORMATTERS and args:
+        key, args = f"{key} {args[0]}", args[1:]
+    if key not in FORMATTERS:
         return
+    needs, valued, others, default = FORMATTERS[key]
+    found, names = options(args, valued)
+    if found.keys() & _ONLY_LOOKS - {*others.split()} or (needs and not found.has(needs)):
+        return
+    for value in [name for name in names if name != "-"] or [default]:
+        if value and not value.startswith("!"):
+            call.write(quoted_braces(value.removesuffix("/...")))
 
 
 def _patched(call: Call, text: str | None, folder: str, strip: int | None = 1) -> None:
@@ -217,12 +204,6 @@ def _rm(call: Call) -> None:
         _paths(call, names, "remove")
 
 
-def _mv(call: Call) -> None:
-    found, names = options(call.args)
-    if not found.has("-n --dry-run"):
-        move(call, Options(), names)
-
-
 def _clean(call: Call) -> None:
     found, names = options(call.args, "e --exclude")
     if found.has("-n --dry-run") or not found.has("-f --force -i"):
@@ -245,19 +226,21 @@ def _stash(call: Call) -> None:
         call.tree()
 
 
-def _reset(call: Call) -> None:
-    if {"--hard", "--merge", "--keep"} & {*call.args}:
-        call.tree()
+def _tree(*, needs: str = "", unless: str = "", but: str = "") -> Writes:
+    """Rule: any file may change.
 
+    needs, unless: the arguments of which one must be there, and those that must not
+    but: the first words with which nothing changes, as nothing does without a first word
+    """
 
-def _tree(call: Call) -> None:
-    if not {"--quit", "-h", "--help", "--show-current-patch"} & {*call.args}:
-        call.tree()
+    def writes(call: Call) -> None:
+        given = {*call.args}
+        if given & {*unless.split()} or (needs and not given & {*needs.split()}):
+            return
+        if not but or (call.args and call.args[0] not in but.split()):
+            call.tree()
 
-
-def _tree_but(words: str) -> Writes:
-    """Rule: its first word decides; with any but these, the whole tree may change."""
-    return lambda call: call.tree() if call.args and call.args[0] not in words.split() else None
+    return writes
 
 
 def _apply(call: Call) -> None:
@@ -316,48 +299,43 @@ _READS = (
     " diff-index diff-tree for-each-ref grep help ls-files ls-remote ls-tree merge-base name-rev"
     " rev-list rev-parse shortlog show-branch show-ref status var version whatchanged"
 )
-_ANY = "merge rebase pull cherry-pick revert read-tree checkout-index filter-branch subtree"
+_REWRITES = "merge rebase pull cherry-pick revert read-tree checkout-index filter-branch subtree"
+_BRANCHES = (
+    "-a -r -v -vv -l --list --all --remotes --show-current --contains --merged --no-merged"
+    " --no-color --sort --format"
+)
+_TAGS = "-l --list -n --contains --points-at --merged --sort --format"
+_CONFIG = "--get --list -l --get-all --get-regexp --show-origin --global --local"
 _OUTPUT = output(" -o --output", "--output -o")
-GIT: dict[str, Rule] = {
-    **dict.fromkeys(_READS.split(), Rule(reads=True)),
-    **dict.fromkeys(_ANY.split(), Rule(_tree)),
-    **dict.fromkeys(("diff", "log", "show"), Rule(_OUTPUT, reads=True)),
+GIT = table({
+    _READS: Rule(reads=True),
+    _REWRITES: Rule(_tree(unless="--quit -h --help --show-current-patch")),
     "am": Rule(_am),
     "apply": Rule(_apply),
     "archive": Rule(_OUTPUT),
-    "bisect": Rule(_tree_but("log view visualize terms help")),
-    "branch": Rule(
-        reads=_lists(
-            "-a -r -v -vv -l --list --all --remotes --show-current --contains --merged"
-            " --no-merged --no-color --sort --format",
-            alone=True,
-        )
-    ),
+    "bisect": Rule(_tree(but="log view visualize terms help")),
+    "branch": Rule(reads=_lists(_BRANCHES, alone=True)),
     "checkout": Rule(_checkout),
     "clean": Rule(_clean),
-    "config": Rule(
-        reads=_lists("--get --list -l --get-all --get-regexp --show-origin --global --local")
-    ),
-    "mv": Rule(_mv),
+    "config": Rule(reads=_lists(_CONFIG)),
+    "diff log show": Rule(_OUTPUT, reads=True),
+    "mv": Rule(places("", unless="-n --dry-run", moves=True)),
     "notes": Rule(reads=_lists("list show")),
     "reflog": Rule(reads=_lists("show", alone=True)),
     "remote": Rule(reads=_lists("-v --verbose show get-url", alone=True)),
-    "reset": Rule(_reset),
+    "reset": Rule(_tree(needs="--hard --merge --keep")),
     "restore": Rule(_restore),
     "rm": Rule(_rm),
-    "sparse-checkout": Rule(_tree_but("list")),
+    "sparse-checkout": Rule(_tree(but="list")),
     "stash": Rule(_stash, _lists("list show")),
     "submodule": Rule(reads=_lists("status summary")),
     "switch": Rule(_switch),
-    "tag": Rule(
-        reads=_lists("-l --list -n --contains --points-at --merged --sort --format", alone=True)
-    ),
+    "tag": Rule(reads=_lists(_TAGS, alone=True)),
     "worktree": Rule(_worktree, _lists("list")),
-}
-COMMANDS: dict[str, Rule] = {
-    **dict.fromkeys(FORMATTERS, Rule(_format)),
-    "apply_patch": Rule(_apply_patch),
-    "applypatch": Rule(_apply_patch),
+})  # fmt: skip
+COMMANDS = table({
+    " ".join(FORMATTER_NAMES): Rule(_format),
+    "apply_patch applypatch": Rule(_apply_patch),
     "git": Rule(_git, _git_reads),
     "patch": Rule(_patch),
-}
+})  # fmt: skip

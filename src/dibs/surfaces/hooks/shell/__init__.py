@@ -112,7 +112,7 @@ def _command_reads(command: list[Word], texts: Texts, depth: int) -> bool:
     settings = names.index("") if "" in names else 0
     if not _QUIET_SETTINGS.issuperset(names[:settings]):
         return False
-    args = [arg for word in command[settings:] for arg in word.arguments({})]
+    args = [arg for word in command[settings:] for arg in word.fields({})]
     if not args or all(names):
         return True
     if args[0] and (prefix := name_of(args[0])) in _QUIET_PREFIXES:

@@ -219,11 +219,9 @@ def _targets(call: Call, sources: Values, target: str | None, into: bool) -> Val
     """Where a move, a copy or a link puts its sources."""
     if not target:
         return []
-    if not into:
-        into = len(sources) > 1 or call.is_directory(target)
-        # A wildcard stands for several files, unless the target goes along with it.
-        into = into or (STAR not in target and any(STAR in source for source in sources if source))
-    if not into:
+    # A wildcard stands for several files, unless the target goes along with it.
+    wild = STAR not in target and any(STAR in source for source in sources if source)
+    if not (into or wild or len(sources) > 1 or call.is_directory(target)):
         return [target]
     folder = target.rstrip("/") or "/"
     return [f"{folder}/{source.rstrip('/').rpartition('/')[2]}" for source in sources if source]

@@ -9,15 +9,8 @@ False. There are no regular expressions: compiling them takes longer than readin
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.values import (
-    TEXT,
-    UNKNOWN,
-    VARIABLE,
-    Redirect,
-    Word,
-    assigned_name,
-    name_length,
-)
+from dibs.surfaces.hooks.shell import values
+from dibs.surfaces.hooks.shell.values import TEXT, UNKNOWN, VARIABLE, Redirect, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,8 +73,9 @@ class Reader:
         return len(self.text) if found < 0 else found
 
     def _until(self, ends: frozenset[str]) -> str:
-        """Step to the first of these characters; give what was stepped over."""
+        """Step over at least one character and up to one of these; give what was stepped over."""
         start = self.at
+        self.at += 1
         while self.at < len(self.text) and self.text[self.at] not in ends:
             self.at += 1
         return self.text[start : self.at]
@@ -197,7 +191,7 @@ class Reader:
         redirect.body = body = "".join(lines)
         quoted = any(quoted for _, _, quoted in redirect.word.parts)
         if not quoted and ("`" in body or "$(" in body):
-            self._apart(body, lambda: self._quoted(redirect.inner, ""))
+            self._apart(body, lambda: self._parts(redirect.inner, True))
 
     def _arithmetic(self) -> bool:
         """Step over `((…))` if there is one here."""
@@ -216,26 +210,39 @@ class Reader:
         return False
 
     def _word(self) -> Word:
-        text = self.text
         word = Word()
+        self._parts(word, False)
+        return word
+
+    def _parts(self, word: Word, quoted: bool, closer: str = "") -> None:
+        """Read a word, the inside of double quotes, or a here-document: quoted, with no closer."""
+        text = self.text
         while self.at < len(text):
             self._spend()
             char = text[self.at]
-            if char == "\\":
-                if (after := text[self.at + 1 : self.at + 2]) != "\n":
-                    word.parts.append((TEXT, after, True))
+            if char == "$":
+                self._dollar(word, quoted)
+            elif char == "`":
+                self._backticks(word, quoted)
+            elif char == "\\":
+                after = text[self.at + 1 : self.at + 2]
                 self.at += 2
+                if after != "\n":
+                    both = quoted and after not in '$`"\\'
+                    word.parts.append((TEXT, char + after if both else after, True))
+            elif char == '"' and not quoted:
+                self.at += 1
+                word.parts.append((TEXT, "", True))
+                self._parts(word, True, char)
+            elif char == closer:
+                self.at += 1
+                return
+            elif quoted:
+                word.parts.append((TEXT, self._until(_ENDS_QUOTED), True))
             elif char == "'":
                 close = self._find("'", self.at + 1)
                 word.parts.append((TEXT, text[self.at + 1 : close], True))
                 self.at = close + 1
-            elif char == '"':
-                self.at += 1
-                self._quoted(word, '"')
-            elif char == "$":
-                self._dollar(word, False)
-            elif char == "`":
-                self._backticks(word, False)
             elif self._substitutes():
                 self.at += 2
                 self._code(word, False)
@@ -243,34 +250,9 @@ class Reader:
                 self.at += 1
                 self._array(word)
             elif char in _ENDS_PLAIN:
-                break
+                return
             else:
                 word.parts.append((TEXT, self._until(_ENDS_PLAIN), False))
-        return word
-
-    def _quoted(self, word: Word, closer: str) -> None:
-        """Read the inside of double quotes, or the body of a here-document (no closer)."""
-        text = self.text
-        word.parts.append((TEXT, "", True))
-        while self.at < len(text):
-            self._spend()
-            char = text[self.at]
-            if char == '"':
-                self.at += 1
-                if closer:
-                    return
-                word.parts.append((TEXT, char, True))
-            elif char == "\\":
-                after = text[self.at + 1 : self.at + 2]
-                self.at += 2
-                if after != "\n":
-                    word.parts.append((TEXT, after if after in '$`"\\' else char + after, True))
-            elif char == "`":
-                self._backticks(word, True)
-            elif char == "$":
-                self._dollar(word, True)
-            else:
-                word.parts.append((TEXT, self._until(_ENDS_QUOTED), True))
 
     def _dollar(self, word: Word, quoted: bool) -> None:
         self.at += 1
@@ -285,7 +267,7 @@ class Reader:
             close = self._closing_brace(quoted)
             word.parts.append((VARIABLE, self.text[self.at + 1 : close], quoted))
             self.at = close + 1
-        elif length := name_length(self.text, self.at):
+        elif length := values.name_length(self.text, self.at):
             word.parts.append((VARIABLE, self.text[self.at : self.at + length], quoted))
             self.at += length
         elif after and after in "0123456789@*#?$!-":
@@ -348,9 +330,9 @@ class Reader:
                 word.code += token.code
 
     def _backticks(self, word: Word, quoted: bool) -> None:
-        at = self.at + 1
-        while (close := self._find("`", at)) < len(self.text) and _escaped(self.text, close):
-            at = close + 1
+        close = self.at + 1
+        while self.text[close : close + 1] not in ("`", ""):
+            close += 2 if self.text[close] == "\\" else 1
         code = self.text[self.at + 1 : close].replace("\\\\", "\0")
         code = code.replace("\\$", "$").replace("\\`", "`").replace("\0", "\\")
         self.at = close + 1
@@ -377,11 +359,4 @@ def _after_for(out: list[Token]) -> bool:
 
 
 def _opens_array(text: str) -> bool:
-    return text.endswith("=") and text.count("=") == 1 and bool(assigned_name(text))
-
-
-def _escaped(text: str, at: int) -> bool:
-    before = at
-    while before and text[before - 1] == "\\":
-        before -= 1
-    return (at - before) % 2 == 1
+    return text.endswith("=") and text.count("=") == 1 and bool(values.assigned_name(text))

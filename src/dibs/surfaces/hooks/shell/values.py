@@ -63,27 +63,22 @@ class Word:
         kind, text, quoted = self.parts[0] if self.parts else (UNKNOWN, "", True)
         return assigned_name(text) if kind == TEXT and not quoted else ""
 
-    def fields(self, variables: Mapping[str, str]) -> list[str] | None:
-        """Give the fields the word becomes, None if that cannot be known."""
+    def fields(self, variables: Mapping[str, str]) -> Values:
+        """Give the fields the word becomes, a single None if they cannot be known."""
         if len(self.parts) == 1:
             kind, text, quoted = self.parts[0]
             if kind == TEXT and (quoted or _ACTIVE.isdisjoint(text)):
                 return [text]
             if kind == VARIABLE and not quoted:
                 value = _parameter(text, variables)
-                return None if value is None else value.translate(_WILD).split()
+                return [None] if value is None else [*value.translate(_WILD).split()]
         value = self._joined(variables)
-        return None if value is None else braces(value)
-
-    def arguments(self, variables: Mapping[str, str]) -> Values:
-        """Give the fields, a single None if they cannot be known."""
-        fields = self.fields(variables)
-        return [None] if fields is None else [*fields]
+        return [None] if value is None else [*braces(value)] or [None]
 
     def single(self, variables: Mapping[str, str]) -> str | None:
         """Give the value of a word that must be exactly one field, such as a redirection's."""
         fields = self.fields(variables)
-        return fields[0] if fields is not None and len(fields) == 1 else None
+        return fields[0] if len(fields) == 1 else None
 
     def assigned(self, variables: Mapping[str, str]) -> str | None:
         """Give the value of the right side of an assignment: not split, no wildcard acts."""
@@ -190,13 +185,13 @@ def plain(text: str) -> str:
     return text.translate(_PLAIN)
 
 
-def braces(text: str) -> list[str] | None:
-    """Expand the marked braces; None if they give too many."""
+def braces(text: str) -> list[str]:
+    """Expand the marked braces; nothing if they give too many."""
     done: list[str] = []
     waiting = [text]
     while waiting:
         if len(done) + len(waiting) > MAX_VALUES:
-            return None
+            return []
         text = waiting.pop()
         close = text.find(CLOSE, text.find(OPEN)) if OPEN in text else -1
         if close < 0:
@@ -230,6 +225,42 @@ def _choices(inside: str) -> list[str] | None:
 def quoted_braces(text: str) -> list[str]:
     """Expand `{a,b}` in a pattern that the tool itself reads, such as prettier's."""
     return braces(text.translate(_MARKED)) or [text]
+
+
+class State:
+    """Where a shell is and what its variables are, each with all the values it may have."""
+
+    __slots__ = ("before", "cwds", "stack", "variables")
+
+    def __init__(self, cwds: tuple[str, ...], variables: dict[str, tuple[str, ...]]) -> None:
+        self.cwds = cwds
+        self.before: tuple[str, ...] = ()
+        self.stack: tuple[tuple[str, ...], ...] = ()
+        self.variables = variables
+
+    def copy(self) -> State:
+        other = State(self.cwds, dict(self.variables))
+        other.before, other.stack = self.before, self.stack
+        return other
+
+    def join(self, other: State) -> None:
+        """Take in what may be so instead."""
+        self.cwds = few(self.cwds + other.cwds)
+        for name, found in other.variables.items():
+            self.variables[name] = few(self.variables.get(name, ()) + found)
+
+    def set(self, name: str, found: Iterable[str]) -> None:
+        held = few(found)
+        if held and max(map(len, held)) <= MAX_LENGTH:
+            self.variables[name] = held
+        else:
+            self.variables.pop(name, None)
+
+
+def few(found: Iterable[str]) -> tuple[str, ...]:
+    """Give each once, none at all if they are too many."""
+    once = tuple(dict.fromkeys(found))
+    return once if len(once) <= MAX_VALUES else ()
 
 
 class Options(dict[str, str | None]):

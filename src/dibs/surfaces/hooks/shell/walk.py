@@ -15,18 +15,9 @@ from __future__ import annotations
 import itertools
 import os
 
-from dibs.surfaces.hooks.shell import rules
+from dibs.surfaces.hooks.shell import rules, values
 from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS
-from dibs.surfaces.hooks.shell.values import (
-    MAX_LENGTH,
-    TEXT,
-    VARIABLE,
-    Call,
-    Redirect,
-    Word,
-    parameter_name,
-    plain,
-)
+from dibs.surfaces.hooks.shell.values import MAX_VALUES, Call, Redirect, State, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,9 +26,11 @@ if TYPE_CHECKING:
     from dibs.clients.occasion import Edit
     from dibs.surfaces.hooks.shell.syntax import Texts, Token
 
+    # A working directory, "" if it cannot be known, and the values of the variables.
+    Setting = tuple[str, dict[str, str]]
+
 MAX_DEPTH = 6
 MAX_RUNS = 2_000
-MAX_SETTINGS = 64
 
 _OPENERS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
 _CLOSERS = frozenset(_OPENERS.values()) | {"esac"}
@@ -45,42 +38,6 @@ _CLOSERS = frozenset(_OPENERS.values()) | {"esac"}
 _APART = (["|"], ["|&"], ["&"])
 _DECLARING = frozenset("export declare local readonly typeset".split())
 _READING = frozenset("read unset mapfile readarray getopts".split())
-
-
-class State:
-    """Where the shell is and what its variables are, each with all the values it may have."""
-
-    __slots__ = ("before", "cwds", "stack", "variables")
-
-    def __init__(self, cwds: tuple[str, ...], variables: dict[str, tuple[str, ...]]) -> None:
-        self.cwds = cwds
-        self.before: tuple[str, ...] = ()
-        self.stack: tuple[tuple[str, ...], ...] = ()
-        self.variables = variables
-
-    def copy(self) -> State:
-        other = State(self.cwds, dict(self.variables))
-        other.before, other.stack = self.before, self.stack
-        return other
-
-    def join(self, other: State) -> None:
-        """Take in what may be so instead."""
-        self.cwds = _few(self.cwds + other.cwds)
-        for name, found in other.variables.items():
-            self.variables[name] = _few(self.variables.get(name, ()) + found)
-
-    def set(self, name: str, found: Iterable[str]) -> None:
-        held = _few(found)
-        if held and max(map(len, held)) <= MAX_LENGTH:
-            self.variables[name] = held
-        else:
-            self.variables.pop(name, None)
-
-
-def _few(found: Iterable[str]) -> tuple[str, ...]:
-    """Give each once, none at all if they are too many."""
-    once = tuple(dict.fromkeys(found))
-    return once if len(once) <= MAX_SETTINGS else ()
 
 
 class Frame:
@@ -185,13 +142,14 @@ class Walk:
 
     def _command(self, tokens: list[Token], at: int, frames: list[Frame]) -> int:
         """Take keywords and then one simple command; give where it ends."""
-        while at < len(tokens) and isinstance(token := tokens[at], Word):
-            keyword = token.plain()
+        while keyword := _keyword(tokens, at):
             if keyword in _OPENERS:
                 self._open(_OPENERS[keyword], frames)
             elif keyword == "case":
                 self._open("esac", frames)
-                return self._next_case(tokens, _after(tokens, at, "in"), frames)
+                while at < len(tokens) and _keyword(tokens, at) != "in":
+                    at += 1
+                return self._next_case(tokens, at + 1, frames)
             elif keyword in ("for", "select"):
                 self._open("done", frames)
                 return self._loop(tokens, at + 1)
@@ -199,7 +157,8 @@ class Walk:
                 if frames and frames[-1].closer == keyword:
                     self._close(frames, tokens, at + 1)
             elif keyword in ("then", "else", "elif"):
-                self._branch(keyword, frames)
+                if frames and frames[-1].closer == "fi":
+                    self._branch(keyword, frames[-1])
             elif keyword == "function":
                 self.function = True
                 at += 1
@@ -239,10 +198,7 @@ class Walk:
             self.state.join(frame.start)
         return frame
 
-    def _branch(self, keyword: str, frames: list[Frame]) -> None:
-        if not frames or frames[-1].closer != "fi":
-            return
-        frame = frames[-1]
+    def _branch(self, keyword: str, frame: Frame) -> None:
         if keyword == "then":
             frame.base = self.state.copy()
         else:
@@ -262,8 +218,7 @@ class Walk:
         self._back(frames[-1])
         while at < len(tokens) and tokens[at] == "\n":
             at += 1
-        token = tokens[at] if at < len(tokens) else None
-        if isinstance(token, Word) and token.plain() == "esac":
+        if _keyword(tokens, at) == "esac":
             return at
         while at < len(tokens) and tokens[at] != ")":
             at += 1
@@ -273,8 +228,7 @@ class Walk:
         """Give the variable of a loop all its values; give where its body begins."""
         end = _end(tokens, at)
         given = [token for token in tokens[at:end] if isinstance(token, Word)]
-        for word in given[2:]:
-            self._inner(word)
+        self._inner(given[2:])
         if given:
             self.state.set(given[0].plain(), self._fields(given[2:]))
         return end
@@ -282,8 +236,7 @@ class Walk:
     def _simple(self, words: list[Word], redirects: list[Redirect], apart: bool) -> None:
         """Run one simple command in every setting it may run in."""
         targets = [redirect.word for redirect in redirects]
-        for word in (*words, *targets, *(redirect.inner for redirect in redirects)):
-            self._inner(word)
+        self._inner([*words, *targets, *(redirect.inner for redirect in redirects)])
         kept = self.state.copy()
         if self.unsure and self.earlier is not None:
             self.state = self.earlier.copy()  # The command before `||` has failed.
@@ -292,12 +245,12 @@ class Walk:
             self._assign(words)
         feed: str | None = None
         moved: list[str] = []
-        for cwd, variables in self._settings([*command, *targets]):
-            feed = self._run(command, redirects, cwd, variables, moved)
+        for setting in self._settings([*command, *targets]):
+            feed = self._run(command, redirects, setting, moved)
         self.feed = feed
         if moved:
             self.state.before = self.state.cwds
-            self.state.cwds = tuple(filter(None, _few(moved)))
+            self.state.cwds = tuple(filter(None, values.few(moved)))
         changed = bool(moved) or not command
         self.earlier = kept if changed else None
         if apart or (self.unsure and not changed):
@@ -305,23 +258,24 @@ class Walk:
         elif self.unsure:
             self.state.join(kept)
 
-    def _inner(self, word: Word) -> None:
-        """Run what is substituted into a word."""
-        for code in word.code:
-            self._tokens(code)
+    def _inner(self, words: Iterable[Word]) -> None:
+        """Run what is substituted into the words."""
+        for word in words:
+            for code in word.code:
+                self._tokens(code)
 
-    def _settings(self, words: list[Word]) -> Iterator[tuple[str, dict[str, str]]]:
+    def _settings(self, words: list[Word]) -> Iterator[Setting]:
         """Every working directory and choice of values in which a command may run."""
         used = {
-            parameter_name(text)
+            values.parameter_name(text)
             for word in words
             for kind, text, _ in word.parts
-            if kind == VARIABLE
+            if kind == values.VARIABLE
         }
         sure = {name: held[0] for name, held in self.state.variables.items() if len(held) == 1}
         many = {name: held for name, held in self.state.variables.items() if name in used - {*sure}}
         cwds = self.state.cwds or ("",)
-        for cwd, *chosen in itertools.islice(itertools.product(cwds, *many.values()), MAX_SETTINGS):
+        for cwd, *chosen in itertools.islice(itertools.product(cwds, *many.values()), MAX_VALUES):
             if self.runs <= 0:
                 break
             self.runs -= 1
@@ -334,7 +288,7 @@ class Walk:
         """Give what the words become, in every setting."""
         for word in words:
             for _, variables in self._settings([word]):
-                yield from word.fields(variables) or ()
+                yield from (field for field in word.fields(variables) if field is not None)
 
     def _assign(self, words: list[Word]) -> None:
         for word in words:
@@ -345,7 +299,7 @@ class Walk:
             if word.array is not None:
                 held += self._fields(item for item in word.array if isinstance(item, Word))
             else:
-                right = Word((TEXT, first, False), *word.parts[1:])
+                right = Word((values.TEXT, first, False), *word.parts[1:])
                 found = [right.assigned(variables) for _, variables in self._settings([right])]
                 held += [value for value in found if value is not None]
             if left != name:  # `name+=`
@@ -353,15 +307,11 @@ class Walk:
             self.state.set(name, held)
 
     def _run(
-        self,
-        words: list[Word],
-        redirects: list[Redirect],
-        cwd: str,
-        variables: dict[str, str],
-        moved: list[str],
+        self, words: list[Word], redirects: list[Redirect], setting: Setting, moved: list[str]
     ) -> str | None:
         """Run one command in one setting; give what it prints, if the text says that."""
-        args = [arg for word in words for arg in word.arguments(variables)]
+        cwd, variables = setting
+        args = [arg for word in words for arg in word.fields(variables)]
         call = Call("", [], cwd, self.edits, self.files, self.kind_of)
         call.stdin = self.feed if self.piped else None
         outputs: list[str] = []
@@ -415,7 +365,7 @@ class Walk:
             state.stack = tuple(rest)
             return last
         if call.name == "pushd":
-            state.stack = (*state.stack, state.cwds)[-MAX_SETTINGS:]
+            state.stack = (*state.stack, state.cwds)[-MAX_VALUES:]
         targets = [arg for arg in call.args if arg is None or arg == "-" or arg[:1] != "-"]
         if targets[:1] == ["-"]:
             return state.before or ("",)
@@ -429,10 +379,10 @@ class Walk:
             kept = self.state
             home = {name: held for name, held in kept.variables.items() if name == "HOME"}
             self.state = State((apart.cwd,) if apart.cwd else (), home)
-            self.text(plain(text))
+            self.text(values.plain(text))
             self.state = kept
         elif text:
-            self.text(plain(text), apart=False)
+            self.text(values.plain(text), apart=False)
 
 
 def _end(tokens: list[Token], at: int) -> int:
@@ -442,10 +392,7 @@ def _end(tokens: list[Token], at: int) -> int:
     return at
 
 
-def _after(tokens: list[Token], at: int, keyword: str) -> int:
-    while at < len(tokens):
-        token = tokens[at]
-        at += 1
-        if isinstance(token, Word) and token.plain() == keyword:
-            break
-    return at
+def _keyword(tokens: list[Token], at: int) -> str:
+    """Give the word that is here, if it has no quotes and no expansions."""
+    token = tokens[at] if at < len(tokens) else ""
+    return token.plain() if isinstance(token, Word) else ""

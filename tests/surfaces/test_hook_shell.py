@@ -1,8 +1,8 @@
 """What a shell command is going to change: said from its text, and held against a real bash.
 
 Each row of the tables is a command and the edits that are said of it. Those of RUN are also run
-in a real repository: every file that changes must have been named, and nothing may be named that does
-not change. What cannot be recognised says why it is caught afterwards.
+in a real repository: every file that changes must have been named, and nothing may be named that
+does not change. What cannot be recognised says why it is caught afterwards.
 """
 
 from __future__ import annotations

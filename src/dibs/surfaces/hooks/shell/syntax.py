@@ -152,29 +152,25 @@ class Reader:
             return start
         self._add(out, word)
         if start and plain == "[[":
-            self._add(out, self._condition())
+            self._condition(out)
         elif start and plain == "case":
             opened.append(plain)
         elif start and plain == "esac" and opened and opened[-1] == "case":
             opened.pop()
         return start and plain in _BEFORE_COMMAND
 
-    def _condition(self) -> Word:
-        """Read up to `]]`; what stands between is one word, because `>` means greater there."""
-        whole = Word()
+    def _condition(self, out: list[Token]) -> None:
+        """Read the words up to `]]`, and no operators, because `>` means greater there."""
         while self.at < len(self.text):
             before = self.at
             word = self._word()
-            if word.plain() == "]]":
-                break
-            whole.parts += word.parts
-            whole.code += word.code
-            if word.array is not None:
-                whole.array = word.array
             if self.at == before:
                 self.at += 1
                 self._spend()
-        return whole
+            else:
+                out.append(word)
+            if word.plain() == "]]":
+                break
 
     def _document(self, redirect: Redirect) -> None:
         """Take the body of a here-document that the line just ended has begun."""
@@ -324,10 +320,8 @@ class Reader:
 
     def _array(self, word: Word) -> None:
         self._code(word, False)
-        word.array = word.code.pop()
-        for token in word.array:
-            if isinstance(token, Word):
-                word.code += token.code
+        word.array = [token for token in word.code.pop() if isinstance(token, Word)]
+        word.code += [code for item in word.array for code in item.code]
 
     def _backticks(self, word: Word, quoted: bool) -> None:
         close = self.at + 1

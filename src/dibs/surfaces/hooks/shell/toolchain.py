@@ -138,18 +138,22 @@ def _git_reads(args: list[str]) -> bool:
 
 
 def _paths(call: Call, values: Values, kind: str = "write") -> None:
-    for value in values:
-        if not value:
-            continue
+    for value in filter(None, values):
         if value.startswith(":"):
             call.tree()
         elif "*" in value or "?" in value:
             # A wildcard that git itself reads goes through directories.
-            base = value.replace("?", "*").partition("*")[0].rpartition("/")
-            last = value.rpartition("/")[2]
-            call.write([f"{base[0]}{base[1]}**/{last}"], kind)
+            folder, slash, _ = value.replace("?", "*").partition("*")[0].rpartition("/")
+            call.write([f"{folder}{slash}**/{value.rpartition('/')[2]}"], kind)
         else:
             call.write([value], kind)
+
+
+def _paths_or_tree(call: Call, values: Values, kind: str = "write") -> None:
+    if values:
+        _paths(call, values, kind)
+    else:
+        call.tree()
 
 
 def _split(args: Values) -> tuple[Values, Values]:
@@ -206,12 +210,8 @@ def _rm(call: Call) -> None:
 
 def _clean(call: Call) -> None:
     found, names = options(call.args, "e --exclude")
-    if found.has("-n --dry-run") or not found.has("-f --force -i"):
-        return
-    if names:
-        _paths(call, names, "remove")
-    else:
-        call.tree()
+    if found.has("-f --force -i") and not found.has("-n --dry-run"):
+        _paths_or_tree(call, names, "remove")
 
 
 def _stash(call: Call) -> None:
@@ -219,11 +219,7 @@ def _stash(call: Call) -> None:
     if before and before[0] in ("list", "show", "create", "store", "drop", "clear"):
         return
     _, names = options(before, "m --message --pathspec-from-file")
-    paths = names[1:] + after if names[:1] == ["push"] else after
-    if paths:
-        _paths(call, paths)
-    else:
-        call.tree()
+    _paths_or_tree(call, names[1:] + after if names[:1] == ["push"] else after)
 
 
 def _tree(*, needs: str = "", unless: str = "", but: str = "") -> Writes:

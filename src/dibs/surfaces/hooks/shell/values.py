@@ -40,7 +40,7 @@ class Word:
     """A word in parts: (kind, text, whether quoted). A VARIABLE's text is the inside of `${…}`.
 
     code: the tokens of each substitution in it
-    array: the tokens of `name=(…)`
+    array: the words of `name=(…)`
     """
 
     __slots__ = ("array", "code", "parts")
@@ -48,7 +48,7 @@ class Word:
     def __init__(self, *parts: Part) -> None:
         self.parts = list(parts)
         self.code: list[list[Token]] = []
-        self.array: list[Token] | None = None
+        self.array: list[Word] | None = None
 
     def plain(self) -> str:
         """Give the text of a word without quotes and expansions, "" for any other."""
@@ -143,32 +143,25 @@ def assigned_name(text: str) -> str:
     return text[:length] if length and text.startswith(("=", "+="), length) else ""
 
 
-def parameter_name(parameter: str) -> str:
-    """Give the variable's name in the inside of a `${…}`, "" if it is more than can be known."""
-    name, rest = _split_parameter(parameter)
-    return name if not rest or rest[0] in "%#/" else ""
-
-
-def _split_parameter(parameter: str) -> tuple[str, str]:
+def split_parameter(parameter: str) -> tuple[str, str, str]:
+    """Split the inside of a `${…}` into name, operator and rest; no name if it is anything else."""
     length = name_length(parameter)
     rest = parameter[length:]
-    return parameter[:length], rest[3:] if rest.startswith(("[@]", "[*]")) else rest
+    rest = rest[3:] if rest.startswith(("[@]", "[*]")) else rest
+    op = rest[:2] if rest[:1] == rest[1:2] else rest[:1]
+    return (parameter[:length] if op[:1] in "%#/" else ""), op, rest[len(op) :]
 
 
 def _parameter(parameter: str, variables: Mapping[str, str]) -> str | None:
-    name, rest = _split_parameter(parameter)
-    value = variables.get(name)
-    if value is None or not rest:
+    name, op, rest = split_parameter(parameter)
+    value = variables.get(name) if name else None
+    if value is None or not op:
         return value
-    op = rest[:2] if rest[1:2] == rest[0] else rest[0]
-    rest = rest[len(op) :]
     if op in ("/", "//"):
         old, _, new = rest.partition("/")
         if not old or old[0] in "#%" or not _PATTERN.isdisjoint(rest):
             return None
         return value.replace(old, new, -1 if op == "//" else 1)
-    if op[0] not in "%#":
-        return None
     if (op, rest) == ("%", "/*"):
         return value.rpartition("/")[0] if "/" in value else value
     if (op, rest) == ("##", "*/"):

@@ -267,7 +267,7 @@ class Walk:
     def _settings(self, words: list[Word]) -> Iterator[Setting]:
         """Every working directory and choice of values in which a command may run."""
         used = {
-            values.parameter_name(text)
+            values.split_parameter(text)[0]
             for word in words
             for kind, text, _ in word.parts
             if kind == values.VARIABLE
@@ -297,7 +297,7 @@ class Walk:
             left, _, first = word.parts[0][1].partition("=")
             held: list[str] = []
             if word.array is not None:
-                held += self._fields(item for item in word.array if isinstance(item, Word))
+                held += self._fields(word.array)
             else:
                 right = Word((values.TEXT, first, False), *word.parts[1:])
                 found = [right.assigned(variables) for _, variables in self._settings([right])]

@@ -109,11 +109,13 @@ def _command_reads(command: list[Word], texts: Texts, depth: int) -> bool:
     if command and command[0].plain() == "for":
         return True
     names = [word.assigns() for word in command]
-    settings = names.index("") if "" in names else 0
-    if not _QUIET_SETTINGS.issuperset(names[:settings]):
+    if all(names):
+        return True  # Nothing but assignments.
+    count = names.index("")
+    if not _QUIET_SETTINGS.issuperset(names[:count]):
         return False
-    args = [arg for word in command[settings:] for arg in word.fields({})]
-    if not args or all(names):
+    args = [arg for word in command[count:] for arg in word.fields({})]
+    if not args:
         return True
     if args[0] and (prefix := name_of(args[0])) in _QUIET_PREFIXES:
         name, rest = unwrap(args)
@@ -123,8 +125,7 @@ def _command_reads(command: list[Word], texts: Texts, depth: int) -> bool:
     # A path in front of the name may lead to any program.
     name = plain(args[0] or "/")
     if name in SHELLS and None not in args:
-        found, names_ = options(args[1:], "oO", ordered=True)
-        return (
-            "-c" in found and bool(names_) and _only_reads(plain(names_[0] or ""), texts, depth + 1)
-        )
+        found, operands = options(args[1:], "oO", ordered=True)
+        inner = plain(operands[0] or "") if operands else None
+        return "-c" in found and inner is not None and _only_reads(inner, texts, depth + 1)
     return "/" not in name and rule_of(name).only_reads(args[1:])

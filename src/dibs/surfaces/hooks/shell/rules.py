@@ -6,13 +6,13 @@ A command that is not there may write anything.
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.values import STAR, Call, assigned_name, options, plain
+from dibs.surfaces.hooks.shell.values import STAR, Call, Options, assigned_name, options, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dibs.surfaces.hooks.shell.values import Options, Values
+    from dibs.surfaces.hooks.shell.values import Values
 
     Writes = Callable[[Call], None]
     Reads = Callable[[list[str]], bool]
@@ -252,7 +252,8 @@ def places(
     def writes(call: Call) -> None:
         found, names = options(call.args, valued)
         if not found.has(unless):
-            sources, ends = _placed(call, found, names, default)
+            # Without options with a value, as in `git mv`, it has none that names the target.
+            sources, ends = _placed(call, found if valued else Options(), names, default)
             call.write(sources if moves else (), "remove")
             call.write(ends)
 

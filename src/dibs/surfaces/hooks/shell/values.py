@@ -1,4 +1,4 @@
-"""Words of a shell command and what they stand for, as far as the text says.
+"""What the words of a shell command stand for, as far as the text says: values, options, a call.
 
 A value is a text in which the wildcards that the shell would act on are marked, so that a quoted
 `*` and an active one stay apart. What cannot be known from the text is None: a variable that
@@ -310,7 +310,7 @@ class Call:
 
     args: its arguments; None is one that cannot be known
     cwd: where it runs, "" if that cannot be known
-    edits: where it is added what the command changes
+    edits: what it changes is added here
     files: the contents of those files that the same text has written before
     kind_of: says of a path whether it is now a "directory", a "file" or nothing ("")
     stdin: what it reads, if the text says that
@@ -326,7 +326,6 @@ class Call:
         edits: dict[Edit, None],
         files: Mapping[str, str],
         kind_of: Callable[[str], str],
-        stdin: str | None = None,
     ) -> None:
         self.name = name
         self.args = args
@@ -334,7 +333,7 @@ class Call:
         self.edits = edits
         self.files = files
         self.kind_of = kind_of
-        self.stdin = stdin
+        self.stdin: str | None = None
 
     def path(self, value: str | None) -> str | None:
         """Give the absolute path, wildcards and all; None if it cannot be known or claimed."""

@@ -1,8 +1,8 @@
 """What a shell command is going to change: said from its text, and held against a real bash.
 
-Each row of the tables is a command and what `writes` says of it. Those of RUN are also run in a
-real repository: every file that changes must have been named, and nothing may be named that does
-not change. What cannot be recognised says why it is caught afterwards.
+Each row of the tables is a command and the edits that are said of it. Those of RUN are also run
+in a real repository: every file that changes must have been named, and nothing may be named that
+does not change. What cannot be recognised says why it is caught afterwards.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from dibs.clients.occasion import Edit
 from dibs.names.globs import covers
-from dibs.surfaces.hooks.shell import only_reads, writes
+from dibs.surfaces.hooks.shell import READS, UNKNOWN, WRITES, read, rules, syntax
 
 
 class Row(NamedTuple):
@@ -510,6 +510,14 @@ NOT_RUN = [
 ]  # fmt: skip
 
 
+def writes(command: str, cwd: str, kind_of: Callable[[str], str] = lambda _: "") -> list[Edit]:
+    return read(command, cwd, kind_of).edits
+
+
+def only_reads(command: str) -> bool:
+    return read(command, "/repo").says == READS
+
+
 def edits_of(said: str, repository: Path) -> set[Edit]:
     home = repository.parent / "home"
     found = set()
@@ -915,3 +923,104 @@ def test_patches_of_git_are_named_from_the_top_of_the_checkout(repository: Path)
     said = writes(command, str(repository), look)
     assert said == [Edit(str(repository / "src/a.py"))]
     assert run(command, repository) == {said[0].path}
+
+
+@pytest.mark.parametrize(
+    ("command", "says", "edits"),
+    [
+        ("ls -la", READS, []),
+        ("git log --oneline | head -3; cat a.py 2>/dev/null", READS, []),
+        ("", READS, []),
+        ("sed -i s/a/b/ c.py", WRITES, [Edit("/repo/c.py")]),
+        ("ls; rm a.py", WRITES, [Edit("/repo/a.py", "remove")]),
+        ("git stash", WRITES, [Edit("/repo", "tree")]),
+        ("python3 build.py; rm a.py", WRITES, [Edit("/repo/a.py", "remove")]),
+        ("python3 build.py", UNKNOWN, []),
+        ("make test", UNKNOWN, []),
+        ("git ls-files | xargs rm", UNKNOWN, []),
+        ("$EDITOR a.py", UNKNOWN, []),
+        ('echo x > "$name"', UNKNOWN, []),
+        ("mkdir -p src", UNKNOWN, []),
+    ],
+)
+def test_a_verdict_says_what_is_written_or_that_it_only_reads_or_that_it_cannot_be_told(
+    command: str, says: str, edits: list[Edit]
+) -> None:
+    verdict = read(command, "/repo")
+    assert (verdict.says, verdict.edits) == (says, edits)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls $(ls",
+        "ls <(ls",
+        "cat <<EOF\n$(ls\nEOF",
+        "ls " + "$(ls " * 30 + ")" * 30,
+        "ls\n" * 20_000,
+        "bash -c 'ls $(ls'",
+        "l\0s",
+        "ls \0",
+    ],
+    ids=lambda command: repr(command)[:30],
+)
+def test_a_command_that_cannot_be_parsed_is_not_said_to_only_read(command: str) -> None:
+    verdict = read(command, "/repo")
+    assert (verdict.says, verdict.edits) == (UNKNOWN, [])
+
+
+@pytest.mark.parametrize(
+    ("command", "texts"),
+    [
+        ("ls -la", 1),
+        ("sed -i s/a/b/ c.py", 1),
+        ("ls; echo $(rm a.py) `rm b.py` <<E\n$(rm c.py)\nE", 1),
+        ("bash -c 'ls'", 2),
+        ("bash -c 'rm a.py'", 2),
+        ("for i in 1 2 3; do bash -c 'rm a.py'; done; eval 'rm a.py'", 2),
+    ],
+)
+def test_a_text_is_tokenised_once(
+    command: str, texts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    class Counting(syntax.Reader):
+        def __init__(self, text: str) -> None:
+            found.append(text)
+            super().__init__(text)
+
+    monkeypatch.setattr(syntax, "Reader", Counting)
+    read(command, "/repo")
+    assert found[0] == command
+    assert len(found) == len(set(found)) == texts
+
+
+def test_a_command_is_known_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read("polish a.py", "/repo").says == UNKNOWN
+    rule = rules.Rule(rules.operands(unless="--dry-run"), reads=lambda args: "--dry-run" in args)
+    monkeypatch.setitem(rules.COMMANDS, "polish", rule)
+    assert read("cd src; sudo polish a.py", "/repo").edits == [Edit("/repo/src/a.py")]
+    assert read("find . -exec polish {} +", "/repo").edits == [Edit("/repo")]
+    assert read("ls; polish --dry-run a.py", "/repo").says == READS
+    assert read("polish --dry-run $x", "/repo").says == UNKNOWN
+
+
+def test_a_command_that_only_reads_loads_little() -> None:
+    code = (
+        "from dibs.surfaces.hooks.shell import read; import sys; print(read(sys.argv[1], '/').says"
+    )
+    for command, says, unneeded in [
+        ("ls -la", READS, {"re", "walk", "toolchain"}),
+        ("sed -i s/a/b/ c.py", WRITES, {"re", "toolchain"}),
+    ]:
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", f"{code}, *sys.modules)", command],
+            env={"PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        said, *loaded = done.stdout.split()
+        assert said == says
+        assert not unneeded & {name.rpartition(".")[2] for name in loaded}

@@ -181,10 +181,8 @@ def planned(occasion: Occasion) -> list[Edit] | None:
         return list(occasion.edits) or None
     from dibs.surfaces.hooks import shell
 
-    if shell.only_reads(occasion.command):
-        return None
-    found = shell.writes(occasion.command, occasion.cwd or os.getcwd(), kind_of)
-    return [*occasion.edits, *found]
+    verdict = shell.read(occasion.command, occasion.cwd or os.getcwd(), kind_of)
+    return None if verdict.says == shell.READS else [*occasion.edits, *verdict.edits]
 
 
 def kind_of(path: str) -> str:

@@ -1,4 +1,4 @@
-"""What a word of a command stands for, as far as its text says.
+"""What the words of a shell command stand for, as far as the text says: values, options, a call.
 
 A value is a text in which the wildcards that the shell would act on are marked, so that a quoted
 `*` and an active one stay apart. What cannot be known from the text is None: a variable that
@@ -7,72 +7,170 @@ came from elsewhere, the output of a command, `~user`.
 
 from __future__ import annotations
 
-import re
+import os.path
 
-from dibs.surfaces.hooks.shell import words
+from dibs.clients.occasion import Edit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from dibs.surfaces.hooks.shell.words import Word
+    from dibs.surfaces.hooks.shell.syntax import Token
 
+Part = tuple[int, str, bool]
+Values = list[str | None]
+TEXT, VARIABLE, UNKNOWN = range(3)
+
+MAX_EDITS = 1_000
 MAX_VALUES = 64
 # A variable that is put into itself again and again doubles each time.
 MAX_LENGTH = 20_000
 
 STAR, QUESTION, BRACKET, OPEN, COMMA, CLOSE, TILDE = map(chr, range(0xE000, 0xE007))
-_SPECIAL = re.compile(r"[*?\[{~]").search
-_MARKED = {
-    ord("*"): STAR, ord("?"): QUESTION, ord("["): BRACKET,
-    ord("{"): OPEN, ord(","): COMMA, ord("}"): CLOSE,
-}  # fmt: skip
 _WILD = {ord("*"): STAR, ord("?"): QUESTION, ord("["): BRACKET}
-_UNMARKED = {ord(OPEN): "{", ord(COMMA): ",", ord(CLOSE): "}", ord(TILDE): "~"}
+_MARKED = {**_WILD, ord("{"): OPEN, ord(","): COMMA, ord("}"): CLOSE}
+_UNMARKED = {ord(OPEN): "{", ord(COMMA): ",", ord(CLOSE): "}"}
 _PLAIN = {**_UNMARKED, ord(STAR): "*", ord(QUESTION): "?", ord(BRACKET): "["}
-_INNERMOST = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}").search
-_PARAMETER = re.compile(r"([A-Za-z_]\w*)(?:\[[@*]\])?(?:(%%?|##?|//?)(.*))?", re.DOTALL).fullmatch
+_ACTIVE = frozenset("*?[{~")
+# In a pattern of `${name%pattern}`, these make it more than a text.
+_PATTERN = frozenset("*?[$`'\"\\")
 
 
-def name_of(parameter: str) -> str:
-    """Give the variable's name in the inside of a `${…}`, "" if it is more than can be known."""
-    found = _PARAMETER(parameter)
-    return found[1] if found else ""
+class Word:
+    """A word in parts: (kind, text, whether quoted). A VARIABLE's text is the inside of `${…}`.
+
+    code: the tokens of each substitution in it
+    array: the words of `name=(…)`
+    """
+
+    __slots__ = ("array", "code", "parts")
+
+    def __init__(self, *parts: Part) -> None:
+        self.parts = list(parts)
+        self.code: list[list[Token]] = []
+        self.array: list[Word] | None = None
+
+    def plain(self) -> str:
+        """Give the text of a word without quotes and expansions, "" for any other."""
+        if len(self.parts) == 1:
+            kind, text, quoted = self.parts[0]
+            if kind == TEXT and not quoted:
+                return text
+        return ""
+
+    def assigns(self) -> str:
+        """Give the name of the variable that the word sets if no command is before it, or ""."""
+        kind, text, quoted = self.parts[0] if self.parts else (UNKNOWN, "", True)
+        return assigned_name(text) if kind == TEXT and not quoted else ""
+
+    def fields(self, variables: Mapping[str, str]) -> Values:
+        """Give the fields the word becomes, a single None if they cannot be known."""
+        if len(self.parts) == 1:
+            kind, text, quoted = self.parts[0]
+            if kind == TEXT and (quoted or _ACTIVE.isdisjoint(text)):
+                return [text]
+            if kind == VARIABLE and not quoted:
+                value = _parameter(text, variables)
+                return [None] if value is None else [*value.translate(_WILD).split()]
+        value = self._joined(variables)
+        return [None] if value is None else [*braces(value)] or [None]
+
+    def single(self, variables: Mapping[str, str]) -> str | None:
+        """Give the value of a word that must be exactly one field, such as a redirection's."""
+        fields = self.fields(variables)
+        return fields[0] if len(fields) == 1 else None
+
+    def assigned(self, variables: Mapping[str, str]) -> str | None:
+        """Give the value of the right side of an assignment: not split, no wildcard acts."""
+        value = self._joined(variables)
+        return None if value is None else plain(value)
+
+    def _joined(self, variables: Mapping[str, str]) -> str | None:
+        found = ""
+        length = 0
+        for at, (kind, text, quoted) in enumerate(self.parts):
+            value: str | None = text
+            if kind == VARIABLE:
+                value = _parameter(text, variables)
+                if value is not None and not quoted:
+                    value = None if any(map(str.isspace, value)) else value.translate(_WILD)
+                length += len(value or "")
+            elif kind != TEXT:
+                return None
+            elif not quoted:
+                value = text.translate(_MARKED)
+                if not at and value.startswith("~"):
+                    value = TILDE + value[1:]
+            if value is None or length > MAX_LENGTH:
+                return None
+            found += value
+        if found.startswith(TILDE):
+            home = variables.get("HOME")
+            return None if home is None or found[1:2] not in ("", "/") else home + found[1:]
+        return found
 
 
-def expand(word: Word, variables: Mapping[str, str]) -> list[str] | None:
-    """Give the fields a word becomes, None if that cannot be known."""
-    if len(word.parts) == 1:
-        kind, text, quoted = word.parts[0]
-        if kind == words.TEXT and (quoted or not _SPECIAL(str(text))):
-            return [str(text)]
-        if kind == words.VARIABLE and not quoted:
-            value = _parameter(str(text), variables)
-            return None if value is None else value.translate(_WILD).split()
-    text = _joined(word, variables)
-    if text is None:
-        return None
-    if text.startswith(TILDE):
-        home = variables.get("HOME")
-        if home is None or text[1:2] not in ("", "/"):
+class Redirect:
+    """A redirection; `body` is the text of a here-document, and `inner` what it substitutes."""
+
+    __slots__ = ("body", "inner", "op", "word")
+
+    def __init__(self, op: str, word: Word) -> None:
+        self.op = op
+        self.word = word
+        self.body = ""
+        self.inner = Word()
+
+    def writes(self, target: str | None) -> bool:
+        """Say whether it writes a file, if that is its target."""
+        if self.op == ">&":
+            return target is None or not (target.isdecimal() or target == "-")
+        return self.op in ("&>", "&>>", "<>", ">", ">>", ">|")
+
+
+def name_length(text: str, at: int = 0) -> int:
+    """Give the length of the variable's name that begins here, 0 if none does."""
+    end = at
+    while end < len(text) and (text[end].isalnum() or text[end] == "_"):
+        end += 1
+    starts = end > at and text[at].isascii() and not text[at].isdigit()
+    return end - at if starts else 0
+
+
+def assigned_name(text: str) -> str:
+    """Give the name in `name=…` or `name+=…`, "" if it is no assignment."""
+    length = name_length(text)
+    return text[:length] if length and text.startswith(("=", "+="), length) else ""
+
+
+def split_parameter(parameter: str) -> tuple[str, str, str]:
+    """Split the inside of a `${…}` into name, operator and rest; no name if it is anything else."""
+    length = name_length(parameter)
+    rest = parameter[length:]
+    rest = rest[3:] if rest.startswith(("[@]", "[*]")) else rest
+    op = rest[:2] if rest[:1] == rest[1:2] else rest[:1]
+    return (parameter[:length] if op[:1] in "%#/" else ""), op, rest[len(op) :]
+
+
+def _parameter(parameter: str, variables: Mapping[str, str]) -> str | None:
+    name, op, rest = split_parameter(parameter)
+    value = variables.get(name) if name else None
+    if value is None or not op:
+        return value
+    if op in ("/", "//"):
+        old, _, new = rest.partition("/")
+        if not old or old[0] in "#%" or not _PATTERN.isdisjoint(rest):
             return None
-        text = home + text[1:]
-    return braces(text)
-
-
-def single(word: Word, variables: Mapping[str, str]) -> str | None:
-    """Give the value of a word that must be exactly one field, such as a redirection's."""
-    fields = expand(word, variables)
-    return fields[0] if fields is not None and len(fields) == 1 else None
-
-
-def assigned(word: Word, variables: Mapping[str, str]) -> str | None:
-    """Give the value of the right side of an assignment: nothing is split, no wildcard acts."""
-    text = _joined(word, variables)
-    if text is None or not text.startswith(TILDE):
-        return None if text is None else plain(text)
-    home = variables.get("HOME")
-    return None if home is None or text[1:2] not in ("", "/") else home + plain(text[1:])
+        return value.replace(old, new, -1 if op == "//" else 1)
+    if (op, rest) == ("%", "/*"):
+        return value.rpartition("/")[0] if "/" in value else value
+    if (op, rest) == ("##", "*/"):
+        return value.rpartition("/")[2]
+    if (op, rest) == ("%", ".*"):
+        return value.rpartition(".")[0] if "." in value else value
+    if not _PATTERN.isdisjoint(rest):
+        return None
+    return value.removesuffix(rest) if op[0] == "%" else value.removeprefix(rest)
 
 
 def plain(text: str) -> str:
@@ -80,69 +178,24 @@ def plain(text: str) -> str:
     return text.translate(_PLAIN)
 
 
-def _joined(word: Word, variables: Mapping[str, str]) -> str | None:
-    found: list[str] = []
-    length = 0
-    for kind, content, quoted in word.parts:
-        text: str | None = str(content)
-        if kind == words.VARIABLE:
-            text = _parameter(str(content), variables)
-            if text is not None and not quoted:
-                text = None if any(map(str.isspace, text)) else text.translate(_WILD)
-        elif kind != words.TEXT:
-            return None
-        elif not quoted:
-            text = str(content).translate(_MARKED)
-            if not found and text.startswith("~"):
-                text = TILDE + text[1:]
-        if text is None:
-            return None
-        found.append(text)
-        length += len(text) if kind == words.VARIABLE else 0
-        if length > MAX_LENGTH:
-            return None
-    return "".join(found)
-
-
-def _parameter(parameter: str, variables: Mapping[str, str]) -> str | None:
-    found = _PARAMETER(parameter)
-    value = variables.get(found[1]) if found else None
-    if value is None or not found or not found[2]:
-        return value
-    op, rest = found[2], found[3]
-    if op in ("/", "//"):
-        old, _, new = rest.partition("/")
-        if not old or old[0] in "#%" or re.search(r"[*?\[$`'\"\\]", rest):
-            return None
-        return value.replace(old, new, -1 if op == "//" else 1)
-    if rest == "/*" and op == "%":
-        return value.rpartition("/")[0] if "/" in value else value
-    if rest == "*/" and op == "##":
-        return value.rpartition("/")[2]
-    if rest == ".*" and op == "%":
-        return value.rpartition(".")[0] if "." in value else value
-    if re.search(r"[*?\[$`'\"\\]", rest):
-        return None
-    return value.removesuffix(rest) if op[0] == "%" else value.removeprefix(rest)
-
-
-def braces(text: str) -> list[str] | None:
-    """Expand the marked braces; None if they give too many."""
+def braces(text: str) -> list[str]:
+    """Expand the marked braces; nothing if they give too many."""
     done: list[str] = []
     waiting = [text]
     while waiting:
         if len(done) + len(waiting) > MAX_VALUES:
-            return None
+            return []
         text = waiting.pop()
-        found = _INNERMOST(text)
-        if not found:
+        close = text.find(CLOSE, text.find(OPEN)) if OPEN in text else -1
+        if close < 0:
             done.append(text.translate(_UNMARKED))
             continue
-        before, after = text[: found.start()], text[found.end() :]
-        choices = _choices(found[1])
+        opened = text.rindex(OPEN, 0, close)
+        before, inside, after = text[:opened], text[opened + 1 : close], text[close + 1 :]
+        choices = _choices(inside)
         if choices is None:
             # Not an expansion, as in `find -exec rm {} +`: the braces are letters.
-            waiting.append(f"{before}{{{found[1]}}}{after}")
+            waiting.append(f"{before}{{{inside}}}{after}")
         else:
             waiting += [before + choice + after for choice in reversed(choices)]
     return done
@@ -165,3 +218,158 @@ def _choices(inside: str) -> list[str] | None:
 def quoted_braces(text: str) -> list[str]:
     """Expand `{a,b}` in a pattern that the tool itself reads, such as prettier's."""
     return braces(text.translate(_MARKED)) or [text]
+
+
+class State:
+    """Where a shell is and what its variables are, each with all the values it may have."""
+
+    __slots__ = ("before", "cwds", "stack", "variables")
+
+    def __init__(self, cwds: tuple[str, ...], variables: dict[str, tuple[str, ...]]) -> None:
+        self.cwds = cwds
+        self.before: tuple[str, ...] = ()
+        self.stack: tuple[tuple[str, ...], ...] = ()
+        self.variables = variables
+
+    def copy(self) -> State:
+        other = State(self.cwds, dict(self.variables))
+        other.before, other.stack = self.before, self.stack
+        return other
+
+    def join(self, other: State) -> None:
+        """Take in what may be so instead."""
+        self.cwds = few(self.cwds + other.cwds)
+        for name, found in other.variables.items():
+            self.variables[name] = few(self.variables.get(name, ()) + found)
+
+    def set(self, name: str, found: Iterable[str]) -> None:
+        held = few(found)
+        if held and max(map(len, held)) <= MAX_LENGTH:
+            self.variables[name] = held
+        else:
+            self.variables.pop(name, None)
+
+
+def few(found: Iterable[str]) -> tuple[str, ...]:
+    """Give each once, none at all if they are too many."""
+    once = tuple(dict.fromkeys(found))
+    return once if len(once) <= MAX_VALUES else ()
+
+
+class Options(dict[str, str | None]):
+    """The options that a command was given, each with its value, "" if it has none."""
+
+    def has(self, names: str) -> bool:
+        """Say whether one of them was given."""
+        return any(name in self for name in names.split())
+
+    def value(self, names: str) -> str | None:
+        """Give the value of the first of them that has one."""
+        return next((value for name in names.split() if (value := self.get(name))), None)
+
+
+def options(
+    args: Iterable[str | None], valued: str = "", optional: str = "", *, ordered: bool = False
+) -> tuple[Options, Values]:
+    """Split arguments into options and operands.
+
+    valued: the options with a value, as one text: letters for short ones, then the long ones,
+        as in `tS --target-directory`
+    optional: the letters whose value, if any, is in the same word
+    ordered: whether the first operand ends the options
+    """
+    letters, *names = valued.split(" ")
+    found = Options()
+    operands: Values = []
+    rest = iter(args)
+    for arg in rest:
+        if arg is None or arg == "-" or not arg.startswith("-"):
+            operands.append(arg)
+            if ordered:
+                break
+        elif arg == "--":
+            break
+        elif arg in names:
+            found[arg] = next(rest, None)
+        elif arg.startswith("--"):
+            name, _, value = arg.partition("=")
+            found[name] = value
+        else:
+            for at, letter in enumerate(arg[1:], 2):
+                found[f"-{letter}"] = ""
+                if letter in optional or letter in letters:
+                    here = arg[at:] or letter in optional
+                    found[f"-{letter}"] = arg[at:] if here else next(rest, None)
+                    break
+    operands.extend(rest)
+    return found, operands
+
+
+class Call:
+    """A command that is going to run.
+
+    args: its arguments; None is one that cannot be known
+    cwd: where it runs, "" if that cannot be known
+    edits: what it changes is added here
+    files: the contents of those files that the same text has written before
+    kind_of: says of a path whether it is now a "directory", a "file" or nothing ("")
+    stdin: what it reads, if the text says that
+    """
+
+    __slots__ = ("args", "cwd", "edits", "files", "kind_of", "name", "stdin")
+
+    def __init__(
+        self,
+        name: str,
+        args: Values,
+        cwd: str,
+        edits: dict[Edit, None],
+        files: Mapping[str, str],
+        kind_of: Callable[[str], str],
+    ) -> None:
+        self.name = name
+        self.args = args
+        self.cwd = cwd
+        self.edits = edits
+        self.files = files
+        self.kind_of = kind_of
+        self.stdin: str | None = None
+
+    def path(self, value: str | None) -> str | None:
+        """Give the absolute path, wildcards and all; None if it cannot be known or claimed."""
+        if not value or BRACKET in value:
+            return None
+        value = value.replace(STAR, "*").replace(QUESTION, "?")
+        if not value.startswith("/"):
+            if not self.cwd:
+                return None
+            value = f"{self.cwd}/{value}"
+        path = os.path.normpath(value)
+        return path[1:] if path.startswith("//") else path
+
+    def add(self, path: str | None, kind: str = "write") -> None:
+        if path is None or path == "/dev" or path.startswith("/dev/"):
+            return
+        if len(self.edits) < MAX_EDITS:
+            self.edits[Edit(path, kind)] = None
+
+    def write(self, values: Iterable[str | None], kind: str = "write") -> None:
+        for value in values:
+            self.add(self.path(value), kind)
+
+    def tree(self) -> None:
+        """Say that any file of the checkout may change."""
+        if self.cwd:
+            self.add(self.cwd, "tree")
+
+    def is_directory(self, value: str) -> bool:
+        """Say whether the value names a directory, by how it is written or by looking."""
+        if value.endswith(("/", "/.", "/..")) or value in (".", ".."):
+            return True
+        path = self.path(value)
+        return path is not None and self.kind_of(path) == "directory"
+
+    def text(self, value: str | None) -> str | None:
+        """Give the content of a file that the same command has written before."""
+        path = self.path(value)
+        return None if path is None else self.files.get(path)

@@ -1,5 +1,10 @@
 """Goes through the commands of a text in the order in which the shell would run them.
 
+It follows what the text itself says: the working directory through `cd`, variables with
+constant values, files that the same text has written. Where a command may run in one of several
+settings (the values of a loop's variable, the two sides of a branch), it is taken as run in
+each of them. Where something cannot be known, nothing is said about it.
+
 Lists, pipelines, subshells, branches and loops decide where a command runs and whether what it
 does to the shell's state is seen by those after it. Nesting costs no depth here: what is open is
 kept as frames.
@@ -7,23 +12,32 @@ kept as frames.
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell import values
-from dibs.surfaces.hooks.shell.simple import Simple, State
-from dibs.surfaces.hooks.shell.tokens import MAX_TOKENS, Reader
-from dibs.surfaces.hooks.shell.words import Redirect, Word
+import itertools
+import os
+
+from dibs.surfaces.hooks.shell import rules, values
+from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS
+from dibs.surfaces.hooks.shell.values import MAX_VALUES, Call, Redirect, State, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from dibs.surfaces.hooks.shell.words import Token
+    from dibs.clients.occasion import Edit
+    from dibs.surfaces.hooks.shell.syntax import Texts, Token
+
+    # A working directory, "" if it cannot be known, and the values of the variables.
+    Setting = tuple[str, dict[str, str]]
 
 MAX_DEPTH = 6
+MAX_RUNS = 2_000
 
 _OPENERS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
-_CLOSERS = frozenset(("fi", "done", "}", "esac"))
+_CLOSERS = frozenset(_OPENERS.values()) | {"esac"}
 # After these, a command has run in a shell of its own.
 _APART = (["|"], ["|&"], ["&"])
+_DECLARING = frozenset("export declare local readonly typeset".split())
+_READING = frozenset("read unset mapfile readarray getopts".split())
 
 
 class Frame:
@@ -31,44 +45,55 @@ class Frame:
 
     __slots__ = ("apart", "base", "begin", "closer", "ends", "otherwise", "start", "unsure")
 
-    def __init__(
-        self, closer: str, state: State, begin: State, apart: bool, unsure: bool = False
-    ) -> None:
+    def __init__(self, closer: str, walk: Walk, apart: bool) -> None:
         self.closer = closer
-        self.unsure = unsure
-        self.begin = begin
-        self.start = state
-        self.base = state
         self.apart = apart
+        self.unsure = walk.unsure
+        self.begin = walk.begin
+        self.start = self.base = walk.state.copy()
         self.ends: list[State] = []
         self.otherwise = False
 
 
-class Walk(Simple):
-    """One command text on its way.
+class Walk:
+    """One command text on its way; `edits` are what it is going to change.
 
+    left: how many more tokens may be read
     begin: the state before the list at hand
+    piped: whether a pipe leads into the command at hand, and `feed` is what comes through it
+    unsure: whether the command runs only if the one before has failed
+    earlier: the state before that one, if it would have changed it
     function: whether what is opened next is the body of a function
     """
 
-    __slots__ = ("begin", "depth", "function", "left")
+    __slots__ = (
+        "begin", "depth", "earlier", "edits", "feed", "files", "function", "kind_of", "left",
+        "piped", "runs", "state", "texts", "unsure",
+    )  # fmt: skip
 
-    def __init__(self, cwd: str, look: Callable[[str], str]) -> None:
-        super().__init__(cwd, look)
+    def __init__(self, texts: Texts, cwd: str, kind_of: Callable[[str], str]) -> None:
+        home = os.environ.get("HOME")
+        self.texts = texts
+        self.kind_of = kind_of
+        self.edits: dict[Edit, None] = {}
+        self.files: dict[str, str] = {}
+        self.feed: str | None = None
         self.left = MAX_TOKENS
+        self.runs = MAX_RUNS
         self.depth = 0
-        self.function = False
-        self.begin = self.state
+        self.state = self.begin = State((cwd,), {"HOME": (home,)} if home else {})
+        self.earlier: State | None = None
+        self.piped = self.unsure = self.function = False
 
     def text(self, text: str, *, apart: bool = True) -> None:
         """Go through a text; what it does to the state stays inside if it is run apart."""
         self.left -= len(text) // 50 if self.depth else 0
         if self.left > 0:
-            reader = Reader(text, self.left)
-            self.left = reader.left
-            self.tokens(reader.tokens, apart=apart)
+            reader = self.texts[text]
+            self.left -= MAX_TOKENS - reader.left
+            self._tokens(reader.tokens, apart=apart)
 
-    def tokens(self, tokens: list[Token], *, apart: bool = True) -> None:
+    def _tokens(self, tokens: list[Token], *, apart: bool = True) -> None:
         """Go through tokens one level deeper."""
         if self.depth >= MAX_DEPTH:
             return
@@ -96,10 +121,9 @@ class Walk(Simple):
                 if tokens[at : at + 1] == [")"]:
                     at += 1  # `function f()`
                     continue
-                frames.append(Frame(")", self.state.copy(), self.begin, True))
+                self.unsure = False
+                self._open(")", frames, apart=True)
                 subshells += 1
-                self.begin = self.state.copy()
-                self.piped = self.unsure = self.function = False
             elif token == ")":
                 while subshells and self._close(frames, tokens, at).closer != ")":
                     pass
@@ -118,13 +142,14 @@ class Walk(Simple):
 
     def _command(self, tokens: list[Token], at: int, frames: list[Frame]) -> int:
         """Take keywords and then one simple command; give where it ends."""
-        while at < len(tokens) and isinstance(token := tokens[at], Word):
-            keyword = token.plain()
+        while keyword := _keyword(tokens, at):
             if keyword in _OPENERS:
                 self._open(_OPENERS[keyword], frames)
             elif keyword == "case":
                 self._open("esac", frames)
-                return self._next_case(tokens, _after(tokens, at, "in"), frames)
+                while at < len(tokens) and _keyword(tokens, at) != "in":
+                    at += 1
+                return self._next_case(tokens, at + 1, frames)
             elif keyword in ("for", "select"):
                 self._open("done", frames)
                 return self._loop(tokens, at + 1)
@@ -132,29 +157,27 @@ class Walk(Simple):
                 if frames and frames[-1].closer == keyword:
                     self._close(frames, tokens, at + 1)
             elif keyword in ("then", "else", "elif"):
-                self._branch(keyword, frames)
+                if frames and frames[-1].closer == "fi":
+                    self._branch(keyword, frames[-1])
             elif keyword == "function":
                 self.function = True
                 at += 1
             elif keyword not in ("do", "!", "time", "coproc"):
                 break
             at += 1
-        end = at
-        while end < len(tokens) and not isinstance(tokens[end], str):
-            end += 1
+        end = _end(tokens, at)
         if end == at + 1 and tokens[end : end + 2] == ["(", ")"]:
             self.function = True
             return end + 2
-        found = [token for token in tokens[at:end] if isinstance(token, Word)]
+        words = [token for token in tokens[at:end] if isinstance(token, Word)]
         redirects = [token for token in tokens[at:end] if isinstance(token, Redirect)]
-        if found or redirects:
-            self._simple(found, redirects, tokens[end : end + 1] in _APART)
+        if words or redirects:
+            self._simple(words, redirects, self.piped or tokens[end : end + 1] in _APART)
             self.function = False
         return end
 
-    def _open(self, closer: str, frames: list[Frame]) -> None:
-        apart = self.piped or self.function
-        frames.append(Frame(closer, self.state.copy(), self.begin, apart, self.unsure))
+    def _open(self, closer: str, frames: list[Frame], *, apart: bool = False) -> None:
+        frames.append(Frame(closer, self, apart or self.piped or self.function))
         self.begin = self.state.copy()
         self.piped = self.unsure = self.function = False
 
@@ -175,29 +198,27 @@ class Walk(Simple):
             self.state.join(frame.start)
         return frame
 
-    def _branch(self, keyword: str, frames: list[Frame]) -> None:
-        if not frames or frames[-1].closer != "fi":
-            return
-        frame = frames[-1]
+    def _branch(self, keyword: str, frame: Frame) -> None:
         if keyword == "then":
             frame.base = self.state.copy()
-            return
-        frame.otherwise = keyword == "else"
+        else:
+            frame.otherwise = keyword == "else"
+            self._back(frame)
+
+    def _back(self, frame: Frame) -> None:
+        """Begin another branch: the state is again what it was before the first."""
         frame.ends.append(self.state)
         self.state = frame.base.copy()
         self.begin = frame.base.copy()
 
     def _next_case(self, tokens: list[Token], at: int, frames: list[Frame]) -> int:
-        """Step over the pattern of a case; the state is again what it was before them."""
+        """Step over the pattern of a case."""
         if not frames or frames[-1].closer != "esac":
             return at
-        frames[-1].ends.append(self.state)
-        self.state = frames[-1].base.copy()
-        self.begin = frames[-1].base.copy()
+        self._back(frames[-1])
         while at < len(tokens) and tokens[at] == "\n":
             at += 1
-        token = tokens[at] if at < len(tokens) else None
-        if isinstance(token, Word) and token.plain() == "esac":
+        if _keyword(tokens, at) == "esac":
             return at
         while at < len(tokens) and tokens[at] != ")":
             at += 1
@@ -205,24 +226,173 @@ class Walk(Simple):
 
     def _loop(self, tokens: list[Token], at: int) -> int:
         """Give the variable of a loop all its values; give where its body begins."""
-        end = at
-        while end < len(tokens) and not isinstance(tokens[end], str):
-            end += 1
+        end = _end(tokens, at)
         given = [token for token in tokens[at:end] if isinstance(token, Word)]
-        found: list[str] = []
-        for word in given[2:]:
-            self._inner(word)
-            for _, variables in self._settings([word], []):
-                found += values.expand(word, variables) or ()
+        self._inner(given[2:])
         if given:
-            self._set(given[0].plain(), tuple(found))
+            self.state.set(given[0].plain(), self._fields(given[2:]))
         return end
 
+    def _simple(self, words: list[Word], redirects: list[Redirect], apart: bool) -> None:
+        """Run one simple command in every setting it may run in."""
+        targets = [redirect.word for redirect in redirects]
+        self._inner([*words, *targets, *(redirect.inner for redirect in redirects)])
+        kept = self.state.copy()
+        if self.unsure and self.earlier is not None:
+            self.state = self.earlier.copy()  # The command before `||` has failed.
+        command = [*itertools.dropwhile(Word.assigns, words)]
+        if not command:
+            self._assign(words)
+        feed: str | None = None
+        moved: list[str] = []
+        for setting in self._settings([*command, *targets]):
+            feed = self._run(command, redirects, setting, moved)
+        self.feed = feed
+        if moved:
+            self.state.before = self.state.cwds
+            self.state.cwds = tuple(filter(None, values.few(moved)))
+        changed = bool(moved) or not command
+        self.earlier = kept if changed else None
+        if apart or (self.unsure and not changed):
+            self.state = kept
+        elif self.unsure:
+            self.state.join(kept)
 
-def _after(tokens: list[Token], at: int, keyword: str) -> int:
-    while at < len(tokens):
-        token = tokens[at]
+    def _inner(self, words: Iterable[Word]) -> None:
+        """Run what is substituted into the words."""
+        for word in words:
+            for code in word.code:
+                self._tokens(code)
+
+    def _settings(self, words: list[Word]) -> Iterator[Setting]:
+        """Every working directory and choice of values in which a command may run."""
+        used = {
+            values.split_parameter(text)[0]
+            for word in words
+            for kind, text, _ in word.parts
+            if kind == values.VARIABLE
+        }
+        sure = {name: held[0] for name, held in self.state.variables.items() if len(held) == 1}
+        many = {name: held for name, held in self.state.variables.items() if name in used - {*sure}}
+        cwds = self.state.cwds or ("",)
+        for cwd, *chosen in itertools.islice(itertools.product(cwds, *many.values()), MAX_VALUES):
+            if self.runs <= 0:
+                break
+            self.runs -= 1
+            variables = {**sure, **dict(zip(many, chosen, strict=True))}
+            if cwd:
+                variables["PWD"] = cwd
+            yield cwd, variables
+
+    def _fields(self, words: Iterable[Word]) -> Iterator[str]:
+        """Give what the words become, in every setting."""
+        for word in words:
+            for _, variables in self._settings([word]):
+                yield from (field for field in word.fields(variables) if field is not None)
+
+    def _assign(self, words: list[Word]) -> None:
+        for word in words:
+            if not (name := word.assigns()):
+                continue
+            left, _, first = word.parts[0][1].partition("=")
+            held: list[str] = []
+            if word.array is not None:
+                held += self._fields(word.array)
+            else:
+                right = Word((values.TEXT, first, False), *word.parts[1:])
+                found = [right.assigned(variables) for _, variables in self._settings([right])]
+                held += [value for value in found if value is not None]
+            if left != name:  # `name+=`
+                held = [a + b for a in self.state.variables.get(name, ()) for b in held]
+            self.state.set(name, held)
+
+    def _run(
+        self, words: list[Word], redirects: list[Redirect], setting: Setting, moved: list[str]
+    ) -> str | None:
+        """Run one command in one setting; give what it prints, if the text says that."""
+        cwd, variables = setting
+        args = [arg for word in words for arg in word.fields(variables)]
+        call = Call("", [], cwd, self.edits, self.files, self.kind_of)
+        call.stdin = self.feed if self.piped else None
+        outputs: list[str] = []
+        for redirect in redirects:
+            value = redirect.word.single(variables)
+            if redirect.op in ("<<", "<<-"):
+                call.stdin = redirect.body
+            elif redirect.op == "<<<":
+                call.stdin = value
+            elif redirect.op == "<":
+                call.stdin = call.text(value)
+            elif value and redirect.writes(value):
+                call.write([value])
+                if (path := call.path(value)) and redirect.op in (">", ">|"):
+                    outputs.append(path)
+        call.name, call.args = rules.unwrap(args)
+        printed = self._dispatch(call, words, moved)
+        for path in outputs:
+            if printed is None:
+                self.files.pop(path, None)
+            else:
+                self.files[path] = printed
+        return None if outputs else printed
+
+    def _dispatch(self, call: Call, words: list[Word], moved: list[str]) -> str | None:
+        name, args = call.name, call.args
+        if name in ("cd", "pushd", "popd"):
+            moved += self._move(call)
+        elif name in _DECLARING:
+            self._assign(words[1:])
+        elif name in _READING:
+            for arg in args:
+                self.state.variables.pop(arg or "", None)
+        elif name in rules.SHELLS:
+            self._nested(rules.shell_text(call), call)
+        elif name == "eval":
+            self._nested(" ".join(arg or "''" for arg in args))
+        elif name == "trap":
+            self._nested(args[0] if args else None, call)
+        elif name in ("source", "."):
+            self._nested(call.text(args[0]) if args else None)
+        elif name:
+            return rules.run(call)
+        return None
+
+    def _move(self, call: Call) -> tuple[str, ...]:
+        """Give the directories the shell may be in afterwards, none if it stays."""
+        state = self.state
+        if call.name == "popd":
+            *rest, last = state.stack or ((),)
+            state.stack = tuple(rest)
+            return last
+        if call.name == "pushd":
+            state.stack = (*state.stack, state.cwds)[-MAX_VALUES:]
+        targets = [arg for arg in call.args if arg is None or arg == "-" or arg[:1] != "-"]
+        if targets[:1] == ["-"]:
+            return state.before or ("",)
+        path = call.path(targets[0] if targets else (state.variables.get("HOME") or ("",))[0])
+        # A directory by wildcard cannot be known.
+        return (path if path and "*" not in path and "?" not in path else "",)
+
+    def _nested(self, text: str | None, apart: Call | None = None) -> None:
+        """Run a text in this shell, or apart in a new one as the call begins it."""
+        if text and apart:
+            kept = self.state
+            home = {name: held for name, held in kept.variables.items() if name == "HOME"}
+            self.state = State((apart.cwd,) if apart.cwd else (), home)
+            self.text(values.plain(text))
+            self.state = kept
+        elif text:
+            self.text(values.plain(text), apart=False)
+
+
+def _end(tokens: list[Token], at: int) -> int:
+    """Give where the words and redirections end that begin here."""
+    while at < len(tokens) and not isinstance(tokens[at], str):
         at += 1
-        if isinstance(token, Word) and token.plain() == keyword:
-            break
     return at
+
+
+def _keyword(tokens: list[Token], at: int) -> str:
+    """Give the word that is here, if it has no quotes and no expansions."""
+    token = tokens[at] if at < len(tokens) else ""
+    return token.plain() if isinstance(token, Word) else ""

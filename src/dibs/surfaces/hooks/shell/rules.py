@@ -1,0 +1,393 @@
+"""What is known about each command: what it changes, whether it only reads, what it prints.
+
+To add a command is to add an entry to COMMANDS, or to `toolchain` if few shell commands need it.
+A command that is not there may write anything.
+"""
+
+from __future__ import annotations
+
+from dibs.surfaces.hooks.shell.values import STAR, Call, Options, assigned_name, options, plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dibs.surfaces.hooks.shell.values import Values
+
+    Writes = Callable[[Call], None]
+    Reads = Callable[[list[str]], bool]
+
+
+class Rule:
+    """What is known about one command.
+
+    writes: adds what a call of it changes to the call's edits
+    reads: whether it is sure to leave every file as it is, in doubt False; a function if that
+        depends on its arguments
+    prints: gives what a call of it prints, if the text says that
+    """
+
+    __slots__ = ("prints", "reads", "writes")
+
+    def __init__(
+        self,
+        writes: Writes | None = None,
+        reads: Reads | bool = False,
+        prints: Callable[[Call], str | None] | None = None,
+    ) -> None:
+        self.writes = writes
+        self.reads = reads
+        self.prints = prints
+
+    def only_reads(self, args: Values) -> bool:
+        if isinstance(self.reads, bool):
+            return self.reads
+        # An argument that cannot be known may be the very option that writes.
+        return None not in args and self.reads([plain(arg) for arg in args if arg is not None])
+
+
+def rule_of(name: str) -> Rule:
+    """Give what is known about the command of that name."""
+    if name in COMMANDS:
+        return COMMANDS[name]
+    from dibs.surfaces.hooks.shell import toolchain
+
+    return toolchain.COMMANDS.get(name, UNKNOWN)
+
+
+def run(call: Call) -> str | None:
+    """Add what the call changes to its edits; give what it prints, if the text says that."""
+    rule = rule_of(call.name)
+    if rule.writes:
+        rule.writes(call)
+    return rule.prints(call) if rule.prints else None
+
+
+SHELLS = frozenset("bash sh zsh dash ksh".split())
+# Words in front of a command that only say how it is run, each with its options with a value.
+_PREFIXES = {
+    "sudo": "ugpChrtTD --user --group", "doas": "uC", "env": "uC --unset --chdir", "time": "fo",
+    "nice": "n --adjustment", "nohup": "", "command": "", "exec": "a", "builtin": "",
+    "timeout": "sk --signal --kill-after", "stdbuf": "ioe --input --output --error",
+    "setsid": "", "ionice": "cnp", "caffeinate": "tw", "busybox": "", "noglob": "",
+}  # fmt: skip
+
+# What runs a tool of a project: the word after it, and the options with a value after that.
+_RUNNERS: dict[str, dict[str, str]] = {
+    "npx": {"": "pc --package --call"}, "pnpx": {"": "p --package"}, "bunx": {"": "p --package"},
+    "uvx": {"": "p --from --with --python"},
+    "npm": {"exec": "pcw --package --call --workspace", "x": "pc --package"},
+    "pnpm": {"exec": "C --dir --filter", "dlx": " --package"},
+    "yarn": {"run": "", "exec": "", "dlx": "p --package", "": " --cwd"},
+    "bun": {"x": "", "run": ""}, "uv": {"run": "p --with --python --project --group --extra"},
+    "poetry": {"run": "C"}, "pipenv": {"run": ""}, "pdm": {"run": "p"}, "hatch": {"run": ""},
+    "rye": {"run": ""}, "bundle": {"exec": ""}, "mise": {"exec": ""},
+}  # fmt: skip
+
+
+def name_of(value: str) -> str:
+    """Give the command's name without the directory it is in."""
+    return plain(value).rpartition("/")[2]
+
+
+def unwrap(args: Values) -> tuple[str, Values]:
+    """Give the name and the arguments of the command itself, "" if there is none to be known."""
+    while args and args[0]:
+        name = name_of(args[0])
+        if name not in _PREFIXES:
+            return _tool(name, args[1:]) or (name, args[1:])
+        found, args = options(args[1:], _PREFIXES[name], ordered=True)
+        if name == "command" and found.has("-v -V"):
+            break
+        if name == "timeout":
+            args = args[1:]
+        while name in ("env", "sudo") and args and args[0] and assigned_name(args[0]):
+            args = args[1:]
+    return "", []
+
+
+def _tool(name: str, args: Values) -> tuple[str, Values] | None:
+    """Give the formatter that a runner, or `python -m`, runs.
+
+    Only a formatter: `pnpm install` is not the `install` that copies files.
+    """
+    if name in _RUNNERS:
+        words = _RUNNERS[name]
+        word = args[0] if args and args[0] in words else ""
+        _, args = options(args[1 if word else 0 :], words.get(word or "", ""), ordered=True)
+    elif name.startswith("python") and args[:1] == ["-m"]:
+        args = args[1:]
+    else:
+        return None
+    if not args or not args[0]:
+        return None
+    from dibs.surfaces.hooks.shell.toolchain import FORMATTER_NAMES
+
+    tool = name_of(args[0]).partition("@")[0]
+    return (tool, args[1:]) if tool in FORMATTER_NAMES else None
+
+
+def shell_text(call: Call) -> str | None:
+    """Give the text that a shell runs: an argument, a file or its standard input."""
+    found, names = options(call.args, "oO --rcfile --init-file", ordered=True)
+    if "-c" in found:
+        return names[0] if names else None
+    return call.text(names[0]) if names and "-s" not in found else call.stdin
+
+
+def operands(
+    valued: str = "", kind: str = "write", *, needs: str = "", unless: str = "", skip: int = 0
+) -> Writes:
+    """Rule: it changes its operands, all but the first few.
+
+    needs, unless: the options of which one must be there, and those that must not
+    """
+
+    def writes(call: Call) -> None:
+        found, names = options(call.args, valued)
+        if not found.has(unless) and (not needs or found.has(needs)):
+            call.write(names[skip:], kind)
+
+    return writes
+
+
+def output(valued: str, names: str) -> Writes:
+    """Rule: it writes the files that these options name."""
+    return lambda call: call.write(map(options(call.args, valued)[0].get, names.split()))
+
+
+def _without(letters: str, starts: str) -> Reads:
+    """Rule: it only reads unless an option has one of the letters or begins like one of these."""
+    beginnings = tuple(starts.split())
+
+    def reads(args: list[str]) -> bool:
+        return not any(
+            arg.startswith(beginnings)
+            or (arg.startswith("-") and {*letters} & {*arg[1:].partition("-")[0]})
+            for arg in args
+        )
+
+    return reads
+
+
+def _sed(call: Call) -> None:
+    found, files = options(call.args, "efl --expression --file --line-length", "i")
+    if not found.has("-i --in-place"):
+        return
+    if files[:1] == [""]:
+        del files[0]  # `sed -i ''` of BSD: no copy is kept
+    if not found.has("-e -f --expression --file"):
+        del files[:1]
+    _in_place(call, files, found.value("-i --in-place"))
+
+
+def _in_place(call: Call, files: Values, suffix: str | None) -> None:
+    """What an editor in place writes: the files, and the copies it keeps beside them."""
+    call.write(files)
+    if suffix and "*" not in suffix and "/" not in suffix:
+        call.write(value + suffix for value in files if value)
+
+
+def _sed_reads(args: list[str]) -> bool:
+    found, operands = options(args, "e --expression")
+    if found.keys() - {"-n", "-e", "-E", "-r", "--quiet", "-s", "-u", "-z"} or args.count("-e") > 1:
+        return False
+    script = found.get("-e") or (operands[0] if operands else "")
+    if not script:
+        return False
+    import re
+
+    address = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*/)"
+    command = r"[pdqQ=]\d*|s/(?:[^/\\\n]|\\.)*/(?:[^/\\\n]|\\.)*/[gpiI\d]*"
+    known = re.compile(rf"(?:{address}(?:,[+~]?{address})?)? ?!? ?(?:{command})?").fullmatch
+    return all(known(one.strip()) for one in script.replace("\n", ";").split(";"))
+
+
+def _perl(call: Call) -> None:
+    found, files = options(call.args, "eEI", "iFMmD", ordered=True)
+    if "-i" in found:
+        _in_place(call, files if found.has("-e -E") else files[1:], found["-i"])
+
+
+def _awk(call: Call) -> None:
+    found, files = options(call.args, "vFfi --assign --field-separator --file --include")
+    if "inplace" in (found.get("-i"), found.get("--include")):
+        call.write(files if "-f" in found else files[1:])
+
+
+def _targets(call: Call, sources: Values, target: str | None, into: bool) -> Values:
+    """Where a move, a copy or a link puts its sources."""
+    if not target:
+        return []
+    # A wildcard stands for several files, unless the target goes along with it.
+    wild = STAR not in target and any(STAR in source for source in sources if source)
+    if not (into or wild or len(sources) > 1 or call.is_directory(target)):
+        return [target]
+    folder = target.rstrip("/") or "/"
+    return [f"{folder}/{source.rstrip('/').rpartition('/')[2]}" for source in sources if source]
+
+
+def _placed(call: Call, found: Options, names: Values, default: str) -> tuple[Values, Values]:
+    """Split the operands into what is placed and where it ends up."""
+    if found.has("-t --target-directory"):
+        return names, _targets(call, names, found.value("-t --target-directory"), True)
+    if len(names) < 2:
+        return (names, _targets(call, names, default, True)) if default else ([], [])
+    if found.has("-T --no-target-directory"):
+        return names[:-1], names[-1:]
+    return names[:-1], _targets(call, names[:-1], names[-1], False)
+
+
+_PLACING = "tS --target-directory --suffix"
+
+
+def places(
+    valued: str = _PLACING, *, unless: str = "", default: str = "", moves: bool = False
+) -> Writes:
+    """Rule: it puts its operands where the last of them, or an option, says.
+
+    default: where it puts a single operand
+    """
+
+    def writes(call: Call) -> None:
+        found, names = options(call.args, valued)
+        if not found.has(unless):
+            # Without options with a value, as in `git mv`, it has none that names the target.
+            sources, ends = _placed(call, found if valued else Options(), names, default)
+            call.write(sources if moves else (), "remove")
+            call.write(ends)
+
+    return writes
+
+
+def _shred(call: Call) -> None:
+    found, files = options(call.args, "ns --iterations --size --random-source")
+    call.write(files, "remove" if found.has("-u --remove") else "write")
+
+
+def _dd(call: Call) -> None:
+    call.write(arg[3:] for arg in call.args if arg and arg.startswith("of="))
+
+
+def _curl(call: Call) -> None:
+    valued = "oHXdAbcDeFKmTuUwxrC --output --output-dir --header --request --data --user-agent"
+    found, urls = options(call.args, valued)
+    names: Values = [found.get("-o"), found.get("--output")]
+    if found.has("-O --remote-name"):
+        names += [plain(url).partition("?")[0].rpartition("/")[2] for url in urls if url]
+    folder = found.get("--output-dir")
+    call.write(f"{folder}/{name}" if folder and name else name for name in names)
+
+
+def _find(call: Call) -> None:
+    args = list(call.args)
+    while args and args[0] in ("-H", "-L", "-P"):
+        del args[0]
+    cut = next((at for at, arg in enumerate(args) if arg and arg[0] in "-(!"), len(args))
+    roots, tests = args[:cut] or ["."], args[cut:]
+    names = [tests[at + 1] for at, test in enumerate(tests[:-1]) if test == "-name"]
+    narrow = len(names) == 1 and names[0] and not {"-o", "-or", "!", "-not"} & {*tests}
+    found: Values = [f"{root}/**/{names[0]}" if narrow else root for root in roots if root]
+    for at, test in enumerate(tests):
+        if test in ("-fprint", "-fprint0", "-fls"):
+            call.write(tests[at + 1 : at + 2])
+        elif test == "-delete":
+            call.write(found)
+        elif test in ("-exec", "-execdir", "-ok", "-okdir"):
+            _executed(call, tests[at + 1 :], found)
+
+
+def _executed(call: Call, args: Values, found: Values) -> None:
+    """What a command that find runs for each `{}` changes."""
+    end = next((at for at, arg in enumerate(args) if arg in (";", "+")), len(args))
+    if not end or not args[0] or not (each := call.path("{}")):
+        return
+    name = args[0].rpartition("/")[2]
+    inner = Call(name, args[1:end], call.cwd, {}, call.files, call.kind_of)
+    run(inner)
+    for edit in inner.edits:
+        if edit.path.startswith(each):
+            after = edit.path.removeprefix(each)
+            call.write(value + after for value in found if value)
+        else:
+            call.add(edit.path.replace("{}", "*"), edit.kind)
+
+
+def _shown(call: Call) -> Values:
+    return [arg for arg in call.args if arg is None or not arg.startswith("-") or arg == "-"]
+
+
+def _cat(call: Call) -> str | None:
+    texts = [call.stdin if arg == "-" else call.text(arg) for arg in _shown(call)] or [call.stdin]
+    return None if None in texts else "".join(text for text in texts if text is not None)
+
+
+def _echo(call: Call) -> str | None:
+    args = _shown(call)
+    if None in args:
+        return None
+    known = [plain(arg) for arg in args if arg is not None]
+    if call.name == "printf":
+        if known[:1] and "%s" in known[0]:
+            return "\n".join(known[1:]) + "\n"
+        known = known[:1]
+    return " ".join(known).replace("\\n", "\n") + "\n"
+
+
+def _uniq_reads(args: list[str]) -> bool:
+    return len([arg for arg in args if not arg.startswith("-")]) < 2
+
+
+def _dibs_reads(args: list[str]) -> bool:
+    reading = "status leases wait inbox agents log help messages protocol verify".split()
+    return bool(args) and args[0] in reading and args[1:2] not in (["see"], ["report"])
+
+
+def table(entries: dict[str, Rule]) -> dict[str, Rule]:
+    """Give the rule of each name; several may share an entry."""
+    return {name: rule for names, rule in entries.items() for name in names.split()}
+
+
+UNKNOWN = Rule()
+_READS = (
+    ": [ [[ (( ag arch basename break cd cksum cmp column comm continue cut date df diff dirname"
+    " du egrep exit expand export expr false fgrep fold grep groups head hexdump id join jq ls"
+    " md5sum nl nproc od paste popd printenv ps pushd pwd readlink realpath return rev seq"
+    " sha1sum sha256sum sleep stat strings tac tail test tr true type uname unexpand unset"
+    " uptime wait wc which whoami"
+)
+_SORT = "okStT --output --key --field-separator --buffer-size"
+_WGET = "OoPUtTiQ --output-document --output-file --header"
+COMMANDS = table({
+    _READS: Rule(reads=True),
+    "awk gawk": Rule(_awk),
+    "cat": Rule(reads=True, prints=_cat),
+    "cp": Rule(places()),
+    "curl": Rule(_curl),
+    "dd": Rule(_dd),
+    "dibs": Rule(reads=_dibs_reads),
+    "echo printf": Rule(reads=True, prints=_echo),
+    "ed ex": Rule(operands("pcS")),
+    "fd": Rule(reads=_without("xX", "--exec")),
+    "file": Rule(reads=_without("C", "--compile")),
+    "find": Rule(_find, _without("", "-delete -exec -ok -fprint -fls")),
+    "gsed": Rule(_sed),
+    "install": Rule(places(f"mog{_PLACING} --mode --owner --group", unless="-d --directory")),
+    "ln": Rule(places(default=".")),
+    "mv": Rule(places(moves=True)),
+    "perl ruby": Rule(_perl),
+    "rg": Rule(reads=_without("", "--pre --hostname-bin")),
+    "rm rmdir unlink": Rule(operands(kind="remove")),
+    "sd": Rule(operands(unless="-p --preview", skip=2)),
+    "sed": Rule(_sed, _sed_reads),
+    "shred": Rule(_shred),
+    "sort": Rule(output(_SORT, "-o --output"), _without("oT", "--o --compress --t")),
+    "sponge": Rule(operands()),
+    "tee": Rule(operands(), prints=lambda call: call.stdin),
+    "touch": Rule(operands("tdr --date --reference --time")),
+    "tree": Rule(reads=_without("o", "--output")),
+    "truncate": Rule(operands("sr --size --reference")),
+    "uniq": Rule(reads=_uniq_reads),
+    "wget": Rule(output(_WGET, "-O --output-document")),
+    "yq": Rule(operands(needs="-i --inplace", skip=1)),
+})  # fmt: skip

@@ -1,0 +1,356 @@
+"""From the text of a shell command to words, redirections and operators.
+
+The grammar is bash's as far as it decides what is code and what is not: quotes, here-documents,
+comments, `[[ … ]]` and arithmetic. A substitution is read where it stands, so that its commands
+count too and a `)` inside it ends nothing. Text that is no shell at all gives some tokens, never
+an error. Depth and number of tokens are bounded; beyond them reading stops, and `complete` is
+False. There are no regular expressions: compiling them takes longer than reading a command.
+"""
+
+from __future__ import annotations
+
+from dibs.surfaces.hooks.shell import values
+from dibs.surfaces.hooks.shell.values import TEXT, UNKNOWN, VARIABLE, Redirect, Word
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_TOKENS = 20_000
+MAX_DEPTH = 20
+# How far the end of an arithmetic expression is looked for.
+MAX_ARITHMETIC = 2_000
+
+# A string is an operator or a line's end.
+Token = Word | Redirect | str
+
+# Words after which a command begins, and not its arguments.
+_BEFORE_COMMAND = frozenset("if then elif else do while until ! { time".split())
+# The longer ones first.
+_OPERATORS = ";;& ;; ;& ; && &>> &> & || |& | <<< <<- << <> <& < >> >| >& >".split()
+# Every character that `str.isspace` is true of.
+_BLANKS = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005"
+    "\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+_ENDS_PLAIN = frozenset(_BLANKS + ";&|<>()'\"`\\$")
+_ENDS_QUOTED = frozenset('"\\$`')
+_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+
+
+class TooMuch(Exception):
+    """The text is too deep or too long to go on."""
+
+
+class Reader:
+    """Reads one text; `tokens` are there even if it had to stop."""
+
+    __slots__ = ("at", "complete", "depth", "left", "text", "tokens")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.depth = 0
+        self.left = MAX_TOKENS
+        self.tokens: list[Token] = []
+        self.complete = True
+        try:
+            self._commands(self.tokens, "")
+        except TooMuch:
+            self.complete = False
+
+    def _spend(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise TooMuch
+
+    def _add(self, out: list[Token], token: Token) -> None:
+        self._spend()
+        out.append(token)
+
+    def _find(self, what: str, start: int) -> int:
+        found = self.text.find(what, start)
+        return len(self.text) if found < 0 else found
+
+    def _until(self, ends: frozenset[str]) -> str:
+        """Step over at least one character and up to one of these; give what was stepped over."""
+        start = self.at
+        self.at += 1
+        while self.at < len(self.text) and self.text[self.at] not in ends:
+            self.at += 1
+        return self.text[start : self.at]
+
+    def _substitutes(self) -> bool:
+        return self.text.startswith(("<(", ">("), self.at)
+
+    def _commands(self, out: list[Token], closer: str) -> None:
+        """Read up to the closer, or to the end, and step over it."""
+        opened: list[str] = []
+        documents: list[Redirect] = []
+        start = True
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char in " \t":
+                self.at += 1
+            elif char == "\n":
+                self.at += 1
+                self._add(out, char)
+                for redirect in documents:
+                    self._document(redirect)
+                documents.clear()
+                start = True
+            elif char == "\\" and self.text.startswith("\\\n", self.at):
+                self.at += 2
+            elif char == "#":
+                self.at = self._find("\n", self.at)
+            elif char == ")":
+                self.at += 1
+                if not opened and closer:
+                    return
+                if opened and opened[-1] == "(":
+                    opened.pop()
+                self._add(out, char)
+                start = True
+            elif char == "(":
+                if (start or _after_for(out)) and self._arithmetic():
+                    self._add(out, Word((TEXT, "((", False)))
+                    continue
+                opened.append(char)
+                self.at += 1
+                self._add(out, char)
+                start = True
+            elif char in ";&|<>" and not self._substitutes():
+                start = self._operator(out, documents)
+            else:
+                start = self._argument(out, opened, start)
+        if closer:
+            self.complete = False
+
+    def _operator(self, out: list[Token], documents: list[Redirect]) -> bool:
+        op = next(op for op in _OPERATORS if self.text.startswith(op, self.at))
+        self.at += len(op)
+        if op[0] not in "<>" and op[:2] != "&>":
+            self._add(out, op)
+            return True
+        while self.text.startswith((" ", "\t", "\\\n"), self.at):
+            self.at += 2 if self.text[self.at] == "\\" else 1
+        redirect = Redirect(op, self._word())
+        if op in ("<<", "<<-"):
+            documents.append(redirect)
+        self._add(out, redirect)
+        return False
+
+    def _argument(self, out: list[Token], opened: list[str], start: bool) -> bool:
+        """Read one word; say whether a command can begin after it."""
+        before = self.at
+        word = self._word()
+        plain = word.plain()
+        if plain.isdigit() and self.text[self.at : self.at + 1] in ("<", ">"):
+            return start  # The number of a file descriptor.
+        if self.at == before:
+            self.at += 1  # A blank that is none of the shell's, such as a form feed.
+            return start
+        self._add(out, word)
+        if start and plain == "[[":
+            self._condition(out)
+        elif start and plain == "case":
+            opened.append(plain)
+        elif start and plain == "esac" and opened and opened[-1] == "case":
+            opened.pop()
+        return start and plain in _BEFORE_COMMAND
+
+    def _condition(self, out: list[Token]) -> None:
+        """Read the words up to `]]`, and no operators, because `>` means greater there."""
+        while self.at < len(self.text):
+            before = self.at
+            word = self._word()
+            if self.at == before:
+                self.at += 1
+                self._spend()
+            else:
+                out.append(word)
+            if word.plain() == "]]":
+                break
+
+    def _document(self, redirect: Redirect) -> None:
+        """Take the body of a here-document that the line just ended has begun."""
+        delimiter = "".join(text for kind, text, _ in redirect.word.parts if kind == TEXT)
+        tabs = "\t" if redirect.op == "<<-" else ""
+        lines: list[str] = []
+        while self.at < len(self.text):
+            close = self._find("\n", self.at) + 1
+            line = self.text[self.at : close].lstrip(tabs)
+            self.at = close
+            if line.removesuffix("\n") == delimiter:
+                break
+            lines.append(line)
+        redirect.body = body = "".join(lines)
+        quoted = any(quoted for _, _, quoted in redirect.word.parts)
+        if not quoted and ("`" in body or "$(" in body):
+            self._apart(body, lambda: self._parts(redirect.inner, True))
+
+    def _arithmetic(self) -> bool:
+        """Step over `((…))` if there is one here."""
+        if not self.text.startswith("((", self.at):
+            return False
+        depth = 0
+        for at in range(self.at, min(len(self.text), self.at + MAX_ARITHMETIC)):
+            char = self.text[at]
+            depth += (char == "(") - (char == ")")
+            if depth == 0:
+                if self.text[at - 1] != ")":
+                    return False
+                self.at = at + 1
+                return True
+        self.left -= 100  # Looking that far and in vain must not be free.
+        return False
+
+    def _word(self) -> Word:
+        word = Word()
+        self._parts(word, False)
+        return word
+
+    def _parts(self, word: Word, quoted: bool, closer: str = "") -> None:
+        """Read a word, the inside of double quotes, or a here-document: quoted, with no closer."""
+        text = self.text
+        while self.at < len(text):
+            self._spend()
+            char = text[self.at]
+            if char == "$":
+                self._dollar(word, quoted)
+            elif char == "`":
+                self._backticks(word, quoted)
+            elif char == "\\":
+                after = text[self.at + 1 : self.at + 2]
+                self.at += 2
+                if after != "\n":
+                    both = quoted and after not in '$`"\\'
+                    word.parts.append((TEXT, char + after if both else after, True))
+            elif char == '"' and not quoted:
+                self.at += 1
+                word.parts.append((TEXT, "", True))
+                self._parts(word, True, char)
+            elif char == closer:
+                self.at += 1
+                return
+            elif quoted:
+                word.parts.append((TEXT, self._until(_ENDS_QUOTED), True))
+            elif char == "'":
+                close = self._find("'", self.at + 1)
+                word.parts.append((TEXT, text[self.at + 1 : close], True))
+                self.at = close + 1
+            elif self._substitutes():
+                self.at += 2
+                self._code(word, False)
+            elif char == "(" and len(word.parts) == 1 and _opens_array(word.parts[0][1]):
+                self.at += 1
+                self._array(word)
+            elif char in _ENDS_PLAIN:
+                return
+            else:
+                word.parts.append((TEXT, self._until(_ENDS_PLAIN), False))
+
+    def _dollar(self, word: Word, quoted: bool) -> None:
+        self.at += 1
+        after = self.text[self.at : self.at + 1]
+        if after == "(":
+            if self._arithmetic():
+                word.parts.append((UNKNOWN, "", True))
+            else:
+                self.at += 1
+                self._code(word, quoted)
+        elif after == "{":
+            close = self._closing_brace(quoted)
+            word.parts.append((VARIABLE, self.text[self.at + 1 : close], quoted))
+            self.at = close + 1
+        elif length := values.name_length(self.text, self.at):
+            word.parts.append((VARIABLE, self.text[self.at : self.at + length], quoted))
+            self.at += length
+        elif after and after in "0123456789@*#?$!-":
+            self.at += 1
+            word.parts.append((UNKNOWN, "", quoted))
+        elif after == "'" and not quoted:
+            self._ansi(word)
+        elif after != '"' or quoted:
+            word.parts.append((TEXT, "$", True))
+
+    def _closing_brace(self, quoted: bool) -> int:
+        depth, at = 0, self.at
+        while at < len(self.text):
+            char = self.text[at]
+            if char == "\\":
+                at += 1
+            elif char == "'" and not quoted:
+                at = self._find("'", at + 1)
+            elif char == "{":
+                depth += 1
+            elif char == "}":
+                depth -= 1
+                if not depth:
+                    return at
+            at += 1
+        return len(self.text)
+
+    def _ansi(self, word: Word) -> None:
+        """Read `$'…'`; of its escapes only the everyday ones are known."""
+        at = self.at + 1
+        found = ""
+        known = True
+        while at < len(self.text) and self.text[at] != "'":
+            char = self.text[at]
+            if char == "\\":
+                at += 1
+                char = _ESCAPES.get(self.text[at : at + 1], "")
+                known = known and bool(char)
+            found += char
+            at += 1
+        self.at = at + 1
+        word.parts.append((TEXT, found, True) if known else (UNKNOWN, "", True))
+
+    def _code(self, word: Word, quoted: bool, closer: str = ")") -> None:
+        """Read the commands of a substitution."""
+        if self.depth >= MAX_DEPTH:
+            raise TooMuch
+        self.depth += 1
+        out: list[Token] = []
+        self._commands(out, closer)
+        self.depth -= 1
+        word.code.append(out)
+        word.parts.append((UNKNOWN, "", quoted))
+
+    def _array(self, word: Word) -> None:
+        self._code(word, False)
+        word.array = [token for token in word.code.pop() if isinstance(token, Word)]
+        word.code += [code for item in word.array for code in item.code]
+
+    def _backticks(self, word: Word, quoted: bool) -> None:
+        close = self.at + 1
+        while self.text[close : close + 1] not in ("`", ""):
+            close += 2 if self.text[close] == "\\" else 1
+        code = self.text[self.at + 1 : close].replace("\\\\", "\0")
+        code = code.replace("\\$", "$").replace("\\`", "`").replace("\0", "\\")
+        self.at = close + 1
+        self._apart(code, lambda: self._code(word, quoted, ""))
+
+    def _apart(self, text: str, read: Callable[[], None]) -> None:
+        """Read another text, and come back to this one."""
+        here = self.text, self.at
+        self.text, self.at = text, 0
+        read()
+        self.text, self.at = here
+
+
+class Texts(dict[str, Reader]):
+    """Every text that has been read, so that none is read twice."""
+
+    def __missing__(self, text: str) -> Reader:
+        self[text] = Reader(text)
+        return self[text]
+
+
+def _after_for(out: list[Token]) -> bool:
+    return bool(out) and isinstance(out[-1], Word) and out[-1].plain() == "for"
+
+
+def _opens_array(text: str) -> bool:
+    return text.endswith("=") and text.count("=") == 1 and bool(values.assigned_name(text))

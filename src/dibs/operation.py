@@ -41,6 +41,7 @@ EVERYBODY = (AGENT, PERSON, ADMIN, HOOK)
 PEOPLE = (PERSON, ADMIN)
 """Deciding for others is never an agent's."""
 HOOKS = (HOOK, PERSON, ADMIN)
+PEOPLE_ONLY = "ask the person you work for to do it in a shell of their own"
 SCOPES = ("read", "agent", "admin")
 """What tokens can be for; each allows what the one before it does."""
 VARARGS = 0x04
@@ -134,12 +135,11 @@ class Operation:
             return
         if HOOK in self.by:
             raise NotYoursError(
-                f"{self.name} is done by the hooks of a client, not by hand",
-                next="leave it to them: dibs init sets them up",
+                f"{self.name} is done by the hooks of an agent's client, not by the agent",
+                next="leave it to them; dibs init sets them up",
             )
         raise NotYoursError(
-            f"{self.name} is for people, and this is an agent's call",
-            next="ask the person you work for to do it",
+            f"only people may do this ({self.name}), and this is an agent's shell", next=PEOPLE_ONLY
         )
 
     def arguments(self) -> dict[str, Argument]:

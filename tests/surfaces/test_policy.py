@@ -41,7 +41,7 @@ __all__ = ["clients"]
 
 EVERY = sorted(operations().values(), key=lambda entry: entry.name)
 PEOPLES = {entry.name for entry in EVERY if AGENT not in entry.by and HOOK not in entry.by}
-POLICY = ("is for people", "is done by the hooks", "a token of scope")
+POLICY = ("only people may do this", "is done by the hooks", "a token of scope")
 """What a refusal says that is about who calls."""
 HOOKS = Path(cli.__file__).parent.parent / "hooks"
 
@@ -116,7 +116,6 @@ def answer_of(shell: Shell, entry: Operation, *chosen: str) -> Any:
 SHELLS = {
     "a client's": {"CLAUDE_CODE_SESSION_ID": "5e55"},
     "of dibs run": {"DIBS_AGENT": "bob", "DIBS_SESSION": "1.ab"},
-    "of a named agent": {"DIBS_AGENT": "bob"},
 }
 
 

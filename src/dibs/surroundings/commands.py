@@ -91,10 +91,14 @@ class Globals:
         return Who(self.agent or "") if self.chosen else of_environment(os.environ)
 
     def party(self) -> str:
-        """Whether this is a person's terminal or an agent's shell; `--as` changes nothing there."""
+        """Whether this is a person's terminal or the shell of an agent, by who started it.
+
+        A name says nothing about that: people have one too.
+        """
         from dibs.surroundings.who import of_environment
 
-        return PERSON if of_environment(os.environ) is None else AGENT
+        who = of_environment(os.environ)
+        return AGENT if who is not None and (who.client or who.token) else PERSON
 
     def name(self) -> str | None:
         """The name that somebody chose, with --as or in the environment."""

@@ -13,7 +13,7 @@ import os
 import sys
 
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
-from dibs.operation import AGENT
+from dibs.operation import AGENT, PEOPLE_ONLY
 from dibs.surroundings.commands import Command, Globals, closest, unknown
 from dibs.surroundings.wording import print_json
 
@@ -156,8 +156,8 @@ def by_hand(globals_: Globals, name: str, words: list[str]) -> int:
     placed, named = command.parse(words)
     if AGENT not in module.BY and globals_.party() == AGENT:
         raise NotYoursError(
-            f"dibs {name} is for people, and this is an agent's shell",
-            next="ask the person you work for to do it",
+            f"only people may do this (dibs {name}), and this is an agent's shell",
+            next=PEOPLE_ONLY,
         )
     options = {option.argument.name: option for option in command.options}
     checked = {given: options[given].check(value) for given, value in named.items()}

@@ -8,6 +8,7 @@ queue, tickets out of it.
 from __future__ import annotations
 
 from dibs.nouns.leases import grants
+from dibs.nouns.leases.queue import drop_ticket
 from dibs.nouns.work.tasks import give_back
 from dibs.storage.queries import Queries
 
@@ -32,7 +33,7 @@ def end_session(tx: Write, keys: Keyring, session: int, why: str) -> None:
     freed = tx.rows(LEASES.of_session, session=session)
     grants.free(tx, freed, "freed")
     for number in {row["number"] for row in tx.rows(LEASES.tickets_of_session, session=session)}:
-        freed += grants.drop_ticket(tx, number, why)
+        freed += drop_ticket(tx, number, why)
     for row in tx.rows(TASKS.of_session, session=session):
         give_back(tx, row, why)
     if tx.store.liveness is not None and ended["process_bound"]:
@@ -65,7 +66,7 @@ def clear(tx: Write, keys: Keyring, rows: list[Row]) -> bool:
     grants.free(tx, leases, "expired")
     freed = [*leases]
     for number in {row["epoch"] for row in tickets}:
-        freed += grants.drop_ticket(tx, number, "dead")
+        freed += drop_ticket(tx, number, "dead")
     for session in sorted(dead):
         end_session(tx, keys, session, "died")
     grants.hand_over(tx, keys, freed)

@@ -7,7 +7,7 @@ decided here, once, for the terminal, for agents and for the dashboard.
 from __future__ import annotations
 
 from dibs.nouns.agents.sessions import AGENTS, session_record
-from dibs.nouns.leases import grants
+from dibs.nouns.leases import grants, looking
 from dibs.nouns.leases.grants import LEASES
 from dibs.nouns.messages.operations import MESSAGES, message_record, unread_of, unread_rows
 from dibs.nouns.work.tasks import WORK, task_record
@@ -39,7 +39,7 @@ LEVELS = ("stuck", "ask", "soon")
 def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
     """All of it; agent: whose messages to show."""
     presences_ = presences(tx, everybody=False)
-    leases, waiting = grants.in_force(tx, None, None, limit), grants.waiters(tx, limit)
+    leases, waiting = looking.in_force(tx, None, None, limit), looking.waiters(tx, limit)
     counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
     tasks = [task for state in OPEN if counts.get(state) for task in in_state(tx, state, limit)]
     unread, messages, asked = 0, [], []

@@ -6,32 +6,22 @@ moment. Tickets are numbered by seq, so the order of the queue is the order of t
 
 A claim `here` is for one checkout: what is held in another is not in its way. It is in the way
 of all who claim without that word, wherever they are.
-
-When something is freed, the same transaction hands it to the first ticket whose every
-resource is free; a ticket for several resources is granted as a whole or not at all. A ticket
-whose process is gone is dropped on the way.
-
-    alice holds a.        bob asks for a and b, waits: ticket 7.
-    carol asks for b:     waits behind ticket 7, although nobody holds b.
-    alice releases a:     bob holds a and b, in alice's transaction. Only bob wakes.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
-from dibs.errors import DeadlockError
-from dibs.names.paths import Resource, near, resources_overlap
-from dibs.records import Blocker, Lease
+from dibs.errors import HeldError
+from dibs.names.paths import Resource, ancestors, near, resources_overlap
+from dibs.records import Blocker, Grant, Lease, in_the_way
 from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from dibs.space.scope import Scope
     from dibs.space.signing import Keyring
     from dibs.storage.driver import Row
-    from dibs.storage.queries import Query
     from dibs.storage.store import Read, Write
 
 LEASES = Queries("leases")
@@ -134,6 +124,87 @@ def ticket_alive(tx: Read, row: Row, number: int) -> bool:
     return tx.store.lock_held(number)
 
 
+def standing(tx: Read, rows: list[Row]) -> list[Row]:
+    """Without those that have lapsed and only wait to be cleared away."""
+    leases, tickets, dead = lapsed(tx, rows)
+    gone = [id(row) for row in leases + tickets]
+    return [row for row in rows if id(row) not in gone and row["session"] not in dead]
+
+
+def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False) -> list[Want]:
+    """What these texts name, each once, with the content that files have now."""
+    place = scope.place
+    wants: dict[str, Want] = {}
+    for text in resources:
+        resource = place.resource(text)
+        known = wants.get(resource.text)
+        if known is None:
+            wants[resource.text] = Want(resource, mode, place.content_hash(resource), here)
+        elif known.resource.checkout != resource.checkout:
+            # Named in two checkouts, it is wanted in all of them.
+            known.here, known.resource.checkout = False, None
+    return list(wants.values())
+
+
+def take(
+    tx: Write, scope: Scope, wants: list[Want], ttl_ms: int, note: str, task: str | None = None
+) -> Grant:
+    """Grant all that is wanted to the caller, or raise with what is in the way."""
+    caller = scope.caller
+    while True:
+        seen = [look(tx, want, caller.session, None) for want in wants]
+        # Who waits for what the caller holds does not keep the caller from holding it on.
+        in_the_way = [
+            row
+            for want, (own, rows) in zip(wants, seen, strict=True)
+            for row in rows
+            if not (row["waiting"] and keeps(tx, own, want, caller.session))
+        ]
+        if not in_the_way:
+            break
+        from dibs.nouns.recovery import clear  # most claims meet nobody
+
+        in_the_way = each_once(in_the_way)
+        if not clear(tx, scope.keys, in_the_way):
+            raise held(tx, in_the_way)
+    owned = [own for own, _ in seen]
+    return granted(grant_all(tx, scope, wants, ttl_ms, note, task, owned), tx.seq)
+
+
+def grant_all(
+    tx: Write,
+    scope: Scope,
+    wants: list[Want],
+    ttl_ms: int,
+    note: str,
+    task: str | None = None,
+    owned: list[Row | None] | None = None,
+) -> list[Lease]:
+    """Write the leases of the caller, who has what is in `owned` already."""
+    caller = scope.caller
+    if owned is None:
+        owned = [look(tx, want, caller.session, None)[0] for want in wants]
+    leases, opened = [], []
+    for want, own in zip(wants, owned, strict=True):
+        if own is not None and own["mode"] != want.mode == SHARED:
+            opened.append(own)
+        leases.append(
+            grant(
+                tx,
+                scope.keys,
+                want,
+                agent=caller.agent,
+                session=caller.session,
+                ttl_ms=ttl_ms,
+                note=note,
+                task=task,
+                own=own,
+            )
+        )
+    hand_over(tx, scope.keys, opened)
+    return leases
+
+
 def grant(
     tx: Write,
     keys: Keyring,
@@ -197,6 +268,38 @@ def grant(
     return lease_record(row, tx.now)
 
 
+def granted(leases: list[Lease], since: int) -> Grant:
+    """The grant, and which of its leases are from before that seq."""
+    epoch, kept = 0, []
+    for lease in leases:
+        epoch = max(epoch, lease.epoch)
+        if lease.epoch < since:
+            kept.append(lease.resource)
+    return Grant(epoch=epoch, leases=tuple(leases), kept=tuple(kept))
+
+
+def keeps(tx: Read, own: Row | None, want: Want, session: int) -> bool:
+    """Whether the caller holds what it wants already: this very thing, or what it lies in."""
+    above = tx.rows(LEASES.above, ancestors=ancestors(want.resource.base), session=session)
+    around = [own, *above] if own else above
+    return any(
+        row["deadline"] > tx.now
+        and row["mode"] in (want.mode, EXCLUSIVE)
+        and (row is own or row["kind"] != "glob")
+        for row in around
+    )
+
+
+def held(tx: Read, rows: list[Row]) -> HeldError:
+    """Say who holds it, since when, for what, until when, and what to do next."""
+    blockers = [blocker_record(row, tx.now) for row in rows]
+    return HeldError(
+        in_the_way(blockers, tx.wall),
+        next="claim it with a wait to queue for it, message the holder, or work elsewhere",
+        blockers=blockers,
+    )
+
+
 def free(tx: Write, rows: list[Row], how: str) -> None:
     """End leases: released, expired or freed. They have to be handed on."""
     for row in rows:
@@ -227,156 +330,15 @@ def revoke(tx: Write, rows: list[Row], reason: str) -> None:
         )
 
 
-def transfer(tx: Write, keys: Keyring, row: Row, receiver: Row, note: str) -> Lease:
-    """Make a lease another session's, without it being free in between."""
-    want = Want(resource_of(row), row["mode"], row["content_hash"])
-    tx.run(LEASES.remove, base=row["base"], resource=row["resource"], session=row["session"])
-    tx.event(
-        "lease.transferred",
-        row["resource"],
-        {"to": receiver["agent"], "to_session": receiver["id"], "epoch": row["epoch"]},
-    )
-    return grant(
-        tx,
-        keys,
-        want,
-        agent=receiver["agent"],
-        session=receiver["id"],
-        ttl_ms=row["ttl_ms"],
-        note=note or row["note"],
-        own=look(tx, want, receiver["id"], None)[0],
-    )
-
-
-def drop_ticket(tx: Write, number: int, why: str) -> list[Row]:
-    """Take a ticket out of the queue; return what it waited for, to be handed on."""
-    rows = tx.rows(LEASES.ticket, number=number)
-    tx.run(LEASES.dequeue, number=number)
-    if why != "withdrawn" and tx.store.liveness is not None:
-        tx.store.liveness.forget(number)
-    for row in rows:
-        tx.event(
-            "lease.unqueued",
-            row["resource"],
-            {"ticket": number, "why": why},
-            agent=row["agent"],
-            session=row["session"],
-        )
-    return rows
-
-
 def hand_over(tx: Write, keys: Keyring, freed: list[Row]) -> None:
     """Give what was freed to those who wait for it, first come, first served.
 
     freed: the leases and tickets that are no more in the way
     """
-    while freed and tx.queued:
-        waiting: dict[int, Row] = {}
-        for row in freed:
-            _, rows = look(tx, Want(resource_of(row), EXCLUSIVE, None), 0, None)
-            waiting |= {row["epoch"]: row for row in rows if row["waiting"]}
-        freed = []
-        for number in sorted(waiting):
-            tx.ahead(partial(_asked_to_serve, waiting[number]))
-            freed += _serve(tx, keys, number)
+    if freed and tx.queued:
+        from dibs.nouns.leases.queue import serve  # hardly ever does anybody wait
 
-
-def _asked_to_serve(row: Row) -> list[tuple[Query, Row]]:
-    """What `_serve` is going to ask, as far as one of the ticket's rows says."""
-    near = Want(resource_of(row), EXCLUSIVE, None).near
-    return [
-        (LEASES.ticket, {"number": row["epoch"]}),
-        (SESSIONS.several, {"sessions": [row["session"]]}),
-        (LEASES.around, near),
-        (LEASES.queue_around, near),
-    ]
-
-
-def _serve(tx: Write, keys: Keyring, number: int) -> list[Row]:
-    """Grant one ticket if all it wants is free; return what became free on the way."""
-    rows = tx.rows(LEASES.ticket, number=number)
-    if not rows:
-        return []
-    session = sessions_of(tx, rows).get(rows[0]["session"])
-    alive = session is not None and tx.store.alive(session, tx.now)
-    if session is None or not alive or not ticket_alive(tx, rows[0], number):
-        return drop_ticket(tx, number, "dead")
-    wants = [
-        Want(resource_of(row), row["mode"], row["content_hash"], bool(row["here"])) for row in rows
-    ]
-    owned = []
-    freed: list[Row] = []
-    for want in wants:
-        own, in_the_way = look(tx, want, session["id"], number)
-        over = [row for row in in_the_way if not row["waiting"] and row["deadline"] <= tx.now]
-        free(tx, over, "expired")
-        freed += over
-        if len(over) < len(in_the_way):
-            return freed
-        if own is not None and own["mode"] == EXCLUSIVE and own["deadline"] > tx.now:
-            # Another wait of this session has got more meanwhile; to share takes nothing away.
-            want.mode = EXCLUSIVE
-        owned.append(own)
-    tx.run(LEASES.dequeue, number=number)
-    for want, own, row in zip(wants, owned, rows, strict=True):
-        grant(
-            tx,
-            keys,
-            want,
-            agent=row["agent"],
-            session=row["session"],
-            ttl_ms=row["ttl_ms"],
-            note=row["note"],
-            own=own,
-            ticket=number,
-        )
-    tx.ring(number)
-    return freed
-
-
-def refuse_deadlock(tx: Read, wants: list[Want], agent: str, session: int) -> None:
-    """Refuse a wait that would close a circle of sessions waiting for each other."""
-    came: dict[int, tuple[int, dict[str, str]]] = {}
-    front: list[tuple[int, str, Want, int | None]] = [
-        (session, agent, want, None) for want in wants
-    ]
-    for waiter, name, want, before in front:
-        for row in look(tx, want, waiter, before)[1]:
-            holder = row["session"]
-            step = {"agent": name, "wants": want.resource.text, "held_by": row["agent"]}
-            if holder == session:
-                raise deadlock([*_way(came, waiter), step])
-            if holder not in came:
-                came[holder] = (waiter, step)
-                # The list grows while it is read: that is the search.
-                front += [
-                    (
-                        holder,
-                        row["agent"],
-                        Want(resource_of(wait), wait["mode"], None, bool(wait["here"])),
-                        wait["number"],
-                    )
-                    for wait in tx.rows(LEASES.tickets_of_session, session=holder)
-                ]
-
-
-def _way(came: dict[int, tuple[int, dict[str, str]]], waiter: int) -> list[dict[str, str]]:
-    """The steps that led from the one who asks to this waiter."""
-    steps = []
-    while waiter in came:
-        waiter, step = came[waiter]
-        steps.append(step)
-    return steps[::-1]
-
-
-def deadlock(steps: list[dict[str, str]]) -> DeadlockError:
-    told = "; ".join(f"{s['agent']} waits for {s['wants']} of {s['held_by']}" for s in steps)
-    return DeadlockError(
-        f"waiting would never end: {told}",
-        next="release what you hold that they want, then claim all you need in one call",
-        cycle=[*(step["agent"] for step in steps), steps[0]["agent"]],
-        steps=steps,
-    )
+        serve(tx, keys, freed)
 
 
 def lease_record(row: Row, now: int) -> Lease:
@@ -391,27 +353,3 @@ def blocker_record(row: Row, now: int) -> Blocker:
         since_at=row["granted_at"],
         expires_in_ms=None if waiting else max(0, row["deadline"] - now),
     )
-
-
-def standing(tx: Read, rows: list[Row]) -> list[Row]:
-    """Without those that have lapsed and only wait to be cleared away."""
-    leases, tickets, dead = lapsed(tx, rows)
-    gone = [id(row) for row in leases + tickets]
-    return [row for row in rows if id(row) not in gone and row["session"] not in dead]
-
-
-def in_force(tx: Read, agent: str | None, session: int | None, limit: int) -> tuple[Lease, ...]:
-    """The leases of those who are alive, by name."""
-    rows = tx.rows(LEASES.all, now=tx.now, agent=agent, session=session, limit=limit)
-    sessions = sessions_of(tx, rows)
-    return tuple(
-        lease_record(row, tx.now)
-        for row in rows
-        if row["session"] in sessions and tx.store.alive(sessions[row["session"]], tx.now)
-    )
-
-
-def waiters(tx: Read, limit: int) -> tuple[Blocker, ...]:
-    """Who waits for what, first come first."""
-    rows = standing(tx, tx.rows(LEASES.queue, limit=limit))
-    return tuple(blocker_record(row, tx.now) for row in rows)

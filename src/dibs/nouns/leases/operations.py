@@ -29,22 +29,20 @@ from dibs.errors import (
     StateError,
     TimeoutError,
 )
-from dibs.names.paths import Resource, ancestors, near, resources_overlap
-from dibs.nouns.leases import grants
-from dibs.nouns.leases.grants import LEASES, Want, lease_record
+from dibs.names.paths import Resource, near, resources_overlap
+from dibs.nouns.leases import grants, looking
+from dibs.nouns.leases.grants import LEASES, Want, lease_record, named, take
 from dibs.nouns.leases.own import asked_first, learn, own_leases
-from dibs.nouns.recovery import clear
 from dibs.operation import EVERYBODY, HOOKS, PEOPLE, operation, writes
-from dibs.records import Availability, Grant, Outcome, in_the_way
+from dibs.records import Outcome
 from dibs.space.scope import Noun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dibs.nouns.leases.ticket import Ticket
-    from dibs.records import Blocker, Lease
-    from dibs.space.scope import Scope
+    from dibs.nouns.leases.queue import Ticket
+    from dibs.records import Availability, Blocker, Grant, Lease
     from dibs.storage.driver import Row
     from dibs.storage.store import Read, Write
 
@@ -102,9 +100,10 @@ class Leases(Noun):
                 except HeldError:
                     if not wait_s:
                         raise
-                    from dibs.nouns.leases.ticket import Ticket  # most claims need not wait
+                    # Most claims need not wait.
+                    from dibs.nouns.leases.queue import Ticket, refuse_deadlock
 
-                    grants.refuse_deadlock(tx, wants, caller.agent, caller.session)
+                    refuse_deadlock(tx, wants, caller.agent, caller.session)
                     ticket = Ticket(scope, tx, wants, ttl_ms, note)
             grant = ticket.collect(wait_s)
             if idempotency_key is None:
@@ -309,7 +308,7 @@ class Leases(Noun):
             {"holder": row["agent"], "holder_session": row["session"], "epoch": row["epoch"],
              "was": was, "now": now, "by": list(by), "doing": doing},
         )  # fmt: skip
-        from dibs.nouns.leases.telling import tell_of_intrusion  # a claim does not need it
+        from dibs.nouns.leases.giving import tell_of_intrusion  # a claim does not need it
 
         tell_of_intrusion(tx, self.scope, row, by, doing)
         return lease_record(row | {"content_hash": now}, tx.now)
@@ -344,7 +343,7 @@ class Leases(Noun):
                 found[row["resource"], row["session"]] = row
         rows = list(found.values())
         grants.revoke(tx, rows, reason)
-        from dibs.nouns.leases.telling import tell_of_loss  # a claim does not need it
+        from dibs.nouns.leases.giving import tell_of_loss  # a claim does not need it
 
         tell_of_loss(tx, self.scope, rows, reason)
         grants.hand_over(tx, self.scope.keys, rows)
@@ -391,9 +390,9 @@ class Leases(Noun):
         receiver = there[0]
         if receiver["id"] == scope.caller.session:
             raise StateError(f"{to} is this very session", next="keep it, or name somebody else")
-        given = [grants.transfer(tx, scope.keys, row, receiver, note) for row in rows]
-        from dibs.nouns.leases.telling import tell_of_gift  # a claim does not need it
+        from dibs.nouns.leases.giving import tell_of_gift, transfer  # a claim does not need it
 
+        given = [transfer(tx, scope.keys, row, receiver, note) for row in rows]
         tell_of_gift(tx, scope, to, rows, note)
         return tuple(given)
 
@@ -423,6 +422,8 @@ class Leases(Noun):
         reason: why, for those who lose it
         idempotency_key: asked again with the same one, the first answer is given
         """
+        from dibs.nouns.leases.giving import take_away  # a claim does not need it
+
         scope, ttl_ms = self.scope, milliseconds(ttl_s)
         wants = named(scope, resources, grants.EXCLUSIVE)
         request = [[want.resource.text for want in wants], ttl_ms, note, reason]
@@ -455,7 +456,8 @@ class Leases(Noun):
         resources: what to look at
         """
         wanted = self._resources(resources)
-        return states(self.scope, [Want(resource, grants.EXCLUSIVE, None) for resource in wanted])
+        wants = [Want(resource, grants.EXCLUSIVE, None) for resource in wanted]
+        return looking.states(self.scope, wants)
 
     def _resources(self, texts: tuple[str, ...]) -> list[Resource]:
         return [self.scope.place.resource(text) for text in texts]
@@ -477,7 +479,7 @@ class Leases(Noun):
         limit: at most so many
         """
         with self.scope.store.read() as tx:
-            return grants.in_force(tx, agent, session, limit)
+            return looking.in_force(tx, agent, session, limit)
 
     @operation(InvalidError, by=EVERYBODY, empty="nobody waits")
     def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:
@@ -486,7 +488,7 @@ class Leases(Noun):
         limit: at most so many
         """
         with self.scope.store.read() as tx:
-            return grants.waiters(tx, limit)
+            return looking.waiters(tx, limit)
 
     @operation(InvalidError, by=EVERYBODY, example="src/a.py", empty="nobody has said anything")
     def outcomes(self, *resources: str, limit: int = 100) -> tuple[Outcome, ...]:
@@ -523,7 +525,7 @@ class Leases(Noun):
         wants = named(self.scope, resources, grants.EXCLUSIVE)
 
         def look() -> tuple[tuple[Availability, ...] | None, int | None]:
-            found = states(self.scope, wants)
+            found = looking.states(self.scope, wants)
             left = [
                 blocker.expires_in_ms
                 for state in found
@@ -536,154 +538,5 @@ class Leases(Noun):
         topics = tuple(f"lease:{want.resource.text}" for want in wants)
         free = self.scope.store.wait(look, (*topics, "session"), wait_s)
         if free is None:
-            raise too_late(self.scope, wants, wait_s)
+            raise looking.too_late(self.scope, wants, wait_s)
         return free
-
-
-def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False) -> list[Want]:
-    """What these texts name, each once, with the content that files have now."""
-    place = scope.place
-    wants: dict[str, Want] = {}
-    for text in resources:
-        resource = place.resource(text)
-        known = wants.get(resource.text)
-        if known is None:
-            wants[resource.text] = Want(resource, mode, place.content_hash(resource), here)
-        elif known.resource.checkout != resource.checkout:
-            # Named in two checkouts, it is wanted in all of them.
-            known.here, known.resource.checkout = False, None
-    return list(wants.values())
-
-
-def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
-    """Of each, whether it is free for the caller, and if not, who is in the way."""
-    session = scope.session
-    found = []
-    with scope.store.read() as tx:
-        for want in wants:
-            rows = grants.standing(tx, grants.look(tx, want, session, None)[1])
-            found.append(
-                Availability(
-                    resource=want.resource.text,
-                    free=not rows,
-                    blockers=tuple(grants.blocker_record(row, tx.now) for row in rows),
-                )
-            )
-    return tuple(found)
-
-
-def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
-    found = states(scope, wants)
-    return TimeoutError(
-        f"{', '.join(state.resource for state in found)} did not become free within {wait_s:g} s",
-        next="work on something else, or wait longer",
-        blockers=[blocker for state in found for blocker in state.blockers],
-    )
-
-
-def take(
-    tx: Write, scope: Scope, wants: list[Want], ttl_ms: int, note: str, task: str | None = None
-) -> Grant:
-    """Grant all that is wanted to the caller, or raise with what is in the way."""
-    caller = scope.caller
-    while True:
-        seen = [grants.look(tx, want, caller.session, None) for want in wants]
-        # Who waits for what the caller holds does not keep the caller from holding it on.
-        in_the_way = [
-            row
-            for want, (own, rows) in zip(wants, seen, strict=True)
-            for row in rows
-            if not (row["waiting"] and keeps(tx, own, want, caller.session))
-        ]
-        if not in_the_way:
-            break
-        in_the_way = grants.each_once(in_the_way)
-        if not clear(tx, scope.keys, in_the_way):
-            raise held(tx, in_the_way)
-    owned = [own for own, _ in seen]
-    return granted(grant_all(tx, scope, wants, ttl_ms, note, task, owned), tx.seq)
-
-
-def grant_all(
-    tx: Write,
-    scope: Scope,
-    wants: list[Want],
-    ttl_ms: int,
-    note: str,
-    task: str | None = None,
-    owned: list[Row | None] | None = None,
-) -> list[Lease]:
-    """Write the leases of the caller, who has what is in `owned` already."""
-    caller = scope.caller
-    if owned is None:
-        owned = [grants.look(tx, want, caller.session, None)[0] for want in wants]
-    leases, opened = [], []
-    for want, own in zip(wants, owned, strict=True):
-        if own is not None and own["mode"] != want.mode == grants.SHARED:
-            opened.append(own)
-        leases.append(
-            grants.grant(
-                tx,
-                scope.keys,
-                want,
-                agent=caller.agent,
-                session=caller.session,
-                ttl_ms=ttl_ms,
-                note=note,
-                task=task,
-                own=own,
-            )
-        )
-    grants.hand_over(tx, scope.keys, opened)
-    return leases
-
-
-def take_away(
-    tx: Write, scope: Scope, wants: list[Want], ttl_ms: int, note: str, reason: str
-) -> Grant:
-    """Grant all that is wanted to the caller; whoever holds something of it loses it."""
-    in_the_way = grants.each_once(
-        row for want in wants for row in grants.look(tx, want, scope.session, None)[1]
-    )
-    clear(tx, scope.keys, in_the_way)
-    lost = [row for row in grants.standing(tx, in_the_way) if not row["waiting"]]
-    grants.revoke(tx, lost, reason)
-    leases = grant_all(tx, scope, wants, ttl_ms, note)
-    if lost:
-        from dibs.nouns.leases.telling import tell_of_loss  # a claim does not need it
-
-        tell_of_loss(tx, scope, lost, reason)
-    grants.hand_over(tx, scope.keys, lost)
-    return granted(leases, tx.seq)
-
-
-def granted(leases: list[Lease], since: int) -> Grant:
-    """The grant, and which of its leases are from before that seq."""
-    epoch, kept = 0, []
-    for lease in leases:
-        epoch = max(epoch, lease.epoch)
-        if lease.epoch < since:
-            kept.append(lease.resource)
-    return Grant(epoch=epoch, leases=tuple(leases), kept=tuple(kept))
-
-
-def keeps(tx: Read, own: Row | None, want: Want, session: int) -> bool:
-    """Whether the caller holds what it wants already: this very thing, or what it lies in."""
-    above = tx.rows(LEASES.above, ancestors=ancestors(want.resource.base), session=session)
-    around = [own, *above] if own else above
-    return any(
-        row["deadline"] > tx.now
-        and row["mode"] in (want.mode, grants.EXCLUSIVE)
-        and (row is own or row["kind"] != "glob")
-        for row in around
-    )
-
-
-def held(tx: Read, rows: list[Row]) -> HeldError:
-    """Say who holds it, since when, for what, until when, and what to do next."""
-    blockers = [grants.blocker_record(row, tx.now) for row in rows]
-    return HeldError(
-        in_the_way(blockers, tx.wall),
-        next="claim it with a wait to queue for it, message the holder, or work elsewhere",
-        blockers=blockers,
-    )

@@ -10,7 +10,7 @@ import json
 
 from dibs.errors import EmptyError, HeldError, StateError
 from dibs.nouns.leases import grants
-from dibs.nouns.leases.operations import take
+from dibs.nouns.leases.grants import take
 from dibs.nouns.recovery import end_dead_sessions, lapse_task
 from dibs.nouns.work.plan import insert
 from dibs.nouns.work.tasks import WORK, open_up, record_of, row_of, task_record

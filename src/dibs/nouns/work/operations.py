@@ -35,7 +35,7 @@ from dibs.errors import (
     StateError,
 )
 from dibs.nouns.leases import grants
-from dibs.nouns.leases.operations import named
+from dibs.nouns.leases.grants import named
 from dibs.nouns.messages.operations import post
 from dibs.nouns.recovery import free_with_task, taken_with
 from dibs.nouns.state.operations import put_fields

@@ -1,0 +1,58 @@
+"""Leases as they are seen from outside: what is held, who waits, whether something is free."""
+
+from __future__ import annotations
+
+from dibs.errors import TimeoutError
+from dibs.nouns.leases import grants
+from dibs.nouns.leases.grants import LEASES
+from dibs.records import Availability
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.nouns.leases.grants import Want
+    from dibs.records import Blocker, Lease
+    from dibs.space.scope import Scope
+    from dibs.storage.store import Read
+
+
+def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
+    """Of each, whether it is free for the caller, and if not, who is in the way."""
+    session = scope.session
+    found = []
+    with scope.store.read() as tx:
+        for want in wants:
+            rows = grants.standing(tx, grants.look(tx, want, session, None)[1])
+            found.append(
+                Availability(
+                    resource=want.resource.text,
+                    free=not rows,
+                    blockers=tuple(grants.blocker_record(row, tx.now) for row in rows),
+                )
+            )
+    return tuple(found)
+
+
+def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
+    found = states(scope, wants)
+    return TimeoutError(
+        f"{', '.join(state.resource for state in found)} did not become free within {wait_s:g} s",
+        next="work on something else, or wait longer",
+        blockers=[blocker for state in found for blocker in state.blockers],
+    )
+
+
+def in_force(tx: Read, agent: str | None, session: int | None, limit: int) -> tuple[Lease, ...]:
+    """The leases of those who are alive, by name."""
+    rows = tx.rows(LEASES.all, now=tx.now, agent=agent, session=session, limit=limit)
+    sessions = grants.sessions_of(tx, rows)
+    return tuple(
+        grants.lease_record(row, tx.now)
+        for row in rows
+        if row["session"] in sessions and tx.store.alive(sessions[row["session"]], tx.now)
+    )
+
+
+def waiters(tx: Read, limit: int) -> tuple[Blocker, ...]:
+    """Who waits for what, first come first."""
+    rows = grants.standing(tx, tx.rows(LEASES.queue, limit=limit))
+    return tuple(grants.blocker_record(row, tx.now) for row in rows)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 from dibs.dibs import operations
 from dibs.surfaces.cli.help import GLOBALS, GROUPS, about, summary
-from dibs.surfaces.cli.main import BY_HAND
+from dibs.surfaces.cli.main import BY_HAND, by_hand
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 
@@ -66,7 +65,7 @@ def page() -> Iterator[str]:
                 yield from command(entry.cli, summary(entry), usage, entry.example)
     yield "## Tools\n"
     for name in BY_HAND:
-        text: str = import_module(f"dibs.surfaces.cli.{name}").HELP
+        text: str = by_hand(name).HELP
         usage, says, *rest = text.split("\n\n")
         *options, example = rest
         yield from command(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dibs.clients.occasion import Occasion
 from dibs.surfaces.hooks.flights import BY, PART, Flights, write
 from dibs.surfaces.hooks.reads import Reads
+from dibs.surroundings.occasion import Occasion
 
 
 def test_a_read_that_is_being_noted_is_not_looked_at_yet(tmp_path: Path):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs.surfaces.hooks.git.hook import HOOKS, STOPPING
+from dibs.surroundings.git import HOOKS, STOPPING
 from tests.surfaces.repository import Worker
 from tests.surfaces.shell import Answer, Shell
 

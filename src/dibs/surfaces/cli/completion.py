@@ -6,7 +6,7 @@ import re
 
 from dibs.dibs import operations
 from dibs.errors import InvalidError
-from dibs.surfaces.cli.main import BY_HAND
+from dibs.surfaces.cli.main import BY_HAND, by_hand
 from dibs.surroundings.commands import options
 
 TYPE_CHECKING = False
@@ -66,8 +66,7 @@ def commands() -> dict[str, list[str]]:
         for entry in operations().values()
     }
     for name in BY_HAND:
-        help = __import__(f"dibs.surfaces.cli.{name}", fromlist=["HELP"]).HELP
-        known[name] = re.findall(r"^  (--[a-z-]+)", help, re.MULTILINE)
+        known[name] = re.findall(r"^  (--[a-z-]+)", by_hand(name).HELP, re.MULTILINE)
     known["completion"] = ["bash", "zsh", "fish"]
     return known
 

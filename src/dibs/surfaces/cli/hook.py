@@ -8,16 +8,36 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.surroundings.commands import Globals
 
-HELP = """usage: dibs hook CLIENT
+USAGE = """usage: dibs hook CLIENT
        dibs hook git NAME [ARGUMENT]…
 
 Answer one event of an agent client or of git; `dibs init` writes the hooks that call this.
 
-The event comes on standard input, as the client sends it, and the answer goes to standard
-output in the client's own form. CLIENT is claude, codex, gemini, opencode, cursor, copilot,
-devin or windsurf.
+{clients}
 
 example: dibs hook claude < event.json"""
+
+
+def help_text() -> str:
+    from textwrap import fill
+
+    from dibs import clients
+
+    *names, last = [client.name for client in clients.every() if client.events is not None]
+    says = (
+        "The event comes on standard input, as the client sends it, and the answer goes to "
+        "standard output in the client's own form. CLIENT is "
+    )
+    return USAGE.format(clients=fill(f"{says}{', '.join(names)} or {last}.", 93))
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> str:
+        """`HELP` names all clients: it is made only where somebody asks for it."""
+        if name == "HELP":
+            return help_text()
+        raise AttributeError(f"{__name__} has no {name}")
 
 
 def main(globals_: Globals, words: list[str]) -> int:

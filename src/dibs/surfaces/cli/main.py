@@ -67,6 +67,11 @@ BY_HAND = {
     "completion": "print the completion script for bash, zsh or fish",
 }
 
+COMMAND_MODULES = {
+    "init": "dibs.surfaces.init",
+}
+"""Where those of them are that are not beside this module."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; as a program of its own, end with it."""
@@ -134,7 +139,7 @@ def run(globals_: Globals, words: list[str]) -> int:
         print_json({"version": VERSION}) if globals_.json else print(f"dibs {VERSION}")
         return 0
     if words[0] in BY_HAND:
-        module = __import__(f"dibs.surfaces.cli.{words[0]}", fromlist=["main"])
+        module = by_hand(words[0])
         if globals_.help:
             print(module.HELP)
             return 0
@@ -160,6 +165,12 @@ def run(globals_: Globals, words: list[str]) -> int:
 
         return follow.main(globals_, operation, rest)
     return call(globals_, operation, rest)
+
+
+def by_hand(name: str) -> Any:
+    """The module of a command that is written by hand."""
+    path = COMMAND_MODULES.get(name, f"dibs.surfaces.cli.{name}")
+    return __import__(path, fromlist=["main"])
 
 
 def find(words: list[str]) -> tuple[Operation, list[str]]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 
-from dibs.clients.occasion import AFTER, BEFORE, END, Answer
 from dibs.digest import sha256
 from dibs.errors import DibsError
+from dibs.surroundings.occasion import AFTER, BEFORE, END, Answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.clients.occasion import Edit, Occasion
     from dibs.dibs import Dibs
     from dibs.surroundings.commands import Globals
+    from dibs.surroundings.occasion import Edit, Occasion
 
 
 class Elsewhere:

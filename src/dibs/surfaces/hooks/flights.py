@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.clients.occasion import Occasion
+    from dibs.surroundings.occasion import Occasion
     from dibs.surroundings.who import Who
 
 LONGEST_S = 7200

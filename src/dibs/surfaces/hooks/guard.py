@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from dibs.clients.occasion import Answer, Edit
 from dibs.errors import HeldError, NotFoundError, NotYoursError, StaleError, UnavailableError
 from dibs.nouns.leases.operations import CLAIM_LIMIT
 from dibs.surfaces.hooks import failures
@@ -23,6 +22,7 @@ from dibs.surfaces.hooks.briefing import Briefing
 from dibs.surfaces.hooks.case import hooked
 from dibs.surfaces.hooks.sweep import sweep
 from dibs.surfaces.hooks.words import difference, held, protected, stale, worktree
+from dibs.surroundings.occasion import Answer, Edit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import os
 import sys
 
 from dibs.errors import DibsError, NotYoursError
+from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING
 from dibs.surroundings.wording import note
 
 TYPE_CHECKING = False
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from dibs.dibs import Dibs
     from dibs.surfaces.hooks.git.committer import Committer
     from dibs.surroundings.commands import Globals
-
-COMMIT = ("pre-commit", "pre-merge-commit")
-LEARN = ("post-checkout", "post-merge", "post-rewrite")
-HOOKS = (*COMMIT, "prepare-commit-msg", "post-commit", "pre-push", *LEARN)
-"""Those that `dibs init` installs."""
-STOPPING = (*COMMIT, "prepare-commit-msg", "pre-push")
-"""Those that can keep something from happening; the others come too late for that."""
 
 
 def run(globals_: Globals, name: str, words: list[str]) -> int:

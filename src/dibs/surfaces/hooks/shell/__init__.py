@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dibs.clients.occasion import Edit
+    from dibs.surroundings.occasion import Edit
 
 
 def _unseen(_path: str) -> str:

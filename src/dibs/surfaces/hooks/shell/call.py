@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os.path
 
-from dibs.clients.occasion import Edit
 from dibs.surfaces.hooks.shell.values import BRACKET, QUESTION, STAR
+from dibs.surroundings.occasion import Edit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -194,7 +194,7 @@ def _executed(call: Call, args: Values, found: Values) -> None:
 
 
 def _patch(call: Call) -> None:
-    from dibs.clients import patch
+    from dibs.surroundings import patch
 
     found, operands = options(
         call.args, "dpioFrBzDVgY --directory --strip --input --output --reject-file --fuzz"
@@ -216,7 +216,7 @@ def _patch(call: Call) -> None:
 
 
 def _apply_patch(call: Call) -> None:
-    from dibs.clients import patch
+    from dibs.surroundings import patch
 
     for text in (call.stdin, *call.args):
         if text and call.cwd:

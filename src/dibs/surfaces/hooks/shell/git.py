@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from dibs.clients import patch
 from dibs.surfaces.hooks.shell.call import options
 from dibs.surfaces.hooks.shell.values import plain
+from dibs.surroundings import patch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

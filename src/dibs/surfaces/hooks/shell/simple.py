@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dibs.clients.occasion import Edit
     from dibs.surfaces.hooks.shell.words import Token
+    from dibs.surroundings.occasion import Edit
 
 MAX_RUNS = 2_000
 MAX_SETTINGS = 64

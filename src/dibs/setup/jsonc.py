@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from dibs.surfaces.init.draft import BOM, Draft, Refusal, cut, line_of
+from dibs.setup.files import BOM, Draft, Refusal, cut, line_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ import os
 import re
 
 from dibs.errors import InvalidError
-from dibs.surfaces.hooks.git.hook import HOOKS, STOPPING
-from dibs.surfaces.init.draft import Draft
-from dibs.surfaces.init.targets import Target, delimited
-from dibs.surroundings.git import elsewhere
+from dibs.setup.files import Draft
+from dibs.setup.targets import Target, delimited
+from dibs.surroundings.git import HOOKS, STOPPING, elsewhere
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -114,35 +114,35 @@ class Client:
         return ""
 
 
-def names() -> list[str]:
+def client_names() -> list[str]:
     """The short names of all clients, sorted."""
     files = [file for folder in __path__ for file in os.listdir(folder)]
     return sorted(file[:-3] for file in files if file.endswith(".py") and file[0] != "_")
 
 
-def find(name: str) -> Client | None:
+def find_client(name: str) -> Client | None:
     """The client of this name, if there is one."""
-    if name not in names():
+    if name not in client_names():
         return None
     found: Client = __import__(f"{__name__}.{name}", fromlist=["CLIENT"]).CLIENT
     return found
 
 
-def of(name: str) -> Client:
+def client_of(name: str) -> Client:
     """The client of this name."""
-    client = find(name)
+    client = find_client(name)
     if client is None:
-        known = ", ".join(one.name for one in every())
+        known = ", ".join(one.name for one in every_client())
         raise InvalidError(f"no client is called {name!r}", next=f"one of: {known}")
     return client
 
 
-def every() -> list[Client]:
+def every_client() -> list[Client]:
     """All clients, in the order in which people are shown them."""
-    return sorted(map(of, names()), key=lambda client: client.order)
+    return sorted(map(client_of, client_names()), key=lambda client: client.order)
 
 
-def among(variables: Iterable[str]) -> list[Client]:
+def clients_among(variables: Iterable[str]) -> list[Client]:
     """The clients that some of these environment variables may be of."""
     beginnings = {name.partition("_")[0] for name in variables}
-    return [of(name) for name in names() if name.upper() in beginnings]
+    return [client_of(name) for name in client_names() if name.upper() in beginnings]

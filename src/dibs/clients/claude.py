@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.clients import Client, of
+from dibs.clients import Client, client_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ class Claude(Client):
 
     def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
         if "hookEventName" in payload:
-            return of("copilot").read(payload, environment)
+            return client_of("copilot").read(payload, environment)
         if "DEVIN_PROJECT_DIR" in environment and "cwd" not in payload:
-            return of("devin").read(payload, environment)
+            return client_of("devin").read(payload, environment)
         return super().read(payload, environment)
 
     def write(self, occasion: Occasion, answer: Answer) -> str:
         if occasion.client != self.name:
-            return of(occasion.client).write(occasion, answer)
+            return client_of(occasion.client).write(occasion, answer)
         return super().write(occasion, answer)
 
 

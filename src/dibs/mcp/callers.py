@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
-from dibs import clients
+from dibs.clients import client_names, find_client
 from dibs.errors import DibsError, NotYoursError, StoreGoneError, UnavailableError, UnfitError
 from dibs.storage.boot import process_name
 from dibs.surroundings.who import spoken
@@ -134,7 +134,7 @@ def kind_of(client: str) -> str:
     """What people call the client: `claude` for `claude-code`, `codex` for `codex-mcp-client`."""
     word = "".join(sign if sign.isascii() and sign.isalnum() else " " for sign in client.lower())
     parts = word.split() or ["agent"]
-    known = (name for name in clients.names() if any(part.startswith(name) for part in parts))
+    known = (name for name in client_names() if any(part.startswith(name) for part in parts))
     return next(known, parts[0][:20])
 
 
@@ -147,7 +147,7 @@ def client_session(kind: str, request: Request, environment: Mapping[str, str]) 
     said = request.meta.get("sessionId")
     if isinstance(said, str) and said.isprintable() and 0 < len(said.strip()) <= 100:
         return f"{kind}:{said.strip()}"
-    client = clients.find(kind)
+    client = find_client(kind)
     if client is None:
         return None
     session = environment.get(client.server_variable)

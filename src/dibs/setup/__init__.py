@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from dibs import clients
+from dibs.clients import client_of, every_client
 from dibs.errors import InvalidError
 from dibs.setup import files, githooks, steps
 from dibs.setup.files import Draft, Refusal
@@ -94,7 +94,7 @@ class Setup:
 
     def used(self) -> list[str]:
         """The clients to set up."""
-        return self.named or [one.name for one in clients.every() if self.is_used(one)]
+        return self.named or [one.name for one in every_client() if self.is_used(one)]
 
     def is_used(self, client: Client) -> bool:
         from shutil import which
@@ -128,7 +128,7 @@ class Setup:
             return False
 
     def of_clients(self, names: Iterable[str]) -> list[Target]:
-        return [target for name in names for target in clients.of(name).targets(self.place.top)]
+        return [target for name in names for target in client_of(name).targets(self.place.top)]
 
     def of_repository(self) -> list[Target]:
         """What every client needs."""
@@ -222,7 +222,7 @@ class Setup:
 
 
 def known() -> list[str]:
-    return [client.name for client in clients.every()]
+    return [client.name for client in every_client()]
 
 
 def ignored() -> str:

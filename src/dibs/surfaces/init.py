@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from textwrap import fill
 
-from dibs import clients
+from dibs.clients import client_of
 from dibs.errors import InvalidError
 from dibs.setup import Setup, known
 from dibs.setup.steps import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED
@@ -70,7 +70,7 @@ def take(words: list[str]) -> tuple[list[str], set[str]]:
         else:
             raise InvalidError(f"{word!r} is not an option of init", next="dibs init --help")
     for name in named:
-        clients.of(name)  # or a refusal
+        client_of(name)  # or a refusal
     if "--check" in flags and len(flags) > 1:
         raise InvalidError("--check goes alone", next="dibs init --check")
     return named, flags
@@ -169,7 +169,7 @@ def faults(planned: list[Step]) -> int:
 
 def advice(names: list[str], new: bool) -> list[str]:
     """What is left for the user to do; the second time they know."""
-    said, used = [], [clients.of(name) for name in names]
+    said, used = [], [client_of(name) for name in names]
     if used:
         said.append(f"clients: {', '.join(client.title for client in used)}")
     else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from dibs import clients
+from dibs.clients import client_of, clients_among
 from dibs.digest import sha256
 from dibs.storage.boot import process_name
 from dibs.storage.folder import write_once
@@ -115,7 +115,7 @@ def nearest(environment: Mapping[str, str]) -> Client | None:
 
     One client may have started another, which then has the variables of both.
     """
-    possible = [one for one in clients.among(environment) if environment.get(one.mark)]
+    possible = [one for one in clients_among(environment) if environment.get(one.mark)]
     if len(possible) > 1:
         for pid, name in ancestors():
             for client in possible:
@@ -126,7 +126,7 @@ def nearest(environment: Mapping[str, str]) -> Client | None:
 
 def of_client(name: str, session: str, environment: Mapping[str, str]) -> Who:
     """Who acts in a session of this client."""
-    client = clients.of(name)
+    client = client_of(name)
     process, sure = client_process(client, environment)
     if client.shell_variable:
         # Its MCP server knows nothing else to go by.

@@ -21,9 +21,9 @@ example: dibs hook claude < event.json"""
 def help_text() -> str:
     from textwrap import fill
 
-    from dibs import clients
+    from dibs.clients import every_client
 
-    *names, last = [client.name for client in clients.every() if client.events is not None]
+    *names, last = [client.name for client in every_client() if client.events is not None]
     says = (
         "The event comes on standard input, as the client sends it, and the answer goes to "
         "standard output in the client's own form. CLIENT is "

@@ -12,7 +12,7 @@ import os
 import sys
 from time import time
 
-from dibs import clients
+from dibs.clients import client_of
 from dibs.errors import DibsError, NotYoursError
 from dibs.surfaces.hooks import failures
 from dibs.surfaces.hooks.elsewhere import Elsewhere
@@ -48,7 +48,7 @@ def run(globals_: Globals, client: str) -> int:
     occasion: Occasion | None = None
     os.umask(0o077)  # what is kept may be secret, and nothing else is written here
     try:
-        dialect = clients.of(client)
+        dialect = client_of(client)
         occasion = dialect.read(payload(), os.environ)
         return answer(globals_, occasion, dialect)
     except Exception as error:
@@ -230,7 +230,7 @@ def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
         f"dibs could not check whether this file is free ({what}), and this repository's policy "
         "is `closed`. Tell the person you work for; dibs doctor says more."
     )
-    return respond(clients.of(client), occasion, Answer(deny=reason))
+    return respond(client_of(client), occasion, Answer(deny=reason))
 
 
 def surroundings(occasion: Occasion | None) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from dibs import clients
+from dibs.clients import client_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def refusal(case: Case) -> str:
             "dibs: only people pass by the checks of a commit, and others work here. Leave out "
             "--no-verify; if a check fails, it says what to do."
         )
-    if clients.of(case.occasion.client).runs_git_hooks or "core.hooksPath" in command:
+    if client_of(case.occasion.client).runs_git_hooks or "core.hooksPath" in command:
         return ""
     folder = hooks(case)
     if not os.path.exists(os.path.join(folder, "pre-commit")):

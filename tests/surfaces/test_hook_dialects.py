@@ -45,10 +45,9 @@ def answer(client: str, name: str, *, deny: str = "", context: str = "") -> Any:
 
 def gist(occasion: Occasion) -> dict[str, Any]:
     """What is not empty, but for the names of client, session and call."""
-    fields = {name: getattr(occasion, name) for name in Occasion.__slots__}
     return {
         name: value
-        for name, value in fields.items()
+        for name, value in vars(occasion).items()
         if value and name not in ("client", "name", "session", "call")
     }
 

@@ -39,9 +39,11 @@ class Client:
 
     events: the client's events that dibs wants to be called for, and for which tools ("" for
         all); None if it has no hooks
+    meanings: what its events are in the words of dibs, if they have other names than in Claude
+        Code and the same form
     denies_by_exit: whether a denial is a text on standard error and exit code 2, not an answer
     edit_tools, shell_tools, read_tools: its tools that change the files they name, that run a
-        command, and that show the model a file, if its hooks have the form of Claude Code
+        command, and that show the model a file
     patch_tools: its tools that take a patch, and the field that holds it
     runs_git_hooks: whether git runs hooks in its shell
 
@@ -66,6 +68,7 @@ class Client:
     after = ""
 
     events: Mapping[str, str] | None = None
+    meanings: Mapping[str, str] = {}
     denies_by_exit = False
     edit_tools: tuple[str, ...] = ()
     shell_tools: tuple[str, ...] = ()

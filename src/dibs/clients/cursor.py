@@ -5,22 +5,7 @@ from __future__ import annotations
 import json
 
 from dibs.clients import Client
-from dibs.surroundings.occasion import (
-    AFTER,
-    BEFORE,
-    END,
-    OTHER,
-    PROMPT,
-    START,
-    STOP,
-    Answer,
-    Occasion,
-    edited,
-    event_name,
-    files,
-    record,
-    text,
-)
+from dibs.surroundings.occasion import AFTER, BEFORE, END, PROMPT, START, STOP, edited, record, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,18 +13,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.setup.targets import Target
+    from dibs.surroundings.occasion import Answer, Occasion
 
 EDITS = ("Write", "StrReplace", "Edit", "MultiEdit", "EditNotebook")
 CHANGES = "|".join((*EDITS, "Delete", "Shell"))
-MEANINGS = {
-    "sessionStart": START,
-    "beforeSubmitPrompt": PROMPT,
-    "preToolUse": BEFORE,
-    "postToolUse": AFTER,
-    "postToolUseFailure": AFTER,
-    "stop": STOP,
-    "sessionEnd": END,
-}
 
 
 class Cursor(Client):
@@ -58,6 +35,18 @@ class Cursor(Client):
         "stop": "",
         "sessionEnd": "",
     }
+    meanings = {
+        "sessionStart": START,
+        "beforeSubmitPrompt": PROMPT,
+        "preToolUse": BEFORE,
+        "postToolUse": AFTER,
+        "postToolUseFailure": AFTER,
+        "stop": STOP,
+        "sessionEnd": END,
+    }
+    edit_tools = EDITS
+    shell_tools = ("Shell",)
+    read_tools = ("Read",)
 
     processes = ("cursor",)
 
@@ -73,23 +62,19 @@ class Cursor(Client):
         ]
 
     def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
-        name = event_name(payload, "hook_event_name")
+        occasion = super().read(payload, environment)
+        occasion.session = text(payload, "conversation_id") or occasion.session
         roots = payload.get("workspace_roots")
-        root = roots[0] if isinstance(roots, list) and roots and isinstance(roots[0], str) else ""
+        if not occasion.cwd and isinstance(roots, list) and roots and isinstance(roots[0], str):
+            occasion.cwd = roots[0]
         loops = payload.get("loop_count")
-        occasion = Occasion(
-            self.name,
-            MEANINGS.get(name, OTHER),
-            name=name,
-            session=text(payload, "conversation_id", "session_id"),
-            cwd=text(payload, "cwd") or root,
-            tool=text(payload, "tool_name"),
-            call=text(payload, "tool_use_id"),
-            again=isinstance(loops, int) and loops > 0,
-            deaf=name in ("beforeSubmitPrompt", "postToolUseFailure"),
-        )
-        if occasion.event in (BEFORE, AFTER):
-            read_tool(occasion, record(payload, "tool_input"))
+        occasion.again = isinstance(loops, int) and loops > 0
+        occasion.deaf = occasion.name in ("beforeSubmitPrompt", "postToolUseFailure")
+        tool_input = record(payload, "tool_input")
+        if occasion.event in (BEFORE, AFTER) and occasion.tool == "Delete":
+            occasion.edits = edited("Delete", tool_input, "remove")
+        if occasion.command:
+            occasion.cwd = text(tool_input, "working_directory") or occasion.cwd
         return occasion
 
     def write(self, occasion: Occasion, answer: Answer) -> str:
@@ -103,19 +88,6 @@ class Cursor(Client):
         if occasion.event in (START, AFTER):
             return json.dumps({"additional_context": answer.context})
         return ""
-
-
-def read_tool(occasion: Occasion, tool_input: dict[str, Any]) -> None:
-    tool = occasion.tool
-    if tool in EDITS:
-        occasion.edits = edited(tool, tool_input)
-    elif tool == "Delete":
-        occasion.edits = edited(tool, tool_input, "remove")
-    elif tool == "Shell":
-        occasion.command = text(tool_input, "command")
-        occasion.cwd = text(tool_input, "working_directory") or occasion.cwd
-    elif tool == "Read" and occasion.name == "postToolUse":
-        occasion.reads = files(tool_input)
 
 
 CLIENT = Cursor()

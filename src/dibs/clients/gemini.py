@@ -14,15 +14,9 @@ from dibs.surroundings.occasion import (
     AFTER,
     BEFORE,
     END,
-    OTHER,
     PROMPT,
     START,
     STOP,
-    Answer,
-    Occasion,
-    edited,
-    event_name,
-    files,
     name_of_call,
     record,
     text,
@@ -35,16 +29,9 @@ if TYPE_CHECKING:
 
     from dibs.setup.parts import Part
     from dibs.setup.targets import Target
+    from dibs.surroundings.occasion import Answer, Occasion
 
 CHANGES = "write_file|replace|run_shell_command"
-MEANINGS = {
-    "SessionStart": START,
-    "BeforeAgent": PROMPT,
-    "BeforeTool": BEFORE,
-    "AfterTool": AFTER,
-    "AfterAgent": STOP,
-    "SessionEnd": END,
-}
 
 
 class Gemini(Client):
@@ -63,6 +50,17 @@ class Gemini(Client):
         "AfterAgent": "",
         "SessionEnd": "",
     }
+    meanings = {
+        "SessionStart": START,
+        "BeforeAgent": PROMPT,
+        "BeforeTool": BEFORE,
+        "AfterTool": AFTER,
+        "AfterAgent": STOP,
+        "SessionEnd": END,
+    }
+    edit_tools = ("write_file", "replace")
+    shell_tools = ("run_shell_command",)
+    read_tools = ("read_file",)
     runs_git_hooks = False
 
     shell_variable = "GEMINI_CLI"
@@ -84,51 +82,27 @@ class Gemini(Client):
         return [JsonFile(f"{top}/.gemini/settings.json", parts)]
 
     def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
-        name = event_name(payload, "hook_event_name")
-        occasion = Occasion(
-            self.name,
-            MEANINGS.get(name, OTHER),
-            name=name,
-            session=text(payload, "session_id"),
-            cwd=text(payload, "cwd"),
-            tool=text(payload, "tool_name"),
-            again=payload.get("stop_hook_active") is True,
-            afresh=name == "SessionStart" and payload.get("source") == "clear",
-        )
-        if occasion.event in (BEFORE, AFTER):
-            read_tool(occasion, record(payload, "tool_input"))
-            response = record(payload, "tool_response")
-            if response.get("error"):
-                occasion.deaf, occasion.reads = True, ()
-            said = text(response, "llmContent")
-            if occasion.reads and "truncated" not in said[:300]:
-                occasion.shown = said
-                asked = record(payload, "tool_input").keys()
-                whole = asked.isdisjoint(("offset", "limit", "start_line", "end_line"))
-                occasion.lines = said.count("\n") + 1 if whole else 0
+        occasion = super().read(payload, environment)
+        if occasion.event not in (BEFORE, AFTER):
+            return occasion
+        tool_input, response = record(payload, "tool_input"), record(payload, "tool_response")
+        occasion.call = name_of_call(occasion.tool, tool_input)
+        if occasion.command:
+            folder = text(tool_input, "dir_path", "directory")
+            occasion.cwd = os.path.join(occasion.cwd, folder)
+        if response.get("error"):
+            occasion.deaf, occasion.reads = True, ()
+        said = text(response, "llmContent")
+        if occasion.reads and "truncated" not in said[:300]:
+            occasion.shown = said
+            whole = tool_input.keys().isdisjoint(("offset", "limit", "start_line", "end_line"))
+            occasion.lines = said.count("\n") + 1 if whole else 0
         return occasion
 
     def write(self, occasion: Occasion, answer: Answer) -> str:
         if answer.deny:
             return json.dumps({"decision": "deny", "reason": answer.deny})
-        if not answer.context or occasion.deaf or occasion.event in (BEFORE, END):
-            return ""
-        if occasion.event == STOP:
-            return json.dumps({"decision": "block", "reason": answer.context})
-        said = {"hookEventName": occasion.name, "additionalContext": answer.context}
-        return json.dumps({"hookSpecificOutput": said})
-
-
-def read_tool(occasion: Occasion, tool_input: dict[str, Any]) -> None:
-    tool = occasion.tool
-    occasion.call = name_of_call(tool, tool_input)
-    if tool in ("write_file", "replace"):
-        occasion.edits = edited(tool, tool_input)
-    elif tool == "run_shell_command":
-        occasion.command = text(tool_input, "command")
-        occasion.cwd = os.path.join(occasion.cwd, text(tool_input, "dir_path", "directory"))
-    elif tool == "read_file" and occasion.event == AFTER:
-        occasion.reads = files(tool_input)
+        return "" if occasion.event == BEFORE else super().write(occasion, answer)
 
 
 CLIENT = Gemini()

@@ -12,18 +12,11 @@ from dibs.clients import Client
 from dibs.surroundings.occasion import (
     AFTER,
     BEFORE,
-    END,
+    EVENTS,
     OTHER,
-    PROMPT,
-    START,
-    STOP,
-    SUBAGENT_END,
-    Answer,
     Occasion,
-    edited,
     event_name,
-    files,
-    patched,
+    read_tool,
     record,
     text,
 )
@@ -35,8 +28,8 @@ if TYPE_CHECKING:
 
     from dibs.setup.parts import Part
     from dibs.setup.targets import Target
+    from dibs.surroundings.occasion import Answer
 
-KNOWN = {START, PROMPT, BEFORE, AFTER, STOP, END, SUBAGENT_END}
 SETTINGS = "opencode.json opencode.jsonc .opencode/opencode.json .opencode/opencode.jsonc".split()
 
 
@@ -48,6 +41,10 @@ class OpenCode(Client):
     traces = ("opencode.json", "opencode.jsonc", ".opencode")
 
     events: Mapping[str, str] = {}  # the plugin is asked by OpenCode, and asks dibs
+    edit_tools = ("edit", "write", "multiedit")
+    patch_tools = {"apply_patch": "patchText", "patch": "patchText"}
+    shell_tools = ("bash",)
+    read_tools = ("read",)
 
     shell_variable = "OPENCODE"
     pid_variable = "OPENCODE_PID"
@@ -70,19 +67,19 @@ class OpenCode(Client):
 
     def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
         event = event_name(payload, "event")
-        occasion = Occasion(
-            self.name,
-            event if event in KNOWN else OTHER,
-            session=text(payload, "session"),
-            subagent=text(payload, "subagent"),
-            subagent_kind=text(payload, "kind"),
-            cwd=text(payload, "cwd"),
-            tool=text(payload, "tool"),
-            call=text(payload, "call"),
-            again=payload.get("again") is True,
-        )
+        occasion = Occasion(self.name, event if event in EVENTS else OTHER)
+        occasion.session = text(payload, "session")
+        occasion.subagent = text(payload, "subagent")
+        occasion.subagent_kind = text(payload, "kind")
+        occasion.cwd = text(payload, "cwd")
+        occasion.tool = text(payload, "tool")
+        occasion.call = text(payload, "call")
+        occasion.again = payload.get("again") is True
         if occasion.event in (BEFORE, AFTER):
-            read_tool(occasion, record(payload, "args"))
+            args = record(payload, "args")
+            read_tool(self, occasion, args)
+            if occasion.command:
+                occasion.cwd = os.path.join(occasion.cwd, text(args, "workdir"))
         return occasion
 
     def write(self, occasion: Occasion, answer: Answer) -> str:
@@ -92,19 +89,6 @@ class OpenCode(Client):
 
     def subagent(self, session: str, environment: Mapping[str, str]) -> str:
         return environment.get("DIBS_SUBAGENT", "")
-
-
-def read_tool(occasion: Occasion, args: dict[str, Any]) -> None:
-    tool = occasion.tool
-    if tool in ("edit", "write", "multiedit"):
-        occasion.edits = edited(tool, args)
-    elif tool in ("apply_patch", "patch"):
-        occasion.edits = patched(tool, text(args, "patchText"), occasion.cwd)
-    elif tool == "bash":
-        occasion.command = text(args, "command")
-        occasion.cwd = os.path.join(occasion.cwd, text(args, "workdir"))
-    elif tool == "read" and occasion.event == AFTER:
-        occasion.reads = files(args)
 
 
 def only_ours(path: str) -> bool:

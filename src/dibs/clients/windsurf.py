@@ -7,12 +7,10 @@ from dibs.surroundings.occasion import (
     AFTER,
     BEFORE,
     OTHER,
-    Answer,
     Occasion,
-    edited,
     event_name,
-    files,
     name_of_call,
+    read_tool,
     record,
     text,
 )
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.setup.targets import Target
+    from dibs.surroundings.occasion import Answer
 
 
 class Windsurf(Client):
@@ -43,6 +42,9 @@ class Windsurf(Client):
         "post_run_command": "",
         "post_read_code": "",
     }
+    edit_tools = ("write_code",)
+    shell_tools = ("run_command",)
+    read_tools = ("read_code",)
     denies_by_exit = True
 
     processes = ("windsurf",)
@@ -57,24 +59,16 @@ class Windsurf(Client):
     def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
         name = event_name(payload, "agent_action_name")
         when, _, tool = name.partition("_")
-        known = name in self.events
+        if name not in self.events:
+            when, tool = "", ""
         about = record(payload, "tool_info")
-        occasion = Occasion(
-            self.name,
-            {"pre": BEFORE, "post": AFTER}.get(when, OTHER) if known else OTHER,
-            session=text(payload, "trajectory_id"),
-            cwd=text(about, "cwd"),
-            tool=tool,
-            deaf=True,
-        )
-        if known:
-            occasion.call = name_of_call(tool, about)
-        if known and tool == "write_code":
-            occasion.edits = edited(tool, about)
-        elif known and tool == "run_command":
-            occasion.command = text(about, "command_line", "command")
-        elif known and tool == "read_code":
-            occasion.reads = files(about)
+        occasion = Occasion(self.name, {"pre": BEFORE, "post": AFTER}.get(when, OTHER))
+        occasion.session = text(payload, "trajectory_id")
+        occasion.cwd = text(about, "cwd")
+        occasion.tool = tool
+        occasion.call = name_of_call(tool, about)
+        occasion.deaf = True
+        read_tool(self, occasion, about)
         return occasion
 
     def write(self, occasion: Occasion, answer: Answer) -> str:

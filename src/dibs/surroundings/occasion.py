@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from dibs.clients import Client
 
-START, PROMPT, BEFORE, AFTER, STOP, END, SUBAGENT_END, OTHER = (
-    "start prompt before after stop end subagent_end other".split()
-)
+EVENTS = "start prompt before after stop end subagent_end other".split()
+START, PROMPT, BEFORE, AFTER, STOP, END, SUBAGENT_END, OTHER = EVENTS
 
 
 class Edit:
@@ -71,49 +70,25 @@ class Occasion:
     deaf: whether the model is shown nothing of what is said here
     """
 
-    __slots__ = (
-        "afresh", "again", "call", "client", "command", "cwd", "deaf", "edits", "event", "lines",
-        "name", "reads", "session", "shown", "subagent", "subagent_kind", "tool",
-    )  # fmt: skip
+    name = ""
+    session = ""
+    subagent = ""
+    subagent_kind = ""
+    cwd = ""
+    tool = ""
+    call = ""
+    edits: tuple[Edit, ...] = ()
+    reads: tuple[str, ...] = ()
+    shown = ""
+    lines = 0
+    command = ""
+    again = False
+    afresh = False
+    deaf = False
 
-    def __init__(
-        self,
-        client: str,
-        event: str,
-        *,
-        name: str = "",
-        session: str = "",
-        subagent: str = "",
-        subagent_kind: str = "",
-        cwd: str = "",
-        tool: str = "",
-        call: str = "",
-        edits: tuple[Edit, ...] = (),
-        reads: tuple[str, ...] = (),
-        shown: str = "",
-        lines: int = 0,
-        command: str = "",
-        again: bool = False,
-        afresh: bool = False,
-        deaf: bool = False,
-    ) -> None:
+    def __init__(self, client: str, event: str) -> None:
         self.client = client
         self.event = event
-        self.name = name
-        self.session = session
-        self.subagent = subagent
-        self.subagent_kind = subagent_kind
-        self.cwd = cwd
-        self.tool = tool
-        self.call = call
-        self.edits = edits
-        self.reads = reads
-        self.shown = shown
-        self.lines = lines
-        self.command = command
-        self.again = again
-        self.afresh = afresh
-        self.deaf = deaf
 
 
 class Answer:
@@ -215,7 +190,7 @@ def name_of_call(tool: str, tool_input: dict[str, Any]) -> str:
 
 # The form of hooks that began with Claude Code.
 
-EVENTS = {
+MEANINGS = {
     "SessionStart": START,
     "SubagentStart": START,
     "UserPromptSubmit": PROMPT,
@@ -231,21 +206,20 @@ EVENTS = {
 def read_event(client: Client, payload: dict[str, Any], cwd: str = "") -> Occasion:
     """What a payload says; `cwd` is where the client works, if it does not say."""
     name = event_name(payload, "hook_event_name", "hookEventName")
-    occasion = Occasion(
-        client.name,
-        EVENTS.get(name, OTHER),
-        name=name,
-        session=text(payload, "session_id", "sessionId"),
-        subagent=text(payload, "agent_id"),
-        subagent_kind=text(payload, "agent_type"),
-        cwd=text(payload, "cwd") or cwd,
-        tool=text(payload, "tool_name"),
-        call=text(payload, "tool_use_id"),
-        again=payload.get("stop_hook_active") is True,
-        afresh=name == "SessionStart" and payload.get("source") == "clear",
-    )
+    occasion = Occasion(client.name, (client.meanings or MEANINGS).get(name, OTHER))
+    occasion.name = name
+    occasion.session = text(payload, "session_id", "sessionId")
+    occasion.subagent = text(payload, "agent_id")
+    occasion.subagent_kind = text(payload, "agent_type")
+    occasion.cwd = text(payload, "cwd") or cwd
+    occasion.tool = text(payload, "tool_name")
+    occasion.call = text(payload, "tool_use_id")
+    occasion.again = payload.get("stop_hook_active") is True
+    occasion.afresh = name == "SessionStart" and payload.get("source") == "clear"
     if occasion.event in (BEFORE, AFTER):
         read_tool(client, occasion, record(payload, "tool_input"))
+        if name.endswith("Failure"):
+            occasion.reads = ()
         if occasion.reads:
             file = record(record(payload, "tool_response"), "file")
             occasion.shown = text(file, "content")
@@ -262,8 +236,8 @@ def read_tool(client: Client, occasion: Occasion, tool_input: dict[str, Any]) ->
         patch = text(tool_input, client.patch_tools[tool])
         occasion.edits = patched(tool, patch, occasion.cwd)
     elif tool in client.shell_tools:
-        occasion.command = text(tool_input, "command")
-    elif tool in client.read_tools and occasion.name == "PostToolUse":
+        occasion.command = text(tool_input, "command", "command_line")
+    elif tool in client.read_tools and occasion.event == AFTER:
         occasion.reads = files(tool_input)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 
-from dibs.clients import client_of, clients_among
 from dibs.digest import sha256
 from dibs.storage.boot import process_name
 from dibs.storage.folder import write_once
@@ -115,6 +114,8 @@ def nearest(environment: Mapping[str, str]) -> Client | None:
 
     One client may have started another, which then has the variables of both.
     """
+    from dibs.clients import clients_among
+
     possible = [one for one in clients_among(environment) if environment.get(one.mark)]
     if len(possible) > 1:
         for pid, name in ancestors():
@@ -126,6 +127,8 @@ def nearest(environment: Mapping[str, str]) -> Client | None:
 
 def of_client(name: str, session: str, environment: Mapping[str, str]) -> Who:
     """Who acts in a session of this client."""
+    from dibs.clients import client_of
+
     client = client_of(name)
     process, sure = client_process(client, environment)
     if client.shell_variable:

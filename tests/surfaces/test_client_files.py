@@ -134,6 +134,28 @@ def test_a_new_client_is_one_agent_in_hooks_shell_and_tools(
         assert server.call("status")["you"] == name
 
 
+def test_a_session_that_codex_has_cleared_is_ended(shell: Shell, tmp_path: Path) -> None:
+    codex = tmp_path / "codex"
+    codex.symlink_to("/bin/bash")
+
+    def payload(session: str, **fields: str) -> str:
+        return json.dumps({"session_id": session, "cwd": str(shell.folder), **fields})
+
+    begin = {"hook_event_name": "SessionStart"}
+    (tmp_path / "first").write_text(payload("one", **begin, source="startup"))
+    (tmp_path / "second").write_text(payload("two", **begin, source="clear"))
+    script = f"""
+        dibs hook codex < {tmp_path}/first
+        CODEX_SESSION_ID=one dibs claim a.py --json
+        dibs hook codex < {tmp_path}/second >&2
+        dibs leases --json
+    """
+    answer = finish(shell.spawn([str(codex), "-c", script]))
+    claimed, left = map(json.loads, answer.out.splitlines()[-2:])
+    assert claimed["leases"][0]["agent"].startswith("codex-"), answer
+    assert left == [], answer
+
+
 def loaded(shell: Shell, *words: str, given: str = "") -> set[str]:
     """What a command has loaded of the clients' files and of what sets them up."""
     answer = run(shell, (sys.executable, "-c", LOADED), *words, given=given)

@@ -32,8 +32,8 @@ DEPTH = 30
 class Who:
     """Somebody who acts: an agent's name, and by what its session is found.
 
-    client: the client's short name and its own name for the session, `claude:4a6f`, and after
-        another colon its name for the subagent, if it is one
+    client: the client's short name, its own name for the session, and its name for the subagent
+        if it is one, with colons between them
     process: the client's process, which the session ends with
     token: that of a session, which then is the one
     root: the agent that a subagent is a part of

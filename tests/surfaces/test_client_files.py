@@ -38,10 +38,10 @@ class Toy(Client):
     processes = ("toy",)
 
     def targets(self, top):
-        from dibs.setup.parts import STDIO, Pair, groups, shell
+        from dibs.setup.parts import STDIO, JsonMember, groups, shell
         from dibs.setup.targets import JsonFile
 
-        parts = [Pair(("servers", "dibs"), STDIO), *groups(self, shell(self), "hooks")]
+        parts = [JsonMember(("servers", "dibs"), STDIO), *groups(self, shell(self), "hooks")]
         return [JsonFile(f"{top}/.toy/settings.json", parts)]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dibs.setup import jsonc
 from dibs.setup.files import BOM, Draft, Refusal, undo
-from dibs.setup.parts import Hook, Name, Pair
+from dibs.setup.parts import Hook, JsonMember, Name
 from dibs.setup.targets import JsonFile, TomlFile
 
 SERVER = {"command": "dibs", "args": ["mcp"]}
@@ -23,7 +23,7 @@ NAMES = ["AGENTS.md", "OTHER.md"]
 FILE = JsonFile(
     "settings.json",
     [
-        Pair(("mcpServers", "dibs"), SERVER),
+        JsonMember(("mcpServers", "dibs"), SERVER),
         Name(("context", "fileName"), "AGENTS.md", NAMES),
         Hook(("hooks", "Before"), HOOK),
         Hook(("hooks", "After"), HOOK),

@@ -46,12 +46,12 @@ class Claude(Client):
     clear_renames = True
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import STDIO, Pair
+        from dibs.setup.parts import STDIO, JsonMember
         from dibs.setup.targets import Instead, JsonFile
 
         memory = memory_of(top)
         return [
-            JsonFile(f"{top}/.mcp.json", [Pair(("mcpServers", "dibs"), STDIO)]),
+            JsonFile(f"{top}/.mcp.json", [JsonMember(("mcpServers", "dibs"), STDIO)]),
             JsonFile(f"{top}/.claude/settings.json", self.hooks()),
             *([Instead(memory)] if memory else []),
         ]

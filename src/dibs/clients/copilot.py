@@ -50,13 +50,13 @@ class Copilot(Client):
     processes = ("copilot",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import STDIO, Pair, flat, shell
+        from dibs.setup.parts import STDIO, JsonMember, flat, shell
         from dibs.setup.targets import JsonFile
 
         # Also where Claude Code is set up: VS Code reads that file too, but runs a command
         # without its arguments.
         return [
-            JsonFile(f"{top}/.vscode/mcp.json", [Pair(("servers", "dibs"), STDIO)]),
+            JsonFile(f"{top}/.vscode/mcp.json", [JsonMember(("servers", "dibs"), STDIO)]),
             JsonFile(f"{top}/.github/hooks/dibs.json", flat(self, shell(self), "hooks")),
         ]
 

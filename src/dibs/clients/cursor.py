@@ -51,13 +51,13 @@ class Cursor(Client):
     processes = ("cursor",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import STDIO, TIMEOUT_S, Pair, flat
+        from dibs.setup.parts import STDIO, TIMEOUT_S, JsonMember, flat
         from dibs.setup.targets import JsonFile
 
         handler = {"command": "dibs hook cursor", "timeout": TIMEOUT_S}
-        version = Pair(("version",), 1, serves="hooks")
+        version = JsonMember(("version",), 1, serves="hooks")
         return [
-            JsonFile(f"{top}/.cursor/mcp.json", [Pair(("mcpServers", "dibs"), STDIO)]),
+            JsonFile(f"{top}/.cursor/mcp.json", [JsonMember(("mcpServers", "dibs"), STDIO)]),
             JsonFile(f"{top}/.cursor/hooks.json", [version, *flat(self, handler, "hooks")]),
         ]
 

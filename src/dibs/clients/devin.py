@@ -39,11 +39,11 @@ class Devin(Client):
     processes = ("devin",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import SERVER, Pair, groups, shell
+        from dibs.setup.parts import SERVER, JsonMember, groups, shell
         from dibs.setup.targets import JsonFile
 
         return [
-            JsonFile(f"{top}/.devin/config.json", [Pair(("mcpServers", "dibs"), SERVER)]),
+            JsonFile(f"{top}/.devin/config.json", [JsonMember(("mcpServers", "dibs"), SERVER)]),
             JsonFile(f"{top}/.devin/hooks.v1.json", groups(self, shell(self))),
         ]
 

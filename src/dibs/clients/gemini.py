@@ -67,7 +67,7 @@ class Gemini(Client):
     processes = ("gemini",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import SERVER, TIMEOUT_S, Name, Pair, groups, shell
+        from dibs.setup.parts import SERVER, TIMEOUT_S, JsonMember, Name, groups, shell
         from dibs.setup.targets import JsonFile
 
         handler = {"name": "dibs"} | shell(self, TIMEOUT_S * 1000)  # it counts milliseconds
@@ -75,7 +75,7 @@ class Gemini(Client):
         # It ends what hangs, but waits for the children of that: hence no shell around dibs.
         handler["command"] = f"command -v dibs >/dev/null || exit 1; exec {handler['command']}"
         parts: list[Part] = [
-            Pair(("mcpServers", "dibs"), SERVER),
+            JsonMember(("mcpServers", "dibs"), SERVER),
             Name(("context", "fileName"), "AGENTS.md", ["AGENTS.md", "GEMINI.md"]),
             *groups(self, handler, "hooks"),
         ]

@@ -51,12 +51,12 @@ class OpenCode(Client):
     processes = ("opencode",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import Name, Pair
+        from dibs.setup.parts import JsonMember, Name
         from dibs.setup.targets import JsonFile, Whole
 
         there = [name for name in SETTINGS if os.path.lexists(f"{top}/{name}")]
         server = {"type": "local", "command": ["dibs", "mcp"], "enabled": True}
-        parts: list[Part] = [Pair(("mcp", "dibs"), server)]
+        parts: list[Part] = [JsonMember(("mcp", "dibs"), server)]
         if os.path.isfile(f"{top}/CLAUDE.md") and only_ours(f"{top}/AGENTS.md"):
             # It reads CLAUDE.md only where there is no AGENTS.md, and there is one now.
             parts.append(Name(("instructions",), "CLAUDE.md", ["CLAUDE.md"]))

@@ -18,11 +18,11 @@ class Zed(Client):
     after = "Zed has no hooks: its agent must claim files itself, and git checks its commits."
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import SERVER, Pair
+        from dibs.setup.parts import SERVER, JsonMember
         from dibs.setup.targets import JsonFile
 
         server = {"source": "custom", **SERVER, "env": {}}
-        entry = Pair(("context_servers", "dibs"), server)
+        entry = JsonMember(("context_servers", "dibs"), server)
         return [JsonFile(f"{top}/.zed/settings.json", [entry])]
 
 

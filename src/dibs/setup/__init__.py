@@ -16,7 +16,7 @@ from dibs.clients import client_of, every_client
 from dibs.errors import InvalidError
 from dibs.setup import files, githooks, steps
 from dibs.setup.files import Draft, Refusal
-from dibs.setup.steps import CREATED, REMOVED, UNCHANGED, UPDATED, Note, Record, Step
+from dibs.setup.steps import CREATED, REMOVED, UNCHANGED, UPDATED, InitRecord, Note, Step
 from dibs.setup.targets import Block, Line, Settings, Target
 
 TYPE_CHECKING = False
@@ -66,7 +66,7 @@ class Setup:
 
     def __init__(self, place: Place, named: list[str], home: str) -> None:
         self.place = place
-        self.record = Record(place.root, place.store_dir)
+        self.record = InitRecord(place.root, place.store_dir)
         self.named = list(dict.fromkeys(named))
         self.home = home
         self.skipped: list[str] = []

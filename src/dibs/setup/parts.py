@@ -48,7 +48,7 @@ class Part:
         raise NotImplementedError
 
 
-class Pair(Part):
+class JsonMember(Part):
     """A member of an object, such as our server among the servers."""
 
     def __init__(self, path: tuple[str, ...], value: Any, *, serves: str = "") -> None:

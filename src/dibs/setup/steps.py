@@ -1,6 +1,6 @@
 """What happens to one file: looked at first, done only if it is to be done, and then noted.
 
-`.dibs/init.json` (`Record`) says what was inserted where, so that it can be taken out to the
+`.dibs/init.json` (`InitRecord`) says what was inserted where, so that it can be taken out to the
 byte. It is a convenience, not the truth: `git clean` may take it at any time, and then our parts
 are recognised by what they say. It belongs to one machine and is not committed.
 """
@@ -39,7 +39,7 @@ class Note:
         return {"made": self.made, "insertions": self.insertions, "parts": self.parts}
 
 
-class Record:
+class InitRecord:
     """The notes of one space; paths below its root are named from there, so that it can move."""
 
     def __init__(self, root: str, store_dir: str) -> None:
@@ -150,7 +150,7 @@ def read(target: Target) -> str | None:
     return None if target.moving else text
 
 
-def plan_init(target: Target, record: Record) -> Step:
+def plan_init(target: Target, record: InitRecord) -> Step:
     """Find out what has to be added."""
     step = Step(target, UNCHANGED)
     try:
@@ -199,7 +199,7 @@ def own(target: Target, text: str | None, note: Note | None) -> tuple[str, bool]
     return clean, False
 
 
-def plan_remove(target: Target, record: Record) -> Step:
+def plan_remove(target: Target, record: InitRecord) -> Step:
     """Find out what is ours, and what is left without it."""
     step = Step(target, UNCHANGED)
     try:
@@ -218,7 +218,7 @@ def plan_remove(target: Target, record: Record) -> Step:
     return step
 
 
-def do(step: Step, record: Record, top: str) -> None:
+def do(step: Step, record: InitRecord, top: str) -> None:
     """Write what was planned, and note it."""
     try:
         if step.state == REMOVED:
@@ -247,7 +247,7 @@ def write(step: Step) -> list[str]:
         raise
 
 
-def unlink(step: Step, record: Record, top: str) -> None:
+def unlink(step: Step, record: InitRecord, top: str) -> None:
     if isinstance(step.target, GitHook) and os.path.lexists(step.target.aside):
         os.rename(step.target.aside, step.path)
     else:

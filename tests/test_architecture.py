@@ -29,7 +29,7 @@ LAYERS = [
     {"dibs.space", "dibs.nouns"},
     {"dibs.dibs", "dibs.aio", "dibs.keeping", "dibs.remote", "dibs.wire"},
     {"dibs"},  # the package itself: public names of all to the left
-    {"dibs.clients", "dibs.surroundings"},
+    {"dibs.clients", "dibs.setup", "dibs.surroundings"},
     {"dibs.mcp"},
     {"dibs.surfaces", "dibs.__main__"},
 ]

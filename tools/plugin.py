@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from dibs import __version__
-from dibs.surfaces.init.clients import STDIO, claude_hooks
-from dibs.surfaces.init.parts import Hook
-from dibs.surfaces.init.words import AGENTS, SKILL
+from dibs.clients.claude import CLIENT
+from dibs.setup.parts import STDIO, Hook
+from dibs.setup.targets import AGENTS
 
 ROOT = Path(__file__).parent.parent
 OWNER = "agent-dibs"
@@ -29,7 +29,7 @@ KEYWORDS = ["agents", "coordination", "lease", "worktrees"]
 
 def hooks() -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for part in claude_hooks():
+    for part in CLIENT.hooks():
         if isinstance(part, Hook):
             found[part.path[-1]] = [part.item]
     return found
@@ -88,6 +88,21 @@ README = f"""\
 The plugin runs `dibs`, which has to be on the PATH: `uv tool install agent-dibs`. Its hooks claim
 what an agent edits, refuse what another agent holds, and release everything at the end; its server
 has the tools of dibs. In a repository where `dibs init` was run it is not needed.
+"""
+
+SKILL = """\
+---
+name: dibs
+description: Work beside other agents in one repository. Use it when an edit is refused because \
+another agent holds the file, when files change under you, or to see who is here and hand out work.
+---
+
+# Working beside other agents
+
+{agents}
+The tools of the `dibs` server do the same as the commands: `status`, `claim`, `release`, `wait`,
+`send`, `inbox`, and `work_next`, `work_claim`, `work_done`, `work_add` for shared tasks. Claim by
+hand what no edit tool touches, such as `port:3000` or `db:migrations`, and release it at the end.
 """
 
 

@@ -7,15 +7,15 @@ the examples of their documentation.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dibs import clients as dialects
-from dibs.clients.occasion import Answer, Edit, Occasion
+from dibs.clients import client_of, every_client
+from dibs.clients.opencode import plugin
 from dibs.errors import InvalidError
+from dibs.surroundings.occasion import Answer, Edit, Occasion
 
 PAYLOADS = Path(__file__).parent / "payloads"
 ENVIRONMENT = {"devin": {"DEVIN_PROJECT_DIR": "/repo"}}
@@ -28,27 +28,27 @@ def payloads(client: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-EVERY = [(client, name) for client in dialects.NAMES for name in payloads(client)]
+HOOKED = [client.name for client in every_client() if client.events is not None]
+EVERY = [(client, name) for client in HOOKED for name in payloads(client)]
 
 
 def read(client: str, name: str) -> Occasion:
     environment = ENVIRONMENT.get(client, {})
-    return dialects.of(client).read(payloads(client)[name], environment)
+    return client_of(client).read(payloads(client)[name], environment)
 
 
 def answer(client: str, name: str, *, deny: str = "", context: str = "") -> Any:
     """What the client is answered, from its JSON; None for nothing."""
-    said = dialects.of(client).write(read(client, name), Answer(deny, context))
+    said = client_of(client).write(read(client, name), Answer(deny, context))
     return json.loads(said) if said else None
 
 
 def gist(occasion: Occasion) -> dict[str, Any]:
     """What is not empty, but for the names of client, session and call."""
-    fields = {name: getattr(occasion, name) for name in Occasion.__slots__}
     return {
         name: value
-        for name, value in fields.items()
-        if value and name not in ("client", "session", "call")
+        for name, value in vars(occasion).items()
+        if value and name not in ("client", "name", "session", "call")
     }
 
 
@@ -281,10 +281,10 @@ def test_a_denial_is_in_the_form_of_the_client(
 
 
 def test_windsurf_is_denied_by_exit_code_and_the_bare_reason() -> None:
-    windsurf = dialects.of("windsurf")
-    assert windsurf.DENIES_BY_EXIT
+    windsurf = client_of("windsurf")
+    assert windsurf.denies_by_exit
     assert windsurf.write(read("windsurf", "before write"), Answer(deny=TOLD)) == TOLD
-    others = [name for name in dialects.NAMES if dialects.of(name).DENIES_BY_EXIT]
+    others = [name for name in HOOKED if client_of(name).denies_by_exit]
     assert others == ["windsurf"]
 
 
@@ -344,23 +344,23 @@ def test_what_the_model_should_know_is_in_the_form_of_the_client(
 
 @pytest.mark.parametrize(("client", "name"), EVERY)
 def test_nothing_to_say_is_nothing_said(client: str, name: str) -> None:
-    assert dialects.of(client).write(read(client, name), Answer()) == ""
+    assert client_of(client).write(read(client, name), Answer()) == ""
 
 
 @pytest.mark.parametrize("client", ["copilot", "devin"])
 def test_a_client_that_runs_the_hooks_of_claude_code_is_known_by_its_payload(client: str) -> None:
-    claude, environment = dialects.of("claude"), ENVIRONMENT.get(client, {})
+    claude, environment = client_of("claude"), ENVIRONMENT.get(client, {})
     for name, payload in payloads(client).items():
         occasion = claude.read(payload, environment)
         assert gist(occasion) == gist(read(client, name))
         assert occasion.client == client
         for said in (Answer(deny=TOLD), Answer(context=TOLD)):
-            own = dialects.of(client).write(read(client, name), said)
+            own = client_of(client).write(read(client, name), said)
             assert claude.write(occasion, said) == own
 
 
 def test_claude_code_in_the_shell_of_devin_is_claude_code() -> None:
-    occasion = dialects.of("claude").read(payloads("claude")["stop"], ENVIRONMENT["devin"])
+    occasion = client_of("claude").read(payloads("claude")["stop"], ENVIRONMENT["devin"])
     assert occasion.client == "claude"
 
 
@@ -370,16 +370,16 @@ def test_fields_of_the_wrong_type_raise_nothing_but_value_errors(client: str, na
     for field in payload:
         for wrong in WRONG:
             try:
-                occasion = dialects.of(client).read({**payload, field: wrong}, {})
-                dialects.of(client).write(occasion, Answer(TOLD, TOLD))
+                occasion = client_of(client).read({**payload, field: wrong}, {})
+                client_of(client).write(occasion, Answer(TOLD, TOLD))
             except ValueError:
                 pass
 
 
-@pytest.mark.parametrize("client", dialects.NAMES)
+@pytest.mark.parametrize("client", HOOKED)
 def test_a_payload_without_an_event_is_refused(client: str) -> None:
     with pytest.raises(ValueError, match="names no event"):
-        dialects.of(client).read({"session_id": "x", "tool_name": "Edit"}, {})
+        client_of(client).read({"session_id": "x", "tool_name": "Edit"}, {})
 
 
 @pytest.mark.parametrize(
@@ -393,35 +393,34 @@ def test_a_payload_without_an_event_is_refused(client: str) -> None:
 )
 def test_an_edit_that_names_no_file_is_refused_and_not_overlooked(client: str, name: str) -> None:
     with pytest.raises(ValueError, match="file"):
-        dialects.of(client).read({**payloads(client)[name], "tool_input": {"x": 1}}, {})
+        client_of(client).read({**payloads(client)[name], "tool_input": {"x": 1}}, {})
 
 
-@pytest.mark.parametrize("client", dialects.NAMES)
+@pytest.mark.parametrize("client", HOOKED)
 def test_an_event_that_nobody_knows_yet_is_passed_over(client: str) -> None:
     payload = next(iter(payloads(client).values()))
     for field in ("hook_event_name", "hookEventName", "agent_action_name", "event"):
         if field in payload:
             payload[field] = "AfterLunch"
-    assert dialects.of(client).read(payload, {}).event == "other"
+    assert client_of(client).read(payload, {}).event == "other"
 
 
 def test_events_that_are_asked_for_are_understood() -> None:
-    for client in dialects.NAMES:
-        events = dialects.of(client).EVENTS
+    for client in HOOKED:
+        events = client_of(client).events
         field = {"windsurf": "agent_action_name", "copilot": "hookEventName"}.get(
             client, "hook_event_name"
         )
-        for event in events:
+        for event in events or {}:
             tool_info = {"tool_input": {"file_path": "a"}, "tool_info": {"file_path": "a"}}
-            occasion = dialects.of(client).read({field: event, **tool_info}, {})
+            occasion = client_of(client).read({field: event, **tool_info}, {})
             assert occasion.event != "other", (client, event)
 
 
 def test_a_client_without_a_dialect_is_refused() -> None:
     with pytest.raises(InvalidError, match="no client is called 'emacs'"):
-        dialects.of("emacs")
+        client_of("emacs")
 
 
 def test_the_plugin_of_opencode_lies_beside_its_dialect() -> None:
-    text = Path(os.path.dirname(dialects.__file__), "opencode.js").read_text()
-    assert text.count("export ") == 1, "OpenCode takes every export for a plugin"
+    assert plugin().count("export ") == 1, "OpenCode takes every export for a plugin"

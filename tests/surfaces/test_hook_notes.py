@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dibs.clients.occasion import Occasion
 from dibs.surfaces.hooks.notes import BY, PART, Flights, Reads, write
+from dibs.surroundings.occasion import Occasion
 
 
 def test_a_read_that_is_being_noted_is_not_looked_at_yet(tmp_path: Path):
@@ -20,7 +20,8 @@ def test_a_read_that_is_being_noted_is_not_looked_at_yet(tmp_path: Path):
 
 
 def test_a_suspicion_that_is_being_noted_is_not_looked_at_yet(tmp_path: Path):
-    flights, occasion = Flights(str(tmp_path)), Occasion("claude", "before", call="c")
+    flights, occasion = Flights(str(tmp_path)), Occasion("claude", "before")
+    occasion.call = "c"
     flights._folder = str(tmp_path)
     path = flights._path(occasion, 7)
     write(f"{path}{BY}8", "bob\n0000\nmake")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dibs.clients.occasion import Edit
-from dibs.clients.patch import names
+from dibs.surroundings.occasion import Edit
+from dibs.surroundings.patch import names
 
 
 def said(text: str, strip: int | None = 1) -> str:

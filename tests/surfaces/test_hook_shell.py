@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dibs.clients.occasion import Edit
 from dibs.names.globs import covers
 from dibs.surfaces.hooks.shell import READS, UNKNOWN, WRITES, read, rules, syntax
+from dibs.surroundings.occasion import Edit
 
 
 class Row(NamedTuple):

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dibs.surfaces.init import jsonc
-from dibs.surfaces.init.clients import CLIENTS
+from dibs.clients import client_names
+from dibs.setup import jsonc
 from tests.surfaces.shell import BIN, Answer, Shell
 
-ALL = [word for name in CLIENTS for word in ("--client", name)]
+ALL = [word for name in client_names() for word in ("--client", name)]
 TOOLS = ("git", "sh", "env", "cat", "bash", "rm", "mkdir", "chmod", "sed", "pwd", "dirname")
 
 

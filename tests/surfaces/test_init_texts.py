@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs.surfaces.init import jsonc, toml
-from dibs.surfaces.init.draft import BOM, Draft, Refusal, undo
-from dibs.surfaces.init.parts import Entry, Hook, Name
-from dibs.surfaces.init.targets import JsonFile
+from dibs.setup import jsonc
+from dibs.setup.files import BOM, Draft, Refusal, undo
+from dibs.setup.parts import Hook, JsonMember, Name
+from dibs.setup.targets import JsonFile, TomlFile
 
 SERVER = {"command": "dibs", "args": ["mcp"]}
 HOOK = {"matcher": "Edit", "hooks": [{"type": "command", "command": "dibs hook x"}]}
@@ -23,7 +23,7 @@ NAMES = ["AGENTS.md", "OTHER.md"]
 FILE = JsonFile(
     "settings.json",
     [
-        Entry(("mcpServers", "dibs"), SERVER),
+        JsonMember(("mcpServers", "dibs"), SERVER),
         Name(("context", "fileName"), "AGENTS.md", NAMES),
         Hook(("hooks", "Before"), HOOK),
         Hook(("hooks", "After"), HOOK),
@@ -205,7 +205,7 @@ def test_a_file_that_says_nothing_is_an_empty_object(text: str) -> None:
 
 # TOML
 
-PATH, TABLE = ("mcp_servers", "dibs"), {"command": '"dibs"', "args": '["mcp"]'}
+TABLE = TomlFile("config.toml", ("mcp_servers", "dibs"), {"command": '"dibs"', "args": '["mcp"]'})
 
 bare = st.sampled_from(["a", "b-c", "d_1", '"e f"', "'g.h'"])
 scalars = st.sampled_from(
@@ -247,7 +247,7 @@ def same(one: Any, other: Any) -> bool:
 def test_a_table_is_added_and_everything_else_stays(text: str) -> None:
     before = tomllib.loads(text.removeprefix(BOM))
     draft = Draft(text)
-    toml.add(draft, PATH, TABLE)
+    TABLE.add(draft)
     after = tomllib.loads(draft.text.removeprefix(BOM))
     assert after["mcp_servers"].pop("dibs") == SERVER
     before.setdefault("mcp_servers", {})
@@ -260,8 +260,8 @@ def test_a_table_is_added_and_everything_else_stays(text: str) -> None:
 @given(toml_texts())
 def test_a_table_is_recognised_and_taken_out(text: str) -> None:
     draft = Draft(text)
-    toml.add(draft, PATH, TABLE)
-    left = toml.strip(draft.text, PATH, TABLE)
+    TABLE.add(draft)
+    left = TABLE.strip(draft.text, None)
     assert same(tomllib.loads(left.removeprefix(BOM)), tomllib.loads(text.removeprefix(BOM)))
     if text.endswith("\n") and "mcp_servers = {" not in text:
         assert left == text
@@ -279,16 +279,16 @@ def test_a_table_is_recognised_and_taken_out(text: str) -> None:
 )
 def test_toml_that_cannot_be_merged_is_refused(text: str, line: int | None, why: str) -> None:
     with pytest.raises(Refusal) as refused:
-        toml.add(Draft(text), PATH, TABLE)
+        TABLE.add(Draft(text))
     assert (refused.value.line, why in refused.value.why) == (line, True), refused.value.why
 
 
 def test_a_table_that_was_edited_is_left_alone() -> None:
     text = '[mcp_servers.dibs]\ncommand = "/opt/dibs"\nargs = ["mcp"]\n'
-    assert toml.strip(text, PATH, TABLE) == text
+    assert TABLE.strip(text, None) == text
 
 
 def test_a_table_written_in_another_way_is_refused_and_not_guessed() -> None:
     text = "[mcp_servers.dibs]\nargs = ['mcp']\ncommand = 'dibs'\n"
     with pytest.raises(Refusal, match="not written as dibs writes it"):
-        toml.strip(text, PATH, TABLE)
+        TABLE.strip(text, None)

@@ -1,38 +1,151 @@
-"""The dialects of the clients' hooks: one module for each, loaded when its client calls.
+"""The agent clients that dibs knows. All that it knows of one is in one file of this folder.
 
-EVENTS: the client's events that dibs wants to be called for, and for which tools ("" for all)
-DENIES_BY_EXIT: whether a denial is a text on standard error and exit code 2, instead of an answer
-read: what the client says, as an occasion; ValueError if that cannot be understood
-write: an answer in the client's own form, "" for nothing
+Clients are found by listing the folder: to add one is to add a file with a `CLIENT`, and names
+that begin with an underscore are no clients. The file's name is the client's short name. It is
+the word after `dibs hook` and `dibs init --client`; the client's environment variables begin
+with it, in capitals; and a word of the client's name in MCP does. So a command imports no file but
+that of the client in whose shell it runs, and what a client needs for `dibs init` is imported where
+that is asked for.
 """
 
 from __future__ import annotations
+
+import os
 
 from dibs.errors import InvalidError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Protocol, cast
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
-    from dibs.clients.occasion import Answer, Occasion
-
-    class Dialect(Protocol):
-        EVENTS: dict[str, str]
-        DENIES_BY_EXIT: bool
-
-        def read(self, payload: dict[str, Any], environ: Mapping[str, str]) -> Occasion: ...
-        def write(self, occasion: Occasion, answer: Answer) -> str: ...
+    from dibs.setup.targets import Target
+    from dibs.surroundings.occasion import Answer, Occasion
 
 
-NAMES = ("claude", "codex", "gemini", "opencode", "cursor", "copilot", "devin", "windsurf")
+class Client:
+    """One agent client. What follows is what is true of one that says nothing else.
+
+    For people and for `dibs init`:
+
+    title: what people call it
+    order: its place in lists of clients; at the end those that have none
+    commands: programs that show that it is installed
+    home: files in the user's home that show that it is used
+    traces: files in a repository that show that it is used there
+    after: what the user has to do once, in words
+
+    Its hooks:
+
+    events: the client's events that dibs wants to be called for, and for which tools ("" for
+        all); None if it has no hooks
+    meanings: what its events are in the words of dibs, if they have other names than in Claude
+        Code and the same form
+    denies_by_exit: whether a denial is a text on standard error and exit code 2, not an answer
+    edit_tools, shell_tools, read_tools: its tools that change the files they name, that run a
+        command, and that show the model a file
+    patch_tools: its tools that take a patch, and the field that holds it
+    runs_git_hooks: whether git runs hooks in its shell
+
+    Its sessions:
+
+    session_variable: names the session to the commands that it runs
+    shell_variable: set for what it starts, by a client that names no session; its process does
+    server_variable: names the session to its MCP server; others name it in MCP, or not at all
+    pid_variable: names its process
+    processes: what the system calls its process
+    clear_renames: whether `/clear` gives the hooks another session name and leaves the MCP
+        server with the old one
+    clear_replaces: whether `/clear` begins another session, and no hook is told of the end of
+        the old one
+    """
+
+    title = ""
+    order = 100
+    commands: tuple[str, ...] = ()
+    home: tuple[str, ...] = ()
+    traces: tuple[str, ...] = ()
+    after = ""
+
+    events: Mapping[str, str] | None = None
+    meanings: Mapping[str, str] = {}
+    denies_by_exit = False
+    edit_tools: tuple[str, ...] = ()
+    shell_tools: tuple[str, ...] = ()
+    read_tools: tuple[str, ...] = ()
+    patch_tools: Mapping[str, str] = {}
+    runs_git_hooks = True
+
+    session_variable = ""
+    shell_variable = ""
+    server_variable = ""
+    pid_variable = ""
+    processes: tuple[str, ...] = ()
+    clear_renames = False
+    clear_replaces = False
+
+    @property
+    def name(self) -> str:
+        """Its short name: that of its file."""
+        return self.__module__.rpartition(".")[2]
+
+    @property
+    def mark(self) -> str:
+        """The variable that shows that a command runs in its shell, "" if there is none."""
+        return self.session_variable or self.shell_variable
+
+    def targets(self, top: str) -> list[Target]:
+        """The files that it is given, from the top of a checkout, and what is in them."""
+        return []
+
+    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+        """What it says to its hook; a ValueError if that cannot be understood."""
+        if self.events is None:
+            raise InvalidError(f"{self.title} has no hooks")
+        from dibs.surroundings.occasion import read_event
+
+        return read_event(self, payload)
+
+    def write(self, occasion: Occasion, answer: Answer) -> str:
+        """An answer in its own form, "" for nothing."""
+        from dibs.surroundings.occasion import write_event
+
+        return write_event(occasion, answer)
+
+    def subagent(self, session: str, environment: Mapping[str, str]) -> str:
+        """Its name for the subagent in whose shell a command runs, "" if in none."""
+        return ""
 
 
-def of(client: str) -> Dialect:
-    """The dialect of a client."""
-    if client not in NAMES:
-        raise InvalidError(f"no client is called {client!r}", next=f"one of {', '.join(NAMES)}")
-    found = __import__(f"{__name__}.{client}", fromlist=["read"])
-    if TYPE_CHECKING:
-        return cast("Dialect", found)
+def client_names() -> list[str]:
+    """The short names of all clients, sorted."""
+    files = [file for folder in __path__ for file in os.listdir(folder)]
+    return sorted(file[:-3] for file in files if file.endswith(".py") and file[0] != "_")
+
+
+def find_client(name: str) -> Client | None:
+    """The client of this name, if there is one."""
+    if name not in client_names():
+        return None
+    found: Client = __import__(f"{__name__}.{name}", fromlist=["CLIENT"]).CLIENT
     return found
+
+
+def client_of(name: str) -> Client:
+    """The client of this name."""
+    client = find_client(name)
+    if client is None:
+        known = ", ".join(one.name for one in every_client())
+        raise InvalidError(f"no client is called {name!r}", next=f"one of: {known}")
+    return client
+
+
+def every_client() -> list[Client]:
+    """All clients, in the order in which people are shown them."""
+    return sorted(map(client_of, client_names()), key=lambda client: client.order)
+
+
+def clients_among(variables: Iterable[str]) -> list[Client]:
+    """The clients that some of these environment variables may be of."""
+    beginnings = {name.partition("_")[0] for name in variables}
+    return [client_of(name) for name in client_names() if name.upper() in beginnings]

@@ -2,51 +2,88 @@
 
 from __future__ import annotations
 
-from dibs.clients import hook_events
+import os
+
+from dibs.clients import Client, client_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from dibs.clients.occasion import Answer, Occasion
+    from dibs.setup.parts import Part
+    from dibs.setup.targets import Target
+    from dibs.surroundings.occasion import Answer, Occasion
 
-DENIES_BY_EXIT = False
 CHANGES = "Edit|Write|MultiEdit|NotebookEdit|Bash"
-EVENTS = {
-    "SessionStart": "",
-    "UserPromptSubmit": "",
-    "PreToolUse": CHANGES,
-    "PostToolUse": f"{CHANGES}|PowerShell|Read",
-    "PostToolUseFailure": f"{CHANGES}|PowerShell",
-    "Stop": "",
-    "SubagentStop": "",
-    "SessionEnd": "",
-}
-TOOLS = hook_events.Tools(
-    edits=("Edit", "Write", "MultiEdit", "NotebookEdit"), shells=("Bash",), reads=("Read",)
-)
 
 
-def read(payload: dict[str, Any], environ: Mapping[str, str]) -> Occasion:
-    if "hookEventName" in payload:
-        from dibs.clients import copilot
+class Claude(Client):
+    title = "Claude Code"
+    order = 1
+    commands = ("claude",)
+    home = (".claude", ".claude.json")
+    traces = (".claude", ".mcp.json", "CLAUDE.md")
+    after = "Claude Code asks once whether to use the server dibs of this repository: say yes."
 
-        return copilot.read(payload, environ)
-    if "DEVIN_PROJECT_DIR" in environ and "cwd" not in payload:
-        from dibs.clients import devin
+    events = {
+        "SessionStart": "",
+        "UserPromptSubmit": "",
+        "PreToolUse": CHANGES,
+        "PostToolUse": f"{CHANGES}|PowerShell|Read",
+        "PostToolUseFailure": f"{CHANGES}|PowerShell",
+        "Stop": "",
+        "SubagentStop": "",
+        "SessionEnd": "",
+    }
+    edit_tools = ("Edit", "Write", "MultiEdit", "NotebookEdit")
+    shell_tools = ("Bash",)
+    read_tools = ("Read",)
 
-        return devin.read(payload, environ)
-    return hook_events.read("claude", payload, TOOLS)
+    session_variable = server_variable = "CLAUDE_CODE_SESSION_ID"
+    pid_variable = "CLAUDE_PID"
+    processes = ("claude",)
+    clear_renames = True
+
+    def targets(self, top: str) -> list[Target]:
+        from dibs.setup.parts import STDIO, JsonMember
+        from dibs.setup.targets import Instead, JsonFile
+
+        memory = memory_of(top)
+        return [
+            JsonFile(f"{top}/.mcp.json", [JsonMember(("mcpServers", "dibs"), STDIO)]),
+            JsonFile(f"{top}/.claude/settings.json", self.hooks()),
+            *([Instead(memory)] if memory else []),
+        ]
+
+    def hooks(self) -> list[Part]:
+        from dibs.setup.parts import TIMEOUT_S, groups
+
+        # The program with its arguments, so that no shell has to be started for it.
+        handler = {"type": "command", "command": "dibs", "args": ["hook", "claude"]}
+        return groups(self, handler | {"timeout": TIMEOUT_S}, "hooks")
+
+    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+        if "hookEventName" in payload:
+            return client_of("copilot").read(payload, environment)
+        if "DEVIN_PROJECT_DIR" in environment and "cwd" not in payload:
+            return client_of("devin").read(payload, environment)
+        return super().read(payload, environment)
+
+    def write(self, occasion: Occasion, answer: Answer) -> str:
+        if occasion.client != self.name:
+            return client_of(occasion.client).write(occasion, answer)
+        return super().write(occasion, answer)
 
 
-def write(occasion: Occasion, answer: Answer) -> str:
-    if occasion.client == "copilot":
-        from dibs.clients import copilot
+def memory_of(top: str) -> str | None:
+    """The file that Claude Code reads instead of AGENTS.md, where there is one."""
+    for name in ("CLAUDE.md", ".claude/CLAUDE.md"):
+        path = f"{top}/{name}"
+        if os.path.isfile(path):
+            same = os.path.realpath(path) == os.path.realpath(f"{top}/AGENTS.md")
+            return None if same else path
+    return None
 
-        return copilot.write(occasion, answer)
-    if occasion.client == "devin":
-        from dibs.clients import devin
 
-        return devin.write(occasion, answer)
-    return hook_events.write(occasion, answer)
+CLIENT = Claude()

@@ -5,30 +5,57 @@ An answer with a field that it does not know counts as none.
 
 from __future__ import annotations
 
-from dibs.clients import hook_events
-from dibs.clients.hook_events import write
+from dibs.clients import Client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
-    from dibs.clients.occasion import Occasion
-
-__all__ = ["DENIES_BY_EXIT", "EVENTS", "read", "write"]
-
-DENIES_BY_EXIT = False
-EVENTS = {
-    "SessionStart": "",
-    "UserPromptSubmit": "",
-    "PreToolUse": "apply_patch|Bash",
-    "PostToolUse": "apply_patch|Bash",
-    "Stop": "",
-    "SubagentStop": "",
-    "SessionEnd": "",
-}
-TOOLS = hook_events.Tools(patches={"apply_patch": "command"}, shells=("Bash",))
+    from dibs.setup.targets import Target
 
 
-def read(payload: dict[str, Any], environ: Mapping[str, str]) -> Occasion:
-    return hook_events.read("codex", payload, TOOLS)
+class Codex(Client):
+    title = "Codex"
+    order = 2
+    commands = ("codex",)
+    home = (".codex",)
+    traces = (".codex",)
+    after = (
+        "Codex runs hooks only after you have trusted them: start codex here, trust the folder, "
+        "and approve the hooks when it asks, or with /hooks."
+    )
+
+    events = {
+        "SessionStart": "",
+        "UserPromptSubmit": "",
+        "PreToolUse": "apply_patch|Bash",
+        "PostToolUse": "apply_patch|Bash",
+        "Stop": "",
+        "SubagentStop": "",
+        "SessionEnd": "",
+    }
+    patch_tools = {"apply_patch": "command"}
+    shell_tools = ("Bash",)
+
+    session_variable = "CODEX_SESSION_ID"
+    processes = ("codex",)
+    clear_replaces = True
+
+    def targets(self, top: str) -> list[Target]:
+        from dibs.setup.parts import groups, shell
+        from dibs.setup.targets import JsonFile, TomlFile
+
+        table = {"command": '"dibs"', "args": '["mcp"]'}
+        # It gives a hook at the end no more than three seconds, and warns of more at every start.
+        hooks = groups(self, shell(self), "hooks", SessionEnd={"timeout": 3})
+        return [
+            TomlFile(f"{top}/.codex/config.toml", ("mcp_servers", "dibs"), table),
+            JsonFile(f"{top}/.codex/hooks.json", hooks),
+        ]
+
+    def subagent(self, session: str, environment: Mapping[str, str]) -> str:
+        thread = environment.get("CODEX_THREAD_ID", "")
+        return thread if thread != session else ""
+
+
+CLIENT = Codex()

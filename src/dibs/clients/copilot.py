@@ -8,45 +8,68 @@ from __future__ import annotations
 
 import json
 
-from dibs.clients import hook_events
-from dibs.clients.occasion import PROMPT, STOP, Answer, Occasion
+from dibs.clients import Client
+from dibs.surroundings.occasion import PROMPT, STOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-DENIES_BY_EXIT = False
-EVENTS = {
-    "SessionStart": "",
-    "PreToolUse": "",
-    "PostToolUse": "",
-    "Stop": "",
-    "SubagentStop": "",
-}
-TOOLS = hook_events.Tools(
-    edits=(
+    from dibs.setup.targets import Target
+    from dibs.surroundings.occasion import Answer, Occasion
+
+
+class Copilot(Client):
+    title = "VS Code Copilot"
+    order = 6
+    commands = ("code", "code-insiders", "copilot")
+    home = (".copilot", ".vscode", ".vscode-server", ".config/Code")
+    traces = (".github/copilot-instructions.md", ".github/hooks", ".vscode/mcp.json")
+    after = "VS Code asks once whether to trust the server dibs: say yes."
+
+    events = {
+        "SessionStart": "",
+        "PreToolUse": "",
+        "PostToolUse": "",
+        "Stop": "",
+        "SubagentStop": "",
+    }
+    edit_tools = (
         "create_file",
         "editFiles",
         "edit_notebook_file",
         "insert_edit_into_file",
         "multi_replace_string_in_file",
         "replace_string_in_file",
-    ),
-    patches={"apply_patch": "input"},
-    shells=("run_in_terminal",),
-    reads=("read_file",),
-)
+    )
+    patch_tools = {"apply_patch": "input"}
+    shell_tools = ("run_in_terminal",)
+    read_tools = ("read_file",)
+
+    processes = ("copilot",)
+
+    def targets(self, top: str) -> list[Target]:
+        from dibs.setup.parts import STDIO, JsonMember, flat, shell
+        from dibs.setup.targets import JsonFile
+
+        # Also where Claude Code is set up: VS Code reads that file too, but runs a command
+        # without its arguments.
+        return [
+            JsonFile(f"{top}/.vscode/mcp.json", [JsonMember(("servers", "dibs"), STDIO)]),
+            JsonFile(f"{top}/.github/hooks/dibs.json", flat(self, shell(self), "hooks")),
+        ]
+
+    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+        occasion = super().read(payload, environment)
+        occasion.deaf = occasion.event == PROMPT
+        return occasion
+
+    def write(self, occasion: Occasion, answer: Answer) -> str:
+        if occasion.event == STOP and answer.context:
+            said = {"hookEventName": "Stop", "decision": "block", "reason": answer.context}
+            return json.dumps({"hookSpecificOutput": said})
+        return super().write(occasion, answer)
 
 
-def read(payload: dict[str, Any], environ: Mapping[str, str]) -> Occasion:
-    occasion = hook_events.read("copilot", payload, TOOLS)
-    occasion.deaf = occasion.event == PROMPT
-    return occasion
-
-
-def write(occasion: Occasion, answer: Answer) -> str:
-    if occasion.event == STOP and answer.context:
-        said = {"hookEventName": "Stop", "decision": "block", "reason": answer.context}
-        return json.dumps({"hookSpecificOutput": said})
-    return hook_events.write(occasion, answer)
+CLIENT = Copilot()

@@ -4,35 +4,58 @@ from __future__ import annotations
 
 import json
 
-from dibs.clients import hook_events
+from dibs.clients import Client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from dibs.clients.occasion import Answer, Occasion
+    from dibs.setup.targets import Target
+    from dibs.surroundings.occasion import Answer, Occasion
 
-DENIES_BY_EXIT = False
 CHANGES = "edit|write|notebook_edit|exec"
-EVENTS = {
-    "SessionStart": "",
-    "UserPromptSubmit": "",
-    "PreToolUse": CHANGES,
-    "PostToolUse": f"{CHANGES}|read",
-    "Stop": "",
-    "SessionEnd": "",
-}
-TOOLS = hook_events.Tools(
-    edits=("edit", "write", "notebook_edit"), shells=("exec",), reads=("read",)
-)
 
 
-def read(payload: dict[str, Any], environ: Mapping[str, str]) -> Occasion:
-    return hook_events.read("devin", payload, TOOLS, environ.get("DEVIN_PROJECT_DIR", ""))
+class Devin(Client):
+    title = "Devin"
+    order = 7
+    commands = ("devin",)
+    home = (".config/devin",)
+    traces = (".devin",)
+
+    events = {
+        "SessionStart": "",
+        "UserPromptSubmit": "",
+        "PreToolUse": CHANGES,
+        "PostToolUse": f"{CHANGES}|read",
+        "Stop": "",
+        "SessionEnd": "",
+    }
+    edit_tools = ("edit", "write", "notebook_edit")
+    shell_tools = ("exec",)
+    read_tools = ("read",)
+
+    processes = ("devin",)
+
+    def targets(self, top: str) -> list[Target]:
+        from dibs.setup.parts import SERVER, JsonMember, groups, shell
+        from dibs.setup.targets import JsonFile
+
+        return [
+            JsonFile(f"{top}/.devin/config.json", [JsonMember(("mcpServers", "dibs"), SERVER)]),
+            JsonFile(f"{top}/.devin/hooks.v1.json", groups(self, shell(self))),
+        ]
+
+    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+        from dibs.surroundings.occasion import read_event
+
+        return read_event(self, payload, environment.get("DEVIN_PROJECT_DIR", ""))
+
+    def write(self, occasion: Occasion, answer: Answer) -> str:
+        if answer.deny:
+            return json.dumps({"decision": "block", "reason": answer.deny})
+        return super().write(occasion, answer)
 
 
-def write(occasion: Occasion, answer: Answer) -> str:
-    if answer.deny:
-        return json.dumps({"decision": "block", "reason": answer.deny})
-    return hook_events.write(occasion, answer)
+CLIENT = Devin()

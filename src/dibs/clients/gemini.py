@@ -1,6 +1,7 @@
 """Gemini CLI. It gives tool calls no name, and drops what a hook says after a failed tool.
 
-`stop_hook_active` stays false, so a stop never tells that it comes again.
+`stop_hook_active` stays false, so a stop never tells that it comes again. For the commands that
+it runs it sets `core.hooksPath` to nothing, so git runs no hooks there.
 """
 
 from __future__ import annotations
@@ -8,17 +9,17 @@ from __future__ import annotations
 import json
 import os.path
 
-from dibs.clients.fields import edited, files, name_of_call, record, text
-from dibs.clients.occasion import (
+from dibs.clients import Client
+from dibs.surroundings.occasion import (
     AFTER,
     BEFORE,
     END,
-    OTHER,
     PROMPT,
     START,
     STOP,
-    Answer,
-    Occasion,
+    name_of_call,
+    record,
+    text,
 )
 
 TYPE_CHECKING = False
@@ -26,75 +27,82 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-DENIES_BY_EXIT = False
+    from dibs.setup.parts import Part
+    from dibs.setup.targets import Target
+    from dibs.surroundings.occasion import Answer, Occasion
+
 CHANGES = "write_file|replace|run_shell_command"
-EVENTS = {
-    "SessionStart": "",
-    "BeforeAgent": "",
-    "BeforeTool": CHANGES,
-    "AfterTool": f"{CHANGES}|read_file",
-    "AfterAgent": "",
-    "SessionEnd": "",
-}
-NAMES = {
-    "SessionStart": START,
-    "BeforeAgent": PROMPT,
-    "BeforeTool": BEFORE,
-    "AfterTool": AFTER,
-    "AfterAgent": STOP,
-    "SessionEnd": END,
-}
-ANSWERED = {event: name for name, event in NAMES.items()}
 
 
-def read(payload: dict[str, Any], environ: Mapping[str, str]) -> Occasion:
-    name = text(payload, "hook_event_name")
-    if not name:
-        raise ValueError("the payload names no event")
-    occasion = Occasion(
-        "gemini",
-        NAMES.get(name, OTHER),
-        session=text(payload, "session_id"),
-        cwd=text(payload, "cwd"),
-        tool=text(payload, "tool_name"),
-        again=payload.get("stop_hook_active") is True,
-        afresh=name == "SessionStart" and payload.get("source") == "clear",
-    )
-    if occasion.event in (BEFORE, AFTER):
-        read_tool(occasion, record(payload, "tool_input"))
-        response = record(payload, "tool_response")
+class Gemini(Client):
+    title = "Gemini CLI"
+    order = 3
+    commands = ("gemini",)
+    home = (".gemini",)
+    traces = (".gemini", "GEMINI.md")
+    after = "Gemini CLI reads these settings only in a folder that you trust: say yes when it asks."
+
+    events = {
+        "SessionStart": "",
+        "BeforeAgent": "",
+        "BeforeTool": CHANGES,
+        "AfterTool": f"{CHANGES}|read_file",
+        "AfterAgent": "",
+        "SessionEnd": "",
+    }
+    meanings = {
+        "SessionStart": START,
+        "BeforeAgent": PROMPT,
+        "BeforeTool": BEFORE,
+        "AfterTool": AFTER,
+        "AfterAgent": STOP,
+        "SessionEnd": END,
+    }
+    edit_tools = ("write_file", "replace")
+    shell_tools = ("run_shell_command",)
+    read_tools = ("read_file",)
+    runs_git_hooks = False
+
+    shell_variable = "GEMINI_CLI"
+    processes = ("gemini",)
+
+    def targets(self, top: str) -> list[Target]:
+        from dibs.setup.parts import SERVER, TIMEOUT_S, JsonMember, Name, groups, shell
+        from dibs.setup.targets import JsonFile
+
+        handler = {"name": "dibs"} | shell(self, TIMEOUT_S * 1000)  # it counts milliseconds
+        # Where dibs is not installed it would block every prompt; exit code 1 is only a warning.
+        # It ends what hangs, but waits for the children of that: hence no shell around dibs.
+        handler["command"] = f"command -v dibs >/dev/null || exit 1; exec {handler['command']}"
+        parts: list[Part] = [
+            JsonMember(("mcpServers", "dibs"), SERVER),
+            Name(("context", "fileName"), "AGENTS.md", ["AGENTS.md", "GEMINI.md"]),
+            *groups(self, handler, "hooks"),
+        ]
+        return [JsonFile(f"{top}/.gemini/settings.json", parts)]
+
+    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+        occasion = super().read(payload, environment)
+        if occasion.event not in (BEFORE, AFTER):
+            return occasion
+        tool_input, response = record(payload, "tool_input"), record(payload, "tool_response")
+        occasion.call = name_of_call(occasion.tool, tool_input)
+        if occasion.command:
+            folder = text(tool_input, "dir_path", "directory")
+            occasion.cwd = os.path.join(occasion.cwd, folder)
         if response.get("error"):
             occasion.deaf, occasion.reads = True, ()
         said = text(response, "llmContent")
         if occasion.reads and "truncated" not in said[:300]:
             occasion.shown = said
-            asked = record(payload, "tool_input").keys()
-            whole = asked.isdisjoint(("offset", "limit", "start_line", "end_line"))
+            whole = tool_input.keys().isdisjoint(("offset", "limit", "start_line", "end_line"))
             occasion.lines = said.count("\n") + 1 if whole else 0
-    return occasion
+        return occasion
+
+    def write(self, occasion: Occasion, answer: Answer) -> str:
+        if answer.deny:
+            return json.dumps({"decision": "deny", "reason": answer.deny})
+        return "" if occasion.event == BEFORE else super().write(occasion, answer)
 
 
-def read_tool(occasion: Occasion, tool_input: dict[str, Any]) -> None:
-    tool = occasion.tool
-    occasion.call = name_of_call(tool, tool_input)
-    if tool in ("write_file", "replace"):
-        occasion.edits = edited(tool, tool_input)
-    elif tool == "run_shell_command":
-        occasion.command = text(tool_input, "command")
-        occasion.cwd = os.path.join(occasion.cwd, text(tool_input, "dir_path", "directory"))
-    elif tool == "read_file" and occasion.event == AFTER:
-        occasion.reads = files(tool_input)
-
-
-def write(occasion: Occasion, answer: Answer) -> str:
-    if answer.deny:
-        return json.dumps({"decision": "deny", "reason": answer.deny})
-    if not answer.context or occasion.deaf or occasion.event in (BEFORE, END):
-        return ""
-    if occasion.event == STOP:
-        return json.dumps({"decision": "block", "reason": answer.context})
-    said = {
-        "hookEventName": ANSWERED.get(occasion.event, ""),
-        "additionalContext": answer.context,
-    }
-    return json.dumps({"hookSpecificOutput": said})
+CLIENT = Gemini()

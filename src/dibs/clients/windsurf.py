@@ -2,49 +2,77 @@
 
 from __future__ import annotations
 
-from dibs.clients.fields import edited, files, name_of_call, record, text
-from dibs.clients.occasion import AFTER, BEFORE, OTHER, Answer, Occasion
+from dibs.clients import Client
+from dibs.surroundings.occasion import (
+    AFTER,
+    BEFORE,
+    OTHER,
+    Occasion,
+    event_name,
+    name_of_call,
+    read_tool,
+    record,
+    text,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-DENIES_BY_EXIT = True
-EVENTS = {
-    "pre_write_code": "",
-    "post_write_code": "",
-    "pre_run_command": "",
-    "post_run_command": "",
-    "post_read_code": "",
-}
+    from dibs.setup.targets import Target
+    from dibs.surroundings.occasion import Answer
 
 
-def read(payload: dict[str, Any], environ: Mapping[str, str]) -> Occasion:
-    name = text(payload, "agent_action_name")
-    if not name:
-        raise ValueError("the payload names no event")
-    when, _, tool = name.partition("_")
-    known = name in EVENTS
-    about = record(payload, "tool_info")
-    occasion = Occasion(
-        "windsurf",
-        {"pre": BEFORE, "post": AFTER}.get(when, OTHER) if known else OTHER,
-        session=text(payload, "trajectory_id"),
-        cwd=text(about, "cwd"),
-        tool=tool,
-        deaf=True,
+class Windsurf(Client):
+    title = "Windsurf"
+    order = 8
+    commands = ("windsurf",)
+    home = (".codeium/windsurf", ".windsurf")
+    traces = (".windsurf", ".windsurfrules")
+    after = (
+        "Windsurf keeps its servers in your home: add the command dibs with the argument mcp in "
+        "its settings to give it the tools as well."
     )
-    if known:
+
+    events = {
+        "pre_write_code": "",
+        "post_write_code": "",
+        "pre_run_command": "",
+        "post_run_command": "",
+        "post_read_code": "",
+    }
+    edit_tools = ("write_code",)
+    shell_tools = ("run_command",)
+    read_tools = ("read_code",)
+    denies_by_exit = True
+
+    processes = ("windsurf",)
+
+    def targets(self, top: str) -> list[Target]:
+        from dibs.setup.parts import flat
+        from dibs.setup.targets import JsonFile
+
+        handler = {"command": "dibs hook windsurf", "show_output": True}
+        return [JsonFile(f"{top}/.windsurf/hooks.json", flat(self, handler, "hooks"))]
+
+    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+        name = event_name(payload, "agent_action_name")
+        when, _, tool = name.partition("_")
+        if name not in self.events:
+            when, tool = "", ""
+        about = record(payload, "tool_info")
+        occasion = Occasion(self.name, {"pre": BEFORE, "post": AFTER}.get(when, OTHER))
+        occasion.session = text(payload, "trajectory_id")
+        occasion.cwd = text(about, "cwd")
+        occasion.tool = tool
         occasion.call = name_of_call(tool, about)
-    if known and tool == "write_code":
-        occasion.edits = edited(tool, about)
-    elif known and tool == "run_command":
-        occasion.command = text(about, "command_line", "command")
-    elif known and tool == "read_code":
-        occasion.reads = files(about)
-    return occasion
+        occasion.deaf = True
+        read_tool(self, occasion, about)
+        return occasion
+
+    def write(self, occasion: Occasion, answer: Answer) -> str:
+        return answer.deny
 
 
-def write(occasion: Occasion, answer: Answer) -> str:
-    return answer.deny
+CLIENT = Windsurf()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
+from dibs.clients import client_names, find_client
 from dibs.errors import DibsError, NotYoursError, StoreGoneError, UnavailableError, UnfitError
 from dibs.storage.boot import process_name
 from dibs.surroundings.who import spoken
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Agent, Dibs
     from dibs.mcp.protocol import Request
-
-KINDS = ("claude", "codex", "gemini", "opencode", "cursor")
-"""Clients whose name in the protocol is longer than what people call them."""
 
 
 class Callers:
@@ -135,8 +133,9 @@ class Holdings:
 def kind_of(client: str) -> str:
     """What people call the client: `claude` for `claude-code`, `codex` for `codex-mcp-client`."""
     word = "".join(sign if sign.isascii() and sign.isalnum() else " " for sign in client.lower())
-    parts = word.split()[:1]
-    return next((kind for kind in KINDS if kind in word), (parts or ["agent"])[0][:20])
+    parts = word.split() or ["agent"]
+    known = (name for name in client_names() if any(part.startswith(name) for part in parts))
+    return next(known, parts[0][:20])
 
 
 def client_session(kind: str, request: Request, environment: Mapping[str, str]) -> str | None:
@@ -148,12 +147,11 @@ def client_session(kind: str, request: Request, environment: Mapping[str, str]) 
     said = request.meta.get("sessionId")
     if isinstance(said, str) and said.isprintable() and 0 < len(said.strip()) <= 100:
         return f"{kind}:{said.strip()}"
-    session = None
-    if kind == "claude":
-        session = environment.get("CLAUDE_CODE_SESSION_ID")
-    elif (kind == "gemini" and "GEMINI_CLI" in environment) or (
-        kind == "opencode" and "OPENCODE" in environment
-    ):
-        # These name no session, but their hooks have the same process above them.
+    client = find_client(kind)
+    if client is None:
+        return None
+    session = environment.get(client.server_variable)
+    if client.shell_variable in environment:
+        # It names no session, but its hooks have the same process above them.
         session = process_name(os.getppid())
     return f"{kind}:{session}" if session else None

@@ -10,6 +10,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+COMMIT = ("pre-commit", "pre-merge-commit")
+LEARN = ("post-checkout", "post-merge", "post-rewrite")
+HOOKS = (*COMMIT, "prepare-commit-msg", "post-commit", "pre-push", *LEARN)
+"""The hooks of git that `dibs init` installs."""
+STOPPING = (*COMMIT, "prepare-commit-msg", "pre-push")
+"""Those that can keep something from happening; the others come too late for that."""
+
 # What ties a git process to one repository; a hook has them, and must not hand them on to a
 # git that is to look at another one.
 LOCAL = (

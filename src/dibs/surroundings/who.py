@@ -18,26 +18,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dibs.clients.occasion import Occasion
+    from dibs.clients import Client
     from dibs.dibs import Agent, Dibs
+    from dibs.surroundings.occasion import Occasion
 
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "env", "timeout", "sudo"}
 RUNTIMES = {"node", "MainThread", "bun", "deno"}
 """What a client that is a script is called by the system."""
-BY_VARIABLE = {"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_SESSION_ID"}
-"""How these clients name their session to the commands they run."""
-BY_PROCESS = {"gemini": "GEMINI_CLI", "opencode": "OPENCODE"}
-"""What these clients set for what they start; they name no session, so their process does."""
-CLIENTS = (*BY_VARIABLE, *BY_PROCESS)
-"""Clients whose process is found with certainty; the sessions of others end with their leases."""
 DEPTH = 30
 
 
 class Who:
-    """Somebody who acts: an agent's name, and by what its session is found."""
+    """Somebody who acts: an agent's name, and by what its session is found.
 
-    __slots__ = ("client", "name", "process", "root", "token")
+    client: the client's short name, its own name for the session, and its name for the subagent
+        if it is one, with colons between them
+    process: the client's process, which the session ends with
+    token: that of a session, which then is the one
+    root: the agent that a subagent is a part of
+    stays: whether the process keeps to the first name that it gave its session
+    """
+
+    __slots__ = ("client", "name", "process", "root", "stays", "token")
 
     def __init__(
         self,
@@ -46,10 +49,11 @@ class Who:
         process: str | None = None,
         token: str = "",
         root: str = "",
+        stays: bool = False,
     ) -> None:
         self.name = name
         self.root = root or name
-        """The agent that a subagent is a part of."""
+        self.stays = stays
         self.client = client
         self.process = process
         self.token = token
@@ -57,33 +61,35 @@ class Who:
     def join(self, space: Dibs) -> Agent:
         if self.token:
             return space.resume(self.token)
-        if self.client and self.client.startswith("claude:") and self.process:
-            self._stay(space.scope.place.store_dir, self.process, self.client)
+        self._stay(space)
         return space.join(self.name, client=self.client, shell=True, process=self.process)
 
     def find(self, space: Dibs) -> Agent | None:
         """The session, if there is one already."""
+        self._stay(space)
         return space.find(self.name, client=self.client)
 
-    def _stay(self, store_dir: str, process: str, client: str) -> None:
-        """Keep to the first name that this process of Claude's gave its session.
+    def _stay(self, space: Dibs) -> None:
+        """Keep to the first name that this process gave its session.
 
         `/clear` gives the hooks another name, and leaves the MCP server with the old one; by
         two names, the agent would stand in its own way.
         """
-        own, _, part = client.removeprefix("claude:").partition(":")
-        first = first_name(store_dir, process, own)
+        if not (self.stays and self.client and self.process):
+            return
+        kind, own, *part = self.client.split(":", 2)
+        first = first_name(space.scope.place.store_dir, self.process, own)
         if first != own:
-            self.client = f"claude:{first}:{part}" if part else f"claude:{first}"
+            self.client = ":".join((kind, first, *part))
             if is_made_up(self.name):
-                self.name = f"claude-{spoken(self.client)}"
+                self.name = f"{kind}-{spoken(self.client)}"
 
     def subagent(self, id: str, kind: str) -> Who:
         """A part of this agent that works by itself."""
         kind = "".join(sign for sign in kind.lower() if sign.isalnum() or sign in "-_")[:30]
         client = f"{self.client or self.name}:{id}"[:200]
         name = f"{self.name}/{kind or 'subagent'}-{spoken(client, 2)}"
-        return Who(name, client, self.process, root=self.name)
+        return Who(name, client, self.process, root=self.name, stays=self.stays)
 
 
 def of_occasion(occasion: Occasion, environment: Mapping[str, str]) -> Who:
@@ -99,47 +105,56 @@ def of_environment(environment: Mapping[str, str]) -> Who | None:
     if token := environment.get("DIBS_SESSION"):
         return Who(environment.get("DIBS_AGENT", ""), token=token)
     client = nearest(environment)
-    if client:
-        session = environment.get(BY_VARIABLE.get(client, ""), "")
-        who = of_client(client, session, environment)
-        part = environment.get("DIBS_SUBAGENT", "") if client == "opencode" else ""
-        if client == "codex" and environment.get("CODEX_THREAD_ID", session) != session:
-            part = environment["CODEX_THREAD_ID"]
+    if client is not None:
+        session = environment.get(client.session_variable, "")
+        who = of_client(client.name, session, environment)
+        part = client.subagent(session, environment)
         return who.subagent(part, "") if part else who
     if name := environment.get("DIBS_AGENT"):
         return Who(name)
     return None
 
 
-def nearest(environment: Mapping[str, str]) -> str:
-    """The client in whose shell this process runs, "" if in none.
+def nearest(environment: Mapping[str, str]) -> Client | None:
+    """The client in whose shell this process runs, if it is one's.
 
     One client may have started another, which then has the variables of both.
     """
-    marks = BY_VARIABLE | BY_PROCESS
-    possible = [client for client in CLIENTS if environment.get(marks[client])]
+    from dibs.clients import clients_among
+
+    possible = [one for one in clients_among(environment) if environment.get(one.mark)]
     if len(possible) > 1:
         for pid, name in ancestors():
             for client in possible:
                 if is_client(client, pid, name):
                     return client
-    return possible[0] if possible else ""
+    return possible[0] if possible else None
 
 
-def of_client(client: str, session: str, environment: Mapping[str, str]) -> Who:
+def of_client(name: str, session: str, environment: Mapping[str, str]) -> Who:
+    """Who acts in a session of this client."""
+    from dibs.clients import client_of
+
+    client = client_of(name)
     process, sure = client_process(client, environment)
-    if client in BY_PROCESS:
-        # Their MCP server knows nothing else to go by.
+    if client.shell_variable:
+        # Its MCP server knows nothing else to go by.
         session = process
-    key = f"{client}:{session or process}"
-    name = environment.get("DIBS_AGENT") or f"{client}-{spoken(key)}"
-    bound = process if sure and client in CLIENTS else None
-    return Who(name, key, bound, environment.get("DIBS_SESSION", ""))
+    key = f"{name}:{session or process}"
+    # The process of a client without a mark is not found with certainty; its sessions end with
+    # their leases.
+    return Who(
+        environment.get("DIBS_AGENT") or f"{name}-{spoken(key)}",
+        key,
+        process if sure and client.mark else None,
+        environment.get("DIBS_SESSION", ""),
+        stays=client.clear_renames,
+    )
 
 
-def client_process(client: str, environment: Mapping[str, str]) -> tuple[str, bool]:
+def client_process(client: Client, environment: Mapping[str, str]) -> tuple[str, bool]:
     """The client that has started this process, and whether that is sure."""
-    said = environment.get({"claude": "CLAUDE_PID", "opencode": "OPENCODE_PID"}.get(client, ""), "")
+    said = environment.get(client.pid_variable, "")
     if said.isdigit():
         return process_name(int(said)), True
     above = list(ancestors())
@@ -150,8 +165,8 @@ def client_process(client: str, environment: Mapping[str, str]) -> tuple[str, bo
     return process_name(guess), False
 
 
-def is_client(client: str, pid: int, name: str) -> bool:
-    if name == client:
+def is_client(client: Client, pid: int, name: str) -> bool:
+    if name in client.processes:
         return True
     if name not in RUNTIMES:
         return False
@@ -160,7 +175,7 @@ def is_client(client: str, pid: int, name: str) -> bool:
             words = source.read().split(b"\0")
     except OSError:
         return False
-    return any(word.rpartition(b"/")[2] == client.encode() for word in words)
+    return any(os.fsdecode(word.rpartition(b"/")[2]) in client.processes for word in words)
 
 
 def ancestors() -> Iterator[tuple[int, str]]:

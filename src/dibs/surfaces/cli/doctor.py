@@ -148,14 +148,13 @@ def settings(space: Dibs) -> Finding:
 
 def set_up(space: Dibs) -> Iterator[Finding]:
     """Whether what `dibs init` wrote is still there, where it was run."""
-    from dibs.surfaces.cli.init import drift
-    from dibs.surfaces.init.setup import Setup
+    from dibs.setup import Setup
 
     place = space.scope.place
     setup = Setup(place, [], os.path.expanduser("~"))
     if place.checkout.kind != "repository" or not (clients := setup.set_up()):
         return
-    wrong = drift(setup)
+    wrong = setup.drift()
     if not wrong:
         yield Finding("set-up", OK, f"as dibs init writes it, for {', '.join(clients)}")
         return

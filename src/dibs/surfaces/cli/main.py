@@ -42,7 +42,7 @@ FIRST_WORDS = {
 
 # Written by hand: each is the function `main` of a module.
 BY_HAND = {
-    "init": "dibs.surfaces.cli.init",
+    "init": "dibs.surfaces.init",
     "status": "dibs.surfaces.cli.status",
     "log": "dibs.surfaces.cli.log",
     "top": "dibs.surfaces.cli.top",

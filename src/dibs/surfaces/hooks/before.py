@@ -16,12 +16,12 @@ import os
 from time import time
 
 from dibs.arguments import CLAIM_LIMIT
-from dibs.clients.occasion import Answer, Edit
 from dibs.errors import HeldError, NotFoundError, NotYoursError, StaleError, UnavailableError
 from dibs.records import in_the_way
 from dibs.surfaces.hooks.case import hooked
 from dibs.surfaces.hooks.sweep import sweep
 from dibs.surroundings import failures
+from dibs.surroundings.occasion import Answer, Edit
 from dibs.surroundings.wording import quote, where_held
 
 TYPE_CHECKING = False

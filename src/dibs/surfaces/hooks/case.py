@@ -13,10 +13,10 @@ from dibs.surroundings.settings import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.clients.occasion import Occasion
     from dibs.dibs import Agent, Dibs
     from dibs.names.paths import Resource
     from dibs.records import Lease
+    from dibs.surroundings.occasion import Occasion
     from dibs.surroundings.who import Who
 
 SIGNS = bytes(sign for sign in range(128) if not chr(sign).isalnum())

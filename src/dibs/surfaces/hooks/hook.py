@@ -17,8 +17,12 @@ import os
 import sys
 from time import time
 
-import dibs.clients as dialects
-from dibs.clients.occasion import (
+from dibs.clients import client_of
+from dibs.errors import DibsError, NotYoursError
+from dibs.operation import EVERYBODY
+from dibs.surfaces.hooks.notes import Visits
+from dibs.surroundings import failures
+from dibs.surroundings.occasion import (
     AFTER,
     BEFORE,
     END,
@@ -31,16 +35,12 @@ from dibs.clients.occasion import (
     Edit,
     Occasion,
 )
-from dibs.errors import DibsError, NotYoursError
-from dibs.operation import EVERYBODY
-from dibs.surfaces.hooks.notes import Visits
-from dibs.surroundings import failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.clients import Dialect
+    from dibs.clients import Client
     from dibs.dibs import Dibs
     from dibs.surfaces.hooks.case import Case
     from dibs.surroundings.commands import Globals
@@ -76,7 +76,7 @@ def run(globals_: Globals, client: str) -> int:
     occasion: Occasion | None = None
     os.umask(0o077)  # what is kept may be secret, and nothing else is written here
     try:
-        dialect = dialects.of(client)
+        dialect = client_of(client)
         occasion = dialect.read(payload(), os.environ)
         return answer(globals_, occasion, dialect)
     except Exception as error:
@@ -90,7 +90,7 @@ def payload() -> dict[str, Any]:
     return found
 
 
-def answer(globals_: Globals, occasion: Occasion, dialect: Dialect) -> int:
+def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
     edits = planned(occasion)
     if occasion.event == OTHER or (occasion.event == BEFORE and edits is None):
         return 0
@@ -192,7 +192,7 @@ def kind_of(path: str) -> str:
 
 
 def decide(
-    space: Dibs, occasion: Occasion, edits: list[Edit], elsewhere: Elsewhere, dialect: Dialect
+    space: Dibs, occasion: Occasion, edits: list[Edit], elsewhere: Elsewhere, dialect: Client
 ) -> int:
     from dibs.surfaces.hooks.case import Case
     from dibs.surroundings import who
@@ -217,9 +217,9 @@ def decide(
     return 0
 
 
-def respond(dialect: Dialect, occasion: Occasion, answer: Answer) -> int:
+def respond(dialect: Client, occasion: Occasion, answer: Answer) -> int:
     """Give the answer as the client wants it; the exit code that belongs to it."""
-    if answer.deny and dialect.DENIES_BY_EXIT:
+    if answer.deny and dialect.denies_by_exit:
         print(answer.deny, file=sys.stderr, flush=True)
         return DENIED
     sys.stdout.write(dialect.write(occasion, answer))
@@ -227,7 +227,7 @@ def respond(dialect: Dialect, occasion: Occasion, answer: Answer) -> int:
     return 0
 
 
-def brief(case: Case, dialect: Dialect) -> None:
+def brief(case: Case, dialect: Client) -> None:
     """Tell the agent what it has to know after a tool, at a prompt, at the start or at a stop."""
     from dibs.surfaces.hooks.briefing import Briefing
 
@@ -242,7 +242,7 @@ def brief(case: Case, dialect: Dialect) -> None:
     briefing = Briefing(case)
     if occasion.event == START:
         prune(os.path.join(case.store_dir, "hooks"))
-        begin(case)
+        begin(case, dialect)
     if occasion.event == STOP:
         from dibs.surfaces.hooks.after import free_clean
 
@@ -278,16 +278,16 @@ def catch_up(case: Case) -> list[str]:
     return told
 
 
-def begin(case: Case) -> None:
+def begin(case: Case, dialect: Client) -> None:
     """End the session that this client process had before, of whose end it says nothing."""
     who, occasion = case.who, case.occasion
-    if occasion.client != "codex" or occasion.subagent or not who.process:
+    if not dialect.clear_replaces or occasion.subagent or not who.process:
         return
     from dibs.surroundings.who import first_name, name_file
 
     before = first_name(case.store_dir, who.process, occasion.session)
     if occasion.afresh and before != occasion.session:
-        case.space.join(who.name, client=f"codex:{before}", shell=True).agents.leave()
+        case.space.join(who.name, client=f"{occasion.client}:{before}", shell=True).agents.leave()
         with open(name_file(case.store_dir, who.process), "w", encoding="utf-8") as target:
             target.write(occasion.session)
 
@@ -318,4 +318,4 @@ def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
         f"dibs could not check whether this file is free ({what}), and this repository's policy "
         "is `closed`. Tell the person you work for; dibs doctor says more."
     )
-    return respond(dialects.of(client), occasion, Answer(deny=reason))
+    return respond(client_of(client), occasion, Answer(deny=reason))

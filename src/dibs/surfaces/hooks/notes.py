@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.clients.occasion import Occasion
+    from dibs.surroundings.occasion import Occasion
 
 LONGEST_S = 7200
 """No tool runs for longer; what is older was left behind."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 
 from dibs.arguments import CLAIM_LIMIT
-from dibs.clients.occasion import OTHER, Occasion
 from dibs.errors import InvalidError
 from dibs.storage.boot import process_name
 from dibs.surfaces.hooks.case import Case
+from dibs.surroundings.occasion import OTHER, Occasion
 from dibs.surroundings.who import Who, ancestors, of_environment, person
 
 TYPE_CHECKING = False

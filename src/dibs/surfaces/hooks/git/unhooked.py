@@ -1,6 +1,6 @@
 """Commands in which git would run no hooks: a commit has to be asked for in another way.
 
-Gemini CLI sets `core.hooksPath` to nothing for the commands that it runs. An option of git's own
+A client may set `core.hooksPath` to nothing for the commands that it runs. An option of git's own
 counts more than that, so the agent is told which.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 
+from dibs.clients import client_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.surfaces.hooks.case import Case
 
-CLIENTS = ("gemini",)
 RECORDS = re.compile(r"\bgit(?:\s+-[cC]\s+\S+|\s+-\S+)*\s+(commit|merge|pull|push)(?![\w-])")
 
 
@@ -28,7 +29,7 @@ def refusal(case: Case) -> str:
             "dibs: only people pass by the checks of a commit, and others work here. Leave out "
             "--no-verify; if a check fails, it says what to do."
         )
-    if case.occasion.client not in CLIENTS or "core.hooksPath" in command:
+    if client_of(case.occasion.client).runs_git_hooks or "core.hooksPath" in command:
         return ""
     folder = hooks(case)
     if not os.path.exists(os.path.join(folder, "pre-commit")):

@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dibs.clients.occasion import Edit
     from dibs.surfaces.hooks.shell.syntax import Token
+    from dibs.surroundings.occasion import Edit
 
 READS, WRITES, UNKNOWN = "reads", "writes", "unknown"
 

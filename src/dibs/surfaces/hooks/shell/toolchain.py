@@ -82,7 +82,7 @@ def _format(call: Call) -> None:
 def _patched(call: Call, text: str | None, folder: str, strip: int | None = 1) -> None:
     """What a patch changes, by the names in it, from the folder."""
     if text and folder:
-        from dibs.clients import patch
+        from dibs.surroundings import patch
 
         for edit in patch.names(text, folder, strip):
             call.add(edit.path, edit.kind)

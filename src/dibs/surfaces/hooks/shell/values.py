@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os.path
 
-from dibs.clients.occasion import Edit
+from dibs.surroundings.occasion import Edit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

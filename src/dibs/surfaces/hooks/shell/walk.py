@@ -23,8 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from dibs.clients.occasion import Edit
     from dibs.surfaces.hooks.shell.syntax import Texts, Token
+    from dibs.surroundings.occasion import Edit
 
     # A working directory, "" if it cannot be known, and the values of the variables.
     Setting = tuple[str, dict[str, str]]

@@ -1,20 +1,30 @@
-"""What dibs puts into a JSON file: entries of objects, hooks in lists, a name among others.
+"""What dibs puts into a JSON file: members of objects, hooks in lists, a name among others.
 
 Each part knows whether it is there, how to add itself, and how to recognise itself when it is
-taken out. An entry that somebody wrote otherwise is theirs and stays. A hook is known by its
+taken out. A member that somebody wrote otherwise is theirs and stays. A hook is known by its
 event, its matcher and its command; the rest of it, such as the timeout, is the user's to tune.
+
+Every client starts `dibs mcp` for its tools. Those that have hooks run `dibs hook CLIENT` at the
+events that they name. The command is always just `dibs`, found on the PATH: these files are
+shared by git, and a path of one machine would be wrong on every other.
 """
 
 from __future__ import annotations
 
-from dibs.surfaces.init import jsonc
-from dibs.surfaces.init.draft import Draft, Refusal, line_of
+from dibs.setup import jsonc
+from dibs.setup.files import Draft, Refusal, line_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-    from dibs.surfaces.init.jsonc import Element, Node
+    from dibs.clients import Client
+    from dibs.setup.jsonc import Element, Node
+
+SERVER = {"command": "dibs", "args": ["mcp"]}
+STDIO = {"type": "stdio", **SERVER}
+TIMEOUT_S = 10
 
 
 class Part:
@@ -38,7 +48,7 @@ class Part:
         raise NotImplementedError
 
 
-class Entry(Part):
+class JsonMember(Part):
     """A member of an object, such as our server among the servers."""
 
     def __init__(self, path: tuple[str, ...], value: Any, *, serves: str = "") -> None:
@@ -188,6 +198,37 @@ class Name(Part):
             return text  # nobody knows any more whose it is
         mine = next((one for one in element.node.elements if one.node.value == self.name), None)
         return text if mine is None else jsonc.take(text, mine)
+
+
+def groups(
+    client: Client, handler: dict[str, Any], *above: str, **special: dict[str, Any]
+) -> list[Part]:
+    """Hooks in the shape of Claude Code: for each event a list of matchers with commands.
+
+    special: what is different in the handler of an event
+    """
+    return hooks(client, above, lambda event: {"hooks": [handler | special.get(event, {})]})
+
+
+def flat(client: Client, handler: dict[str, Any], *above: str) -> list[Part]:
+    """Hooks where an event has a list of commands, each with its own matcher."""
+    return hooks(client, above, lambda event: handler)
+
+
+def hooks(
+    client: Client, above: tuple[str, ...], item: Callable[[str], dict[str, Any]]
+) -> list[Part]:
+    events = client.events or {}
+    found = [
+        Hook((*above, event), ({"matcher": matcher} if matcher else {}) | item(event))
+        for event, matcher in events.items()
+    ]
+    return [*found, NoOthers(above, set(events))]
+
+
+def shell(client: Client, timeout: int = TIMEOUT_S) -> dict[str, Any]:
+    """A hook that is a line for a shell."""
+    return {"type": "command", "command": f"dibs hook {client.name}", "timeout": timeout}
 
 
 def handlers(item: dict[str, Any]) -> list[Any]:

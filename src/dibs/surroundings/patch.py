@@ -9,7 +9,7 @@ from __future__ import annotations
 import os.path
 import re
 
-from dibs.clients.occasion import Edit
+from dibs.surroundings.occasion import Edit
 
 _CODEX = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): *(.*\S)").match
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@").match

@@ -21,8 +21,8 @@ import os
 import re
 
 from dibs.errors import InvalidError
-from dibs.surfaces.init.draft import Draft
-from dibs.surfaces.init.targets import Target, delimited
+from dibs.setup.files import Draft
+from dibs.setup.targets import Target, delimited
 from dibs.surroundings.git import HOOKS, STOPPING, elsewhere
 
 TYPE_CHECKING = False

@@ -1,23 +1,49 @@
-"""Which files a run of `dibs init` is about, and what is done to them, in order."""
+"""What `dibs init` writes into the files of others, and how it is taken out again.
+
+Every change is a set of insertions into a text (`files`), so nothing of the user's can be lost.
+What was inserted where is noted (`steps`), and taking it out is cutting the same characters
+again. Where the note is gone, or the file has changed since, our parts are recognised by what
+they say (`targets`, `parts`).
+
+This module says which files a run is about, and what is done to them, in order.
+"""
 
 from __future__ import annotations
 
 import os
 
+from dibs.clients import client_of, every_client
 from dibs.errors import InvalidError
-from dibs.surfaces.init import files, githooks, steps
-from dibs.surfaces.init.clients import CLIENTS
-from dibs.surfaces.init.draft import Draft, Refusal
-from dibs.surfaces.init.record import Entry, Record
-from dibs.surfaces.init.steps import CREATED, REMOVED, UNCHANGED, UPDATED, Step
-from dibs.surfaces.init.targets import Block, Line, Settings, Target
-from dibs.surfaces.init.words import AGENTS, CONFIG
+from dibs.setup import files, githooks, steps
+from dibs.setup.files import Draft, Refusal
+from dibs.setup.steps import CREATED, REMOVED, UNCHANGED, UPDATED, InitRecord, Note, Step
+from dibs.setup.targets import Block, Line, Settings, Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dibs.clients import Client
     from dibs.names.paths import Place
+
+CONFIG = """\
+# Settings of dibs for this repository. Each line shows its default; commit this file to share it.
+
+# What happens to an edit when dibs itself fails: "open" lets it through, "closed" stops it.
+# policy = "open"
+
+# What a file held in another worktree means: "warn", "block" or "off".
+# worktrees = "warn"
+
+# How long an edited file stays claimed without activity.
+# ttl = "30m"
+
+# Paths and globs that hooks and commits pass over.
+# ignored = []
+
+# Paths and globs that only people may change.
+# protected = []
+"""
 
 
 class Ignore(Line):
@@ -40,7 +66,7 @@ class Setup:
 
     def __init__(self, place: Place, named: list[str], home: str) -> None:
         self.place = place
-        self.record = Record(place.root, place.store_dir)
+        self.record = InitRecord(place.root, place.store_dir)
         self.named = list(dict.fromkeys(named))
         self.home = home
         self.skipped: list[str] = []
@@ -68,14 +94,31 @@ class Setup:
 
     def used(self) -> list[str]:
         """The clients to set up."""
-        top = self.place.top
-        return self.named or [name for name, one in CLIENTS.items() if one.used(top, self.home)]
+        return self.named or [one.name for one in every_client() if self.is_used(one)]
+
+    def is_used(self, client: Client) -> bool:
+        from shutil import which
+
+        return (
+            any(which(command) for command in client.commands)
+            or any(os.path.exists(os.path.join(self.home, name)) for name in client.home)
+            or any(os.path.exists(os.path.join(self.place.top, name)) for name in client.traces)
+        )
 
     def set_up(self) -> list[str]:
         """The clients that were set up here before, as far as can be told."""
         if self.named or self.record.clients:
             return self.named or self.record.clients
-        return [name for name in CLIENTS if any(map(self.has_ours, self.of_clients([name])))]
+        return [name for name in known() if any(map(self.has_ours, self.of_clients([name])))]
+
+    def drift(self) -> list[Step]:
+        """The files that are not as they would be written, each with why and what to do."""
+        wrong = [step for step in self.plan(self.set_up()) if step.changes or step.fault]
+        for step in wrong:
+            if step.changes:
+                step.why = "missing" if step.before is None else "not as dibs init writes it"
+                step.next = "dibs init"
+        return wrong
 
     def has_ours(self, target: Target) -> bool:
         try:
@@ -85,7 +128,7 @@ class Setup:
             return False
 
     def of_clients(self, names: Iterable[str]) -> list[Target]:
-        return [target for name in names for target in CLIENTS[name].targets(self.place.top)]
+        return [target for name in names for target in client_of(name).targets(self.place.top)]
 
     def of_repository(self) -> list[Target]:
         """What every client needs."""
@@ -93,7 +136,7 @@ class Setup:
             return self._of_repository
         store = self.place.store_dir
         self._of_repository = [
-            Block(os.path.join(self.place.top, "AGENTS.md"), AGENTS),
+            Block(os.path.join(self.place.top, "AGENTS.md")),
             Ignore(os.path.join(store, ".gitignore")),
             Settings(os.path.join(store, "config.toml"), CONFIG),
         ]
@@ -122,25 +165,25 @@ class Setup:
             steps.do(step, self.record, self.place.top)
             done.append(step)
             if step.state == UNCHANGED and step.path in theirs:
-                self.record.put(step.path, Entry(False, [], []))
+                self.record.put(step.path, Note(False, [], []))
             if isinstance(step.target, Ignore):
                 self.record.drop(step.path)  # the store needs it as long as there is a store
                 step.state = step.state if had_ignore or step.fault else CREATED
-        self.record.clients = [name for name in CLIENTS if name in (*self.record.clients, *names)]
+        self.record.clients = [name for name in known() if name in (*self.record.clients, *names)]
         self.record.save()
         return done
 
     def said_before(self, names: list[str]) -> set[str]:
         """The files of clients that dibs has not been in: what they say already is the user's."""
-        known = self.record.clients
-        if not self.record.entries and any(map(self.has_ours, self.of_repository())):
-            known = list(CLIENTS)  # the notes are lost, or came by git to another machine
-        new = [name for name in names if name not in known]
+        before = self.record.clients
+        if not self.record.notes and any(map(self.has_ours, self.of_repository())):
+            before = known()  # the notes are lost, or came by git to another machine
+        new = [name for name in names if name not in before]
         paths = {target.path for target in self.of_clients(new)}
         return {path for path in paths if self.record.get(path) is None}
 
     def plan_remove(self) -> list[Step]:
-        targets = self.of_clients(self.named or CLIENTS)
+        targets = self.of_clients(self.named or known())
         if not self.named:
             targets += [one for one in self.of_repository() if not isinstance(one, Ignore)]
         return [steps.plan_remove(target, self.record) for target in targets]
@@ -176,6 +219,10 @@ class Setup:
         except Refusal as refusal:
             step.refuse(refusal)
         return [step]
+
+
+def known() -> list[str]:
+    return [client.name for client in every_client()]
 
 
 def ignored() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from dibs.surfaces.init.draft import BOM, Draft, Refusal, cut, line_of
+from dibs.setup.files import BOM, Draft, Refusal, cut, line_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Element:
 
 def parse(text: str) -> Node:
     """Read a whole file; one that says nothing is an empty object."""
-    reader = Reader(text)
+    reader = JsonReader(text)
     reader.blank()
     if reader.place == len(text):
         node = Node(len(text))
@@ -70,7 +70,7 @@ def parse(text: str) -> Node:
     return node
 
 
-class Reader:
+class JsonReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.place = len(BOM) if text.startswith(BOM) else 0
@@ -226,7 +226,7 @@ def collapse(text: str, node: Node) -> str:
 
 def content_end(text: str, node: Node) -> int:
     """Where the last element, comma or comment of an object or a list ends."""
-    reader = Reader(text)
+    reader = JsonReader(text)
     reader.place = end = node.start + 1
     if node.elements:
         last = node.elements[-1]

@@ -4,72 +4,58 @@ from __future__ import annotations
 
 import os
 
+from dibs.clients import client_of
 from dibs.errors import InvalidError
-from dibs.surfaces.init.clients import CLIENTS
-from dibs.surfaces.init.setup import Setup
-from dibs.surfaces.init.steps import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED
+from dibs.operation import EVERYBODY
+from dibs.setup import Setup
+from dibs.setup.steps import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED
 from dibs.surroundings.wording import note, paint, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dibs.names.paths import Place
-    from dibs.surfaces.init.steps import Step
+    from dibs.setup.steps import Step
     from dibs.surroundings.commands import Globals
 
-HELP = """usage: dibs init [--client NAME]... [--dry-run] [--check] [--remove]
-
-Set up this repository for every agent client that is used here: server, hooks, AGENTS.md, git.
-
-  --client NAME            only this one: claude, codex, gemini, opencode, cursor, copilot,
-                           devin, windsurf, zed, aider
-  --dry-run                show what would change, as a diff, and change nothing
-  --check                  exit with 1 if something is not as dibs init would write it
-  --remove                 take out what dibs init wrote
-
-example: dibs init --dry-run"""
-
-FLAGS = ("--dry-run", "--check", "--remove")
+BY = EVERYBODY
 COLOURS = {CREATED: "green", UPDATED: "green", REMOVED: "green", SKIPPED: "yellow",
            UNCHANGED: "dim"}  # fmt: skip
 
 
-def main(globals_: Globals, words: list[str]) -> int:
-    named, flags = take(words)
-    setup = Setup(place_of(globals_), named, os.path.expanduser("~"))
-    setup.check_place()
-    if "--remove" in flags:
-        return remove(globals_, setup, dry="--dry-run" in flags)
-    if "--check" in flags:
-        return check(globals_, setup)
-    names = setup.used()
-    if "--dry-run" in flags:
-        return preview(globals_, setup, setup.plan(names))
-    done = setup.init(names)
-    report(globals_, setup, done, advice(names, any(step.changes for step in done)))
-    return faults(done)
+def main(
+    call: Globals,
+    *,
+    clients: Sequence[str] = (),
+    dry_run: bool = False,
+    check: bool = False,
+    remove: bool = False,
+) -> int:
+    """Set up this repository for every agent client that is used here: server, hooks, AGENTS.md, git.
 
-
-def take(words: list[str]) -> tuple[list[str], set[str]]:
-    """The clients that are named, and the flags."""
-    named, flags, words = [], set(), list(words)
-    while words:
-        word = words.pop(0)
-        name, equals, value = word.partition("=")
-        if name == "--client":
-            if not equals and not words:
-                raise InvalidError("--client needs a name", next=f"one of: {', '.join(CLIENTS)}")
-            named.append(value if equals else words.pop(0))
-        elif word in FLAGS:
-            flags.add(word)
-        else:
-            raise InvalidError(f"{word!r} is not an option of init", next="dibs init --help")
-    for name in named:
-        if name not in CLIENTS:
-            raise InvalidError(f"no client is called {name!r}",
-                               next=f"one of: {', '.join(CLIENTS)}")  # fmt: skip
-    if "--check" in flags and len(flags) > 1:
+    clients: only this one, such as claude or codex
+    dry_run: show what would change, as a diff, and change nothing
+    check: exit with 1 if something is not as dibs init would write it
+    remove: take out what dibs init wrote
+    example: --dry-run
+    """
+    for name in clients:
+        client_of(name)  # or a refusal
+    if check and (dry_run or remove):
         raise InvalidError("--check goes alone", next="dibs init --check")
-    return named, flags
+    setup = Setup(place_of(call), list(clients), os.path.expanduser("~"))
+    setup.check_place()
+    if remove:
+        return take_out(call, setup, dry_run)
+    if check:
+        return compare(call, setup)
+    names = setup.used()
+    if dry_run:
+        return preview(call, setup, setup.plan(names))
+    done = setup.init(names)
+    report(call, setup, done, advice(names, any(step.changes for step in done)))
+    return faults(done)
 
 
 def place_of(globals_: Globals) -> Place:
@@ -79,20 +65,9 @@ def place_of(globals_: Globals) -> Place:
     return find_place(None, globals_.user_dir or default_user_dir())
 
 
-def drift(setup: Setup) -> list[Step]:
-    """The files that are not as they would be written, each with why and what to do."""
-    wrong = [step for step in setup.plan(setup.set_up()) if step.changes or step.fault]
-    for step in wrong:
-        if step.changes:
-            missing = step.before is None
-            step.why = "missing" if missing else "not as dibs init writes it"
-            step.next = "dibs init"
-    return wrong
-
-
-def check(globals_: Globals, setup: Setup) -> int:
+def compare(globals_: Globals, setup: Setup) -> int:
     """Say what is not as it would be written; a client that is not set up is no drift."""
-    wrong = drift(setup)
+    wrong = setup.drift()
     if globals_.json:
         from dibs.surroundings.wording import print_json
 
@@ -104,7 +79,7 @@ def check(globals_: Globals, setup: Setup) -> int:
     return int(bool(wrong))
 
 
-def remove(globals_: Globals, setup: Setup, dry: bool) -> int:
+def take_out(globals_: Globals, setup: Setup, dry: bool) -> int:
     planned = setup.plan_remove()
     if dry:
         return preview(globals_, setup, planned)
@@ -176,13 +151,13 @@ def faults(planned: list[Step]) -> int:
 
 def advice(names: list[str], new: bool) -> list[str]:
     """What is left for the user to do; the second time they know."""
-    said = []
-    if names:
-        said.append(f"clients: {', '.join(CLIENTS[name].title for name in names)}")
+    said, used = [], [client_of(name) for name in names]
+    if used:
+        said.append(f"clients: {', '.join(client.title for client in used)}")
     else:
         said.append("no agent client was found here: name one with --client, such as "
                     "dibs init --client claude")  # fmt: skip
-    said += [CLIENTS[name].after for name in names if new and CLIENTS[name].after]
+    said += [client.after for client in used if new and client.after]
     if new:
         said.append("next: commit these files, and start running clients anew")
     return [*said, *unreachable()]

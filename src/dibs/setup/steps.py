@@ -1,20 +1,103 @@
-"""What happens to one file: looked at first, done only if it is to be done."""
+"""What happens to one file: looked at first, done only if it is to be done, and then noted.
+
+`.dibs/init.json` (`InitRecord`) says what was inserted where, so that it can be taken out to the
+byte. It is a convenience, not the truth: `git clean` may take it at any time, and then our parts
+are recognised by what they say. It belongs to one machine and is not committed.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 
-from dibs.surfaces.init import files
-from dibs.surfaces.init.draft import Draft, Refusal, undo
-from dibs.surfaces.init.githooks import GitHook
-from dibs.surfaces.init.record import Entry
-from dibs.surfaces.init.targets import Kept, Target
+from dibs.setup import files
+from dibs.setup.files import Draft, Refusal, undo
+from dibs.setup.githooks import GitHook
+from dibs.setup.targets import Overruled, Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.surfaces.init.record import Record
+FILE = "init.json"
+
+
+class Note:
+    """What was done to one file.
+
+    made: whether the file was not there before
+    insertions: what was inserted, at places of the text as it was then
+    parts: the names of what was added; without any, the file said the same before we came
+    """
+
+    def __init__(self, made: bool, insertions: list[tuple[int, str]], parts: list[str]) -> None:
+        self.made = made
+        self.insertions = insertions
+        self.parts = parts
+
+    def to_json(self) -> dict[str, Any]:
+        return {"made": self.made, "insertions": self.insertions, "parts": self.parts}
+
+
+class InitRecord:
+    """The notes of one space; paths below its root are named from there, so that it can move."""
+
+    def __init__(self, root: str, store_dir: str) -> None:
+        self.root = root
+        self.path = os.path.join(store_dir, FILE)
+        self.clients: list[str] = []
+        self.notes: dict[str, Note] = {}
+        self.folders: list[str] = []  # those that were made on the way
+        self.load()
+
+    def load(self) -> None:
+        try:
+            with open(self.path, encoding="utf-8") as source:
+                said = json.load(source)
+            self.clients = [str(name) for name in said["clients"]]
+            self.folders = [str(name) for name in said["folders"]]
+            for name, note in said["files"].items():
+                insertions = [(int(place), str(text)) for place, text in note["insertions"]]
+                self.notes[name] = Note(bool(note["made"]), insertions, list(note["parts"]))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            # Gone, or not ours any more: see above.
+            self.clients, self.notes, self.folders = [], {}, []
+
+    def name(self, path: str) -> str:
+        below = os.path.relpath(path, self.root)
+        return path if below.startswith("..") else below
+
+    def get(self, path: str) -> Note | None:
+        return self.notes.get(self.name(path))
+
+    def put(self, path: str, note: Note) -> None:
+        self.notes[self.name(path)] = note
+
+    def drop(self, path: str) -> None:
+        self.notes.pop(self.name(path), None)
+
+    def made(self, folders: list[str]) -> None:
+        self.folders += [self.name(folder) for folder in folders]
+
+    def remove_folders(self) -> None:
+        """Remove the folders we have made that are empty again."""
+        files.remove_empty([os.path.join(self.root, name) for name in self.folders])
+        there = [name for name in self.folders if os.path.isdir(os.path.join(self.root, name))]
+        self.folders = there
+
+    def save(self) -> None:
+        """Write it down; with nothing to say there is no file."""
+        if not self.notes:
+            try:
+                os.unlink(self.path)
+            except FileNotFoundError:
+                pass
+            return
+        said = {name: note.to_json() for name, note in sorted(self.notes.items())}
+        notes = {"clients": self.clients, "folders": self.folders, "files": said}
+        text = json.dumps(notes, indent=1)
+        files.write(self.path, text + "\n", 0o600)
+
 
 CREATED, UPDATED, UNCHANGED, SKIPPED, REMOVED = "created updated unchanged skipped removed".split()
 
@@ -32,7 +115,7 @@ class Step:
         self.fault = fault
         self.before: str | None = None
         self.after: str | None = None
-        self.entry: Entry | None = None
+        self.note: Note | None = None
         self.line: int | None = None
         self.next = ""
 
@@ -67,7 +150,7 @@ def read(target: Target) -> str | None:
     return None if target.moving else text
 
 
-def plan_init(target: Target, record: Record) -> Step:
+def plan_init(target: Target, record: InitRecord) -> Step:
     """Find out what has to be added."""
     step = Step(target, UNCHANGED)
     try:
@@ -78,12 +161,12 @@ def plan_init(target: Target, record: Record) -> Step:
         draft = Draft(clean)
         parts = target.add(draft)
         step.after = draft.text
-        step.entry = Entry(made, draft.insertions, parts)
+        step.note = Note(made, draft.insertions, parts)
         step.state = CREATED if text is None else UPDATED
         if isinstance(target, GitHook) and target.moving:
             move(step, target)
-    except Kept as kept:
-        step.state, step.why = SKIPPED, str(kept)
+    except Overruled as decision:
+        step.state, step.why = SKIPPED, str(decision)
     except Refusal as refusal:
         step.refuse(refusal)
     return step
@@ -99,24 +182,24 @@ def move(step: Step, hook: GitHook) -> None:
     step.why = f"the hook that was there is {os.path.basename(hook.aside)} now, and is called"
 
 
-def own(target: Target, text: str | None, entry: Entry | None) -> tuple[str, bool]:
+def own(target: Target, text: str | None, note: Note | None) -> tuple[str, bool]:
     """What is the user's own in a text, and whether there was no file without us."""
     if text is None:
         return "", True
-    if entry is not None and not entry.parts:
+    if note is not None and not note.parts:
         return text, False  # it said the same before we came
-    exact = undo(text, entry.insertions) if entry else None
-    if exact is not None and target.strip(exact, set(entry.parts) if entry else None) == exact:
-        return exact, bool(entry and entry.made and target.void(exact))
-    clean = target.strip(text, set(entry.parts) if entry else None)
+    exact = undo(text, note.insertions) if note else None
+    if exact is not None and target.strip(exact, set(note.parts) if note else None) == exact:
+        return exact, bool(note and note.made and target.void(exact))
+    clean = target.strip(text, set(note.parts) if note else None)
     if clean == text:
         return text, False
-    if target.void(clean) and (entry is None or entry.made):
+    if target.void(clean) and (note is None or note.made):
         return "", True
     return clean, False
 
 
-def plan_remove(target: Target, record: Record) -> Step:
+def plan_remove(target: Target, record: InitRecord) -> Step:
     """Find out what is ours, and what is left without it."""
     step = Step(target, UNCHANGED)
     try:
@@ -128,24 +211,24 @@ def plan_remove(target: Target, record: Record) -> Step:
             return step
         step.state = REMOVED if made else UPDATED
         step.after = None if made else clean
-    except Kept:
+    except Overruled:
         pass
     except Refusal as refusal:
         step.refuse(refusal)
     return step
 
 
-def do(step: Step, record: Record, top: str) -> None:
+def do(step: Step, record: InitRecord, top: str) -> None:
     """Write what was planned, and note it."""
     try:
         if step.state == REMOVED:
             unlink(step, record, top)
         elif step.changes:
             record.made(write(step))
-            if step.entry is None:
+            if step.note is None:
                 record.drop(step.path)
             else:
-                record.put(step.path, step.entry)
+                record.put(step.path, step.note)
     except Refusal as refusal:
         step.refuse(refusal)
     except OSError as error:
@@ -164,7 +247,7 @@ def write(step: Step) -> list[str]:
         raise
 
 
-def unlink(step: Step, record: Record, top: str) -> None:
+def unlink(step: Step, record: InitRecord, top: str) -> None:
     if isinstance(step.target, GitHook) and os.path.lexists(step.target.aside):
         os.rename(step.target.aside, step.path)
     else:

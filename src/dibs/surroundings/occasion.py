@@ -1,0 +1,253 @@
+"""What a client tells its hook, in the words of dibs, and what the hook answers.
+
+Each client (`dibs.clients`) reads its payload into an `Occasion` and writes an `Answer` in its
+own form. Everything between the two knows no client. The form that began with Claude Code, and
+that others took over with other tools, is here too (`read_event`, `write_event`).
+"""
+
+from __future__ import annotations
+
+import json
+
+from dibs.digest import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from dibs.clients import Client
+
+EVENTS = "start prompt before after stop end subagent_end other".split()
+START, PROMPT, BEFORE, AFTER, STOP, END, SUBAGENT_END, OTHER = EVENTS
+
+
+class Edit:
+    """One path that a tool is going to change, or has changed.
+
+    kind: `write` for a file whose content changes or appears, `remove` for what disappears (a
+        deleted file or directory, the source of a move), `tree` for a command that may rewrite
+        any file of the checkout around `path` (`git stash`, `git checkout main`)
+    texts: what the tool puts into the file, as far as it says, to see that it is there afterwards
+    """
+
+    __slots__ = ("kind", "path", "texts")
+
+    def __init__(self, path: str, kind: str = "write", texts: tuple[str, ...] = ()) -> None:
+        self.path = path
+        self.kind = kind
+        self.texts = texts
+
+    def __repr__(self) -> str:
+        return f"Edit({self.path!r}, {self.kind!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Edit) and (self.path, self.kind) == (other.path, other.kind)
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.kind))
+
+
+class Occasion:
+    """One call of a hook.
+
+    client: the client's short name, such as `claude`
+    event: one of the words above; `other` if there is nothing to do
+    name: what the client calls the event, for clients whose answers repeat it
+    session: the client's own name for its session, "" if it says none
+    subagent: the client's own name for the subagent that acts, "" if it is the agent itself
+    subagent_kind: what kind of subagent that is, such as `Explore`
+    cwd: the directory the tool runs in
+    tool: the tool's name in the client
+    call: the client's name for this use of the tool, the same before and after it, or ""
+    edits: what an edit tool changes; paths as the client gave them
+    reads: files whose content the tool has shown to the model
+    shown: what the model was shown of the one file it read, "" if the client does not say
+    lines: how many lines that file had then, 0 if the client does not say
+    command: the text of a shell command, "" for every other tool
+    again: whether this stop comes after one that the hook has turned into going on
+    afresh: whether this start follows another session of the same process (`/clear`)
+    deaf: whether the model is shown nothing of what is said here
+    """
+
+    name = ""
+    session = ""
+    subagent = ""
+    subagent_kind = ""
+    cwd = ""
+    tool = ""
+    call = ""
+    edits: tuple[Edit, ...] = ()
+    reads: tuple[str, ...] = ()
+    shown = ""
+    lines = 0
+    command = ""
+    again = False
+    afresh = False
+    deaf = False
+
+    def __init__(self, client: str, event: str) -> None:
+        self.client = client
+        self.event = event
+
+
+class Answer:
+    """What the hook says: nothing, a refusal of the tool, or something the model should know.
+
+    deny: why the tool must not run; the model reads it
+    context: what the model is told; on `stop` it makes the model go on
+    """
+
+    __slots__ = ("context", "deny")
+
+    def __init__(self, deny: str = "", context: str = "") -> None:
+        self.deny = deny
+        self.context = context
+
+
+# Taking a payload apart with care: what is missing or of another type is absent.
+
+PATHS = ("file_path", "filePath", "notebook_path", "path", "target_file")
+"""What clients call the file a tool works on."""
+NEW = ("content", "new_string", "newString")
+"""What they call the text that a tool puts into a file."""
+SEVERAL = ("files", "edits", "replacements")
+"""What they call a list of files, or of changes that name a file each."""
+
+
+def text(payload: dict[str, Any], *names: str) -> str:
+    """The first of these fields that is a text, and not empty."""
+    for name in names:
+        found = payload.get(name)
+        if isinstance(found, str) and found:
+            return found
+    return ""
+
+
+def event_name(payload: dict[str, Any], *names: str) -> str:
+    """The first of these fields; a payload without any cannot be understood."""
+    if name := text(payload, *names):
+        return name
+    raise ValueError("the payload names no event")
+
+
+def record(payload: dict[str, Any], name: str) -> dict[str, Any]:
+    found = payload.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def files(tool_input: dict[str, Any]) -> tuple[str, ...]:
+    """The files that the input of a tool names, each once."""
+    return tuple(dict.fromkeys(_files(tool_input)))
+
+
+def _files(tool_input: dict[str, Any]) -> Iterator[str]:
+    if named := text(tool_input, *PATHS):
+        yield named
+    for name in SEVERAL:
+        entries = tool_input.get(name)
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, str):
+                yield entry
+            elif isinstance(entry, dict) and (named := text(entry, *PATHS)):
+                yield named
+
+
+def edited(tool: str, tool_input: dict[str, Any], kind: str = "write") -> tuple[Edit, ...]:
+    """What an edit tool changes."""
+    found = files(tool_input)
+    if not found:
+        # To go on would leave the file unguarded without a word.
+        raise ValueError(f"the input of {tool} names no file")
+    if len(found) > 1:
+        return tuple(Edit(path, kind) for path in found)
+    return (Edit(found[0], kind, tuple(_texts(tool_input))),)
+
+
+def _texts(tool_input: dict[str, Any]) -> Iterator[str]:
+    """What an edit tool puts into its file."""
+    changes = tool_input.get("edits")
+    for one in [tool_input, *(changes if isinstance(changes, list) else ())]:
+        if isinstance(one, dict) and (found := text(one, *NEW)):
+            yield found
+
+
+def patched(tool: str, text: str, cwd: str) -> tuple[Edit, ...]:
+    """What a patch changes."""
+    from dibs.surroundings.patch import names
+
+    found = names(text, cwd or ".")
+    if not found:
+        raise ValueError(f"the input of {tool} is no patch that names a file")
+    return tuple(found)
+
+
+def name_of_call(tool: str, tool_input: dict[str, Any]) -> str:
+    """A name for this use of a tool, for clients that give none: the same before and after it."""
+    said = json.dumps(tool_input, sort_keys=True)
+    return f"{tool}:{sha256(said.encode()).digest()[:8].hex()}"
+
+
+# The form of hooks that began with Claude Code.
+
+MEANINGS = {
+    "SessionStart": START,
+    "SubagentStart": START,
+    "UserPromptSubmit": PROMPT,
+    "PreToolUse": BEFORE,
+    "PostToolUse": AFTER,
+    "PostToolUseFailure": AFTER,
+    "Stop": STOP,
+    "SubagentStop": SUBAGENT_END,
+    "SessionEnd": END,
+}
+
+
+def read_event(client: Client, payload: dict[str, Any], cwd: str = "") -> Occasion:
+    """What a payload says; `cwd` is where the client works, if it does not say."""
+    name = event_name(payload, "hook_event_name", "hookEventName")
+    occasion = Occasion(client.name, (client.meanings or MEANINGS).get(name, OTHER))
+    occasion.name = name
+    occasion.session = text(payload, "session_id", "sessionId")
+    occasion.subagent = text(payload, "agent_id")
+    occasion.subagent_kind = text(payload, "agent_type")
+    occasion.cwd = text(payload, "cwd") or cwd
+    occasion.tool = text(payload, "tool_name")
+    occasion.call = text(payload, "tool_use_id")
+    occasion.again = payload.get("stop_hook_active") is True
+    occasion.afresh = name == "SessionStart" and payload.get("source") == "clear"
+    if occasion.event in (BEFORE, AFTER):
+        read_tool(client, occasion, record(payload, "tool_input"))
+        if name.endswith("Failure"):
+            occasion.reads = ()
+        if occasion.reads:
+            file = record(record(payload, "tool_response"), "file")
+            occasion.shown = text(file, "content")
+            occasion.lines = file["totalLines"] if isinstance(file.get("totalLines"), int) else 0
+    return occasion
+
+
+def read_tool(client: Client, occasion: Occasion, tool_input: dict[str, Any]) -> None:
+    """What the tool does to files, as far as its input tells."""
+    tool = occasion.tool
+    if tool in client.edit_tools:
+        occasion.edits = edited(tool, tool_input)
+    elif tool in client.patch_tools:
+        patch = text(tool_input, client.patch_tools[tool])
+        occasion.edits = patched(tool, patch, occasion.cwd)
+    elif tool in client.shell_tools:
+        occasion.command = text(tool_input, "command", "command_line")
+    elif tool in client.read_tools and occasion.event == AFTER:
+        occasion.reads = files(tool_input)
+
+
+def write_event(occasion: Occasion, answer: Answer) -> str:
+    if answer.deny:
+        decision = {"permissionDecision": "deny", "permissionDecisionReason": answer.deny}
+        return json.dumps({"hookSpecificOutput": {"hookEventName": occasion.name, **decision}})
+    if not answer.context or occasion.deaf or occasion.event == END:
+        return ""
+    if occasion.event in (STOP, SUBAGENT_END):
+        return json.dumps({"decision": "block", "reason": answer.context})
+    said = {"hookEventName": occasion.name, "additionalContext": answer.context}
+    return json.dumps({"hookSpecificOutput": said})

@@ -32,7 +32,7 @@ def main(
     check: bool = False,
     remove: bool = False,
 ) -> int:
-    """Set up this repository for every agent client that is used here: server, hooks, AGENTS.md, git.
+    """Set up this repository for every agent client used here: server, hooks, AGENTS.md, git.
 
     clients: only this one, such as claude or codex
     dry_run: show what would change, as a diff, and change nothing

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from dibs.names.paths import Place
-    from dibs.names.resources import Resource
+    from dibs.names.paths import Place, Resource
     from dibs.operation import Argument, Operation
 
 PATIENCE_S = 10.0

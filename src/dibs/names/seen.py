@@ -7,8 +7,7 @@ Of each path it is said what the caller knows: kind, inode and content hash.
 from __future__ import annotations
 
 from dibs.names.checkouts import Checkout
-from dibs.names.paths import Place
-from dibs.names.resources import Resource, refused
+from dibs.names.paths import Place, Resource, refused
 from dibs.operation import check_text
 
 TYPE_CHECKING = False

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 
 from dibs.errors import InvalidError
-from dibs.names import globs
 from dibs.names.paths import Resource, resources_overlap
 from dibs.operation import TTL_MAX_S, TTL_MIN_S
 
@@ -94,6 +93,8 @@ def covers(named: Resource, resource: Resource) -> bool:
     if resource.kind == "glob" or named.kind == "name":
         return named == resource
     if named.kind == "glob":
+        from dibs.names import globs
+
         return globs.covers(named.text, resource.base.removeprefix("/"))
     return f"{resource.base}/".startswith(f"{named.base}/")
 

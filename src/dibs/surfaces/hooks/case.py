@@ -6,7 +6,7 @@ import os
 from collections import Counter
 
 from dibs.errors import InvalidError
-from dibs.names.globs import is_glob
+from dibs.names.paths import is_glob
 from dibs.surfaces.hooks.flights import Flights
 from dibs.surfaces.hooks.hashes import quick_hash
 from dibs.surfaces.hooks.kept import Kept, read_file

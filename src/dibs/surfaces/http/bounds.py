@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dibs.names.resources import MAX_TEXT
+from dibs.names.paths import MAX_TEXT
 from dibs.nouns.agents.operations import SCOPES
 from dibs.nouns.leases.operations import CLAIM_LIMIT, MODES, OUTCOMES
 from dibs.nouns.work.operations import PRIORITY, STATES

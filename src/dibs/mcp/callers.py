@@ -12,7 +12,7 @@ import os
 from _thread import RLock
 
 from dibs.errors import DibsError, NotYoursError, StoreGoneError, UnavailableError, UnfitError
-from dibs.storage.boot import process_name
+from dibs.storage.clock import process_name
 from dibs.surroundings.who import spoken
 
 TYPE_CHECKING = False

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dibs.digest import sha256
 from dibs.errors import InvalidError, NotYoursError
 from dibs.operation import OPERATIONS, check_name
-from dibs.records import plain
+from dibs.records import plain, to_text
 from dibs.storage.queries import Queries
-from dibs.storage.store import from_text, to_text
+from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dibs.operation import (
     shown,
 )
 from dibs.records import Session
-from dibs.storage.boot import is_process_name, runs
+from dibs.storage.clock import is_process_name, runs
 from dibs.storage.queries import Queries
 from dibs.storage.store import Caller
 

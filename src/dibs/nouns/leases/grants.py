@@ -18,8 +18,6 @@ whose process is gone is dropped on the way.
 
 from __future__ import annotations
 
-from functools import partial
-
 from dibs.errors import DeadlockError
 from dibs.names.paths import Resource, near, resources_overlap
 from dibs.records import Blocker, Lease
@@ -256,7 +254,7 @@ def hand_over(tx: Write, keys: Keyring, freed: list[Row]) -> None:
             waiting |= {row["epoch"]: row for row in rows if row["waiting"]}
         freed = []
         for number in sorted(waiting):
-            tx.ahead(partial(_asked_to_serve, waiting[number]))
+            tx.ahead(lambda row=waiting[number]: _asked_to_serve(row))
             freed += _serve(tx, keys, number)
 
 

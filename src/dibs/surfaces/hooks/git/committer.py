@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from dibs.clients.occasion import OTHER, Occasion
-from dibs.storage.boot import process_name
+from dibs.storage.clock import process_name
 from dibs.surfaces.hooks.case import Case
 from dibs.surroundings.who import Who, ancestors, of_environment, person
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dibs.space.signing import Keyring
-    from dibs.storage.driver import Row
+    from dibs.storage.driver import Ahead, Row
     from dibs.storage.queries import Query
     from dibs.storage.store import Read, Write
 
@@ -254,19 +254,23 @@ def hand_over(tx: Write, keys: Keyring, freed: list[Row]) -> None:
             waiting |= {row["epoch"]: row for row in rows if row["waiting"]}
         freed = []
         for number in sorted(waiting):
-            tx.ahead(lambda row=waiting[number]: _asked_to_serve(row))
+            tx.ahead(_asked_to_serve(waiting[number]))
             freed += _serve(tx, keys, number)
 
 
-def _asked_to_serve(row: Row) -> list[tuple[Query, Row]]:
+def _asked_to_serve(row: Row) -> Ahead:
     """What `_serve` is going to ask, as far as one of the ticket's rows says."""
-    near = Want(resource_of(row), EXCLUSIVE, None).near
-    return [
-        (LEASES.ticket, {"number": row["epoch"]}),
-        (SESSIONS.several, {"sessions": [row["session"]]}),
-        (LEASES.around, near),
-        (LEASES.queue_around, near),
-    ]
+
+    def asked() -> list[tuple[Query, Row]]:
+        near = Want(resource_of(row), EXCLUSIVE, None).near
+        return [
+            (LEASES.ticket, {"number": row["epoch"]}),
+            (SESSIONS.several, {"sessions": [row["session"]]}),
+            (LEASES.around, near),
+            (LEASES.queue_around, near),
+        ]
+
+    return asked
 
 
 def _serve(tx: Write, keys: Keyring, number: int) -> list[Row]:

@@ -319,8 +319,11 @@ class Write(Read):
 
 
 def from_text(text: str | None) -> Any:
+    """What `to_text` wrote; nothing is nothing."""
     if text is None:
         return None
+    if text == "[]":
+        return []  # most lists are empty, and need no `json`
     import json  # late, since most commands read none
 
     return json.loads(text)

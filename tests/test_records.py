@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dibs
-from dibs.records import Outcome, fields_of, plain, to_text
+from dibs.records import NAMES_KEPT, Outcome, fields_of, plain, to_text
 
 SRC = Path(dibs.__file__).parent.parent
 
@@ -66,6 +66,11 @@ def test_every_character_is_spelled_as_json_spells_it() -> None:
     text = "".join(map(chr, range(sys.maxunicode + 1)))
     assert to_text(text) == by_json(text)
     assert to_text({text: text}) == by_json({text: text})
+
+
+def test_more_keys_than_are_kept_are_written_as_well() -> None:
+    value = {f'"{number}"': number for number in range(2 * NAMES_KEPT)}
+    assert to_text(value) == by_json(value)
 
 
 @pytest.mark.parametrize("value", [{"a": object()}, [{1, 2}], {1: "a", "b": 2}, {(1, 2): 3}])

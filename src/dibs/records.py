@@ -116,16 +116,26 @@ def _array(value: list[Any] | tuple[Any, ...]) -> str:
 
 
 def _object(value: dict[Any, Any]) -> str:
-    text = ""
+    parts = []
     for key in sorted(value):
-        if type(key) is not str:
+        name = _NAMES.get(key) or _name(key)
+        if name is None:
             return _other(value)
         item = value[key]
-        name = f'"{key}"' if key.isidentifier() else _string(key)
         kind = type(item)
         # Most of what an event says are numbers, and for these there need be no call.
-        text += f",{name}:{item if kind is int else _WRITERS.get(kind, _other)(item)}"
-    return "{" + text[1:] + "}"
+        parts.append(f"{name}{item if kind is int else _WRITERS.get(kind, _other)(item)}")
+    return "{" + ",".join(parts) + "}"
+
+
+def _name(key: object) -> str | None:
+    """A key as it stands before its value; None if it is no text."""
+    if type(key) is not str:
+        return None
+    name = f"{_string(key)}:"
+    if len(_NAMES) < NAMES_KEPT:
+        _NAMES[key] = name
+    return name
 
 
 def _float(value: float) -> str:
@@ -140,6 +150,9 @@ def _other(value: Any) -> str:
     )
 
 
+NAMES_KEPT = 1_000
+_NAMES: dict[str, str] = {}
+"""Keys as they are written: the same few stand in almost all that is."""
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)} | {
     ord(character): f"\\{short}"
     for character, short in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import dibs
 from dibs import aio, errors, operation, records
 from dibs.dibs import operations
-from dibs.names import globs, paths, resources
+from dibs.names import globs, paths
 from dibs.nouns.agents import operations as agents
 from dibs.nouns.agents import sessions
 from dibs.nouns.events import operations as events
@@ -119,8 +119,8 @@ LIMITS: list[tuple[object, str, str]] = [
     (operation, "WAIT_MAX_S", "seconds in one wait (a day)"),
     (operation, "DELAY_MAX_S", "seconds before a task may be claimed or a token ends (366 days)"),
     (leases, "CLAIM_LIMIT", "resources in one claim"),
-    (resources, "MAX_TEXT", "characters in a resource"),
-    (resources, "MAX_NAME", "characters in a named resource such as `port:3000`"),
+    (paths, "MAX_TEXT", "characters in a resource"),
+    (paths, "MAX_NAME", "characters in a named resource such as `port:3000`"),
     (globs, "MAX_LENGTH", "characters in a glob"),
     (paths, "MAX_COMPONENT_BYTES", "bytes in one component of a path"),
     (work, "PRIORITY", "the highest priority; its negative is the lowest"),

@@ -17,7 +17,7 @@ import contextvars
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from dibs.storage.store import CANCEL, Cancel
+from dibs.storage.waiting import CANCEL, Cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

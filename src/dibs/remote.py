@@ -38,7 +38,8 @@ from dibs.errors import (
 )
 from dibs.records import Blocker, Entry, Record, Session, Task, plain
 from dibs.space.scope import Scope
-from dibs.storage.store import CANCEL, Caller
+from dibs.storage.store import Caller
+from dibs.storage.waiting import CANCEL
 from dibs.wire import BrokenError, Connection, GivingUp, Route, look
 
 TYPE_CHECKING = False

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from dibs.storage.store import Cancel
+    from dibs.storage.waiting import Cancel
 
 CONNECT_S = 5.0
 CHUNK = 1 << 16

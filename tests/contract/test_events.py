@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import dibs
-from dibs.storage.store import CANCEL, Cancel
+from dibs.storage.waiting import CANCEL, Cancel
 from tests.contract.waiting import Background, result
 from tests.contract.world import LONG_S, Opener, direct
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dibs
-from dibs.storage.store import CANCEL, Cancel
+from dibs.storage.waiting import CANCEL, Cancel
 from tests.contract.waiting import (
     Background,
     ContractClock,

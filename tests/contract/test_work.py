@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dibs
-from dibs.storage.store import CANCEL, Cancel
+from dibs.storage.waiting import CANCEL, Cancel
 from tests.contract.waiting import Background, ContractClock, result
 from tests.contract.world import LONG_S, Opener
 

@@ -31,7 +31,7 @@ from dibs.errors import (
 from dibs.nouns.leases.grants import LEASES
 from dibs.records import Grant
 from dibs.storage.clock import ManualClock
-from dibs.storage.store import CANCEL, Cancel
+from dibs.storage.waiting import CANCEL, Cancel
 from tests.model.machines import SIZES, SpaceMachine, run
 
 RESOURCES = [

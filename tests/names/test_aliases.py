@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from dibs.errors import InvalidError
-from dibs.names.paths import Checkout, Place, Resource, find_place, resources_overlap
+from dibs.names.checkouts import Checkout
+from dibs.names.paths import Place, Resource, find_place, resources_overlap
 
 NFC, NFD = "caf\u00e9.py", "cafe\u0301.py"
 ANGSTROM, A_RING = "\u212b.txt", "\u00c5.txt"

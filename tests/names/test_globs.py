@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dibs.names.globs import is_glob, literal_base, overlap
+from dibs.names.globs import literal_base, overlap
+from dibs.names.paths import is_glob
 
 LETTERS = "ab."
 NAMES = [

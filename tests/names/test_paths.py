@@ -16,8 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dibs.errors import InvalidError
+from dibs.names.checkouts import Checkout
 from dibs.names.paths import (
-    Checkout,
     Place,
     Resource,
     ancestors,

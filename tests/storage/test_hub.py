@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
 import dibs
+from dibs.nouns.topics import NOUNS, keys, touched
+from dibs.storage import hub
 from dibs.storage.group import GroupingDriver
-from dibs.storage.hub import Hub, keys, touched
+from dibs.storage.hub import Hub, HubListener
 
 
 def wakes(topic: str, kind: str, subject: str, data: str = "") -> bool:
@@ -64,6 +69,60 @@ def test_a_ticket_is_woken_by_the_event_that_names_it() -> None:
     assert not wakes("17", "lease.claimed", "a.py", '{"epoch":17}')
 
 
+def test_storage_names_no_noun() -> None:
+    words = r"leases?|tickets?|claimers?|tasks?|messages?|inbox(es)?|entry|entries"
+    noun = re.compile(rf"\b({words})\b", re.IGNORECASE)
+    sources = sorted(Path(hub.__file__).parent.glob("*.py"))
+    assert Path(hub.__file__) in sources
+    found = [f"{source.name}: {match[0]}" for source in sources
+             for match in noun.finditer(source.read_text())]  # fmt: skip
+    assert found == []
+
+
+@pytest.fixture
+def listener() -> Iterator[HubListener]:
+    made = Hub(NOUNS, keys, touched, lambda seq: None).listen(("task",), None)
+    yield made
+    made.close()
+
+
+def test_one_look_follows_any_number_of_rings(listener: HubListener) -> None:
+    assert not listener.wait(0)
+    for _ in range(3):
+        listener.ring()
+    assert listener.wait(0)
+    assert not listener.wait(0)
+
+
+def test_more_rings_than_a_pipe_holds_neither_block_nor_fail(listener: HubListener) -> None:
+    for _ in range(100_000):
+        listener.ring()
+    assert listener.wait(0)
+    assert not listener.wait(0)
+    listener.ring()
+    assert listener.wait(0)
+
+
+def test_a_listener_leaves_no_descriptor_and_no_child_inherits_one() -> None:
+    silent = Hub(NOUNS, keys, touched, lambda seq: None)
+    before = set(os.listdir("/dev/fd"))
+    made = [silent.listen(("task",), None) for _ in range(10)]
+    opened = {int(name) for name in set(os.listdir("/dev/fd")) - before}
+    assert len(opened) >= 20
+    assert not any(os.get_inheritable(handle) for handle in opened if is_open(handle))
+    for listener in made:
+        listener.close()
+    assert set(os.listdir("/dev/fd")) <= before
+
+
+def is_open(handle: int) -> bool:
+    try:
+        os.fstat(handle)
+    except OSError:
+        return False  # the listing's own, which has ended with it
+    return True
+
+
 @pytest.fixture
 def hubbed(url: str, tmp_path: Path, space_name: str):
     """A space whose waits share one ear, and another view of the same store."""
@@ -72,12 +131,12 @@ def hubbed(url: str, tmp_path: Path, space_name: str):
     space, other = (dibs.open(url, **options) for _ in range(2))  # type: ignore[arg-type]
     store = space.scope.store
     driver = GroupingDriver(store.driver)
-    hub = Hub(seen.append)
-    driver.listen = hub.listen
-    hub.start(store, store.driver)
+    shared = Hub(NOUNS, keys, touched, seen.append)
+    driver.listen = shared.listen
+    shared.start(store, store.driver)
     store.driver = driver
     yield space, other, seen
-    hub.stop()
+    shared.stop()
     other.close()
     space.close()
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import dibs
 from dibs.storage import queries
-from dibs.storage.queries import Queries, Query, migrations
+from dibs.storage.queries import Queries, Query, migrations, newest_migration, pieces
 from dibs.storage.store import Store
 
 SRC = Path(dibs.__file__).parent
@@ -157,6 +159,33 @@ def test_parameters_are_numbered_each_once_and_the_elements_of_lists_after_them(
 def test_a_query_that_is_not_there_is_named_in_the_error():
     with pytest.raises(AttributeError, match=r"leases\.sql has no query named steal"):
         _ = Queries("leases").steal
+
+
+PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+(?:\.\.\.)?)")
+
+
+@given(st.text(st.sampled_from("ab_:.,é9 (\n") | st.characters()))
+@example(":a")
+@example("x::text :a:b :a_b... é:c _:d 1:e :F ::")
+def test_parameters_are_found_where_they_stand(text):
+    assert pieces(text) == PARAMETER.split(text)
+
+
+def test_every_parameter_of_every_query_is_found():
+    for file in FILES:
+        for name, text in texts(file).items():
+            expected = parameters_of(text)
+            found = pieces(Queries(file).load()[name]._text)[1::2]
+            assert {one.removesuffix("...") for one in found} == expected.keys(), f"{file}.{name}"
+
+
+def test_every_query_of_a_file_is_found_under_its_name():
+    for file in FILES:
+        assert list(Queries(file).load()) == list(texts(file))
+
+
+def test_the_newest_migration_is_the_last_one():
+    assert newest_migration() == migrations()[-1][0]
 
 
 def test_an_empty_list_matches_nothing():

@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -131,6 +132,37 @@ def test_a_claim_loads_only_its_own_noun(shell: Shell) -> None:
     assert not names & {f"dibs.nouns.{noun}.operations" for noun in unused}
     assert not names & {f"dibs.surfaces.cli.{name}" for name in ("help", "board", "run", "top")}
     assert "dibs.storage.postgres" not in names
+
+
+@pytest.mark.parametrize("words", [CLAIM, ["status"], ["release", "src/a.py"]], ids=str)
+def test_what_most_commands_do_not_need_is_loaded_late(shell: Shell, words: list[str]) -> None:
+    shell.as_("alice").ok("status")
+    if words != CLAIM:
+        shell.as_("alice").ok("claim", "src/a.py")
+    code, names = loaded(shell.as_("alice"), words)
+    assert code == 0
+    assert not names & {"contextvars", "fcntl", "select"}
+    assert not names & {f"dibs.storage.{name}" for name in ("migrate", "waiting", "group", "hub")}
+    assert "dibs.names.globs" not in names
+
+
+def test_a_store_is_opened_and_written_without_the_slow_ones(tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        "from dibs.names.paths import find_place\n"
+        "from dibs.space.signing import Keyring\n"
+        "from dibs.storage.sqlite import SqliteDriver\n"
+        "from dibs.storage.store import Store\n"
+        f"driver = SqliteDriver({str(tmp_path / 'dibs.db')!r}, 'full', None)\n"
+        "with Store(driver, 'main', Keyring(driver.key(), 'main').check()).write(None) as tx:\n"
+        f"    tx.event('a.b', find_place({str(tmp_path)!r}, '/').root, {{'c': 1, 'd': 'e'}})\n"
+        "print(*sys.modules)"
+    )
+    bare = [sys.executable, "-I", "-S", "-c", code]
+    done = subprocess.run(bare, capture_output=True, text=True, check=True)
+    names = set(done.stdout.split())
+    assert "dibs.storage.store" in names
+    assert not names & {"contextvars", "enum", "fcntl", "functools", "json", "re", "select"}
 
 
 def test_the_look_at_what_is_loaded_sees_a_heavy_module(shell: Shell) -> None:

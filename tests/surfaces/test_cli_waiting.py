@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dibs.storage.bell import PATIENCE_S
+from dibs.storage.waiting import PATIENCE_S
 from tests.surfaces.shell import Shell, finish, until
 
 ROUNDS = 5

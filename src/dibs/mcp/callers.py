@@ -13,7 +13,7 @@ from _thread import RLock
 
 from dibs.clients import client_names, find_client
 from dibs.errors import DibsError, NotYoursError, StoreGoneError, UnavailableError, UnfitError
-from dibs.storage.boot import process_name
+from dibs.storage.clock import process_name
 from dibs.surroundings.who import spoken
 
 TYPE_CHECKING = False

@@ -28,7 +28,7 @@ from dibs.mcp.protocol import (
     notification,
     parse,
 )
-from dibs.storage.store import CANCEL, Cancel
+from dibs.storage.waiting import CANCEL, Cancel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

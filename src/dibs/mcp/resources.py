@@ -12,7 +12,7 @@ from dibs.errors import CancelledError, PrunedError, UnavailableError
 from dibs.mcp.board import board
 from dibs.mcp.calling import result
 from dibs.records import plain
-from dibs.storage.store import CANCEL
+from dibs.storage.waiting import CANCEL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from dibs.mcp.protocol import (
     initialized,
     notification,
 )
-from dibs.storage.store import CANCEL, Cancel
+from dibs.storage.waiting import CANCEL, Cancel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

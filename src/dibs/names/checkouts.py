@@ -77,6 +77,21 @@ def git_directory(top: str) -> str:
     return _git_dir(top) if os.access(f"{top}/.git", os.F_OK) else top
 
 
+def is_case_blind(root: str) -> bool:
+    """Look at one entry of a directory under its own name and in the other case."""
+    sure = [name for name in (".git", ".dibs", "HEAD") if os.access(f"{root}/{name}", os.F_OK)]
+    try:
+        for name in sure or os.listdir(root):
+            there = os.lstat(f"{root}/{name}")
+            # A file with two links might bear both spellings on a disk that sees case.
+            single = there.st_mode & 0o170000 == 0o040000 or there.st_nlink == 1
+            if single and name.isascii() and name.swapcase() != name:
+                return os.path.samestat(there, os.lstat(f"{root}/{name.swapcase()}"))
+    except OSError:
+        pass
+    return False
+
+
 def _host_and_path(url: str) -> str | None:
     scheme, separator, rest = url.partition("://")
     if separator:

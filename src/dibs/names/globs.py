@@ -17,6 +17,8 @@ a time.
 
 from __future__ import annotations
 
+from dibs.names.paths import is_glob
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,11 +29,6 @@ MAX_LENGTH = 1_000
 _RUN = "\0"
 _ONE = "\1"
 _DEEP = "\0\0"
-
-
-def is_glob(text: str) -> bool:
-    """Say whether the text has a wildcard in it."""
-    return "*" in text or "?" in text
 
 
 def literal_base(pattern: str) -> str:

@@ -1,4 +1,14 @@
-"""From what a caller writes to the one name of a resource, by way of the disk.
+"""What can be claimed, and the one name of each such resource, by way of the disk.
+
+A resource is a path, a glob or a name. A path covers itself and everything below it, whether
+it is there or not; only of what is a file when it is claimed is it known that nothing is below.
+A glob covers what it matches and everything below that; a name such as `port:3000` is only
+itself. Text is read in this order: `path:` forces a path; `scheme:rest`
+with a scheme of two characters or more (`[a-z][a-z0-9_-]+`) is a name; `*` or `?` makes a
+glob; all else is a path. `./` in front keeps `ab:c` from being a name.
+
+Two resources overlap if and only if some path is covered by both, or both are links to one
+file.
 
 A path is named from the top of the checkout it lies in, after symbolic links are resolved as
 the kernel does, in NFC, and in folded case if the root's disk is blind to case. So every
@@ -17,46 +27,62 @@ from __future__ import annotations
 import os
 
 from dibs.digest import sha256
-from dibs.names import globs
-from dibs.names.checkouts import Checkout, checkout_around, origin
-from dibs.names.resources import (
-    MAX_NAME,
-    MAX_TEXT,
-    Resource,
-    ancestors,
-    check_characters,
-    check_text,
-    glob_text,
-    is_name,
-    near,
-    path_text,
-    refused,
-    resources_overlap,
-)
+from dibs.errors import InvalidError
+from dibs.names.checkouts import Checkout, checkout_around, is_case_blind, origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Any, Literal
 
-    from dibs.errors import InvalidError
-
-__all__ = [
-    "Checkout",
-    "Place",
-    "Resource",
-    "ancestors",
-    "content_hash",
-    "find_place",
-    "near",
-    "resources_overlap",
-    "space_name",
-]
-
+MAX_TEXT = 4_096
+MAX_NAME = 500
 MAX_COMPONENT_BYTES = 255
 MAX_HASHED_BYTES = 64 << 20
 
+_SCHEME = "abcdefghijklmnopqrstuvwxyz0123456789_-"
+_EXAMPLE = "name a path ('src/a.py'), a glob ('src/*.py') or a thing ('port:3000')"
+
 # `stat.S_ISDIR` and its kin cost a call each, on the path of every claim.
 _FILE_TYPE, _DIRECTORY, _LINK, _REGULAR = 0o170000, 0o040000, 0o120000, 0o100000
+
+
+class Resource:
+    """Something that can be claimed, by its one name; two are equal if they are named the same.
+
+    `text` is what users see, and read again gives the same resource. `base` is the index key:
+    `/src/a.py` for a path ('' for the root), the part before the first wildcard for a glob, and
+    the name itself for a name. `inode` is set for an existing file with several hard links.
+    `checkout` says in which working tree of which machine that was, None for names; it takes no
+    part in overlap. These five are all there is to store. `file` is the path on disk that the
+    caller meant, None for globs and names.
+    """
+
+    __slots__ = ("base", "checkout", "file", "inode", "kind", "text")
+
+    def __init__(
+        self,
+        text: str,
+        kind: str,
+        base: str,
+        inode: str | None = None,
+        file: str | None = None,
+        checkout: str | None = None,
+    ) -> None:
+        self.text = text
+        self.kind = kind
+        self.base = base
+        self.inode = inode
+        self.file = file
+        self.checkout = checkout
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Resource) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Resource({self.text!r}, {self.kind!r}, {self.base!r}, {self.inode!r})"
 
 
 class Place:
@@ -93,7 +119,7 @@ class Place:
     def case_blind(self) -> bool:
         """Whether another case of a name is the same file, tried on what is in the root."""
         if self._case_blind is None:
-            self._case_blind = _is_case_blind(self.root)
+            self._case_blind = is_case_blind(self.root)
         return self._case_blind
 
     def resource(self, text: str, cwd: str | None = None) -> Resource:
@@ -106,7 +132,7 @@ class Place:
                 raise refused(text, f"is longer than the {MAX_NAME} characters of a name")
             name = text if text.isascii() else _normalised("NFC", text)
             return Resource(name, "name", name)
-        if globs.is_glob(text):
+        if is_glob(text):
             return self._glob(text, cwd)
         return self._path(text, text, cwd)
 
@@ -130,6 +156,8 @@ class Place:
         return Resource(shown, kind, key, inode, real, top and f"{self._machine}:{top}")
 
     def _glob(self, text: str, cwd: str | None) -> Resource:
+        from dibs.names import globs  # here, since most claims have no pattern
+
         base = globs.literal_base(text)
         rest = [part for part in text[len(base) :].split("/") if part not in ("", ".")]
         if ".." in rest:
@@ -308,16 +336,94 @@ def _same_directory(a: str, b: str) -> bool:
         return False
 
 
-def _is_case_blind(root: str) -> bool:
-    """Look at one entry of a directory under its own name and in the other case."""
-    sure = [name for name in (".git", ".dibs", "HEAD") if os.access(f"{root}/{name}", os.F_OK)]
-    try:
-        for name in sure or os.listdir(root):
-            there = os.lstat(f"{root}/{name}")
-            # A file with two links might bear both spellings on a disk that sees case.
-            single = there.st_mode & _FILE_TYPE == _DIRECTORY or there.st_nlink == 1
-            if single and name.isascii() and name.swapcase() != name:
-                return os.path.samestat(there, os.lstat(f"{root}/{name.swapcase()}"))
-    except OSError:
-        pass
-    return False
+def ancestors(base: str) -> list[str]:
+    """List a key and all keys above it, nearest first."""
+    keys = [base]
+    if base.startswith("/"):
+        while base:
+            base = base[: base.rindex("/")]
+            keys.append(base)
+    return keys
+
+
+def near(base: str) -> dict[str, Any]:
+    """Give the keys of all that could overlap with a key: those above it, itself among them, and
+    those below it as an open interval in the order of code points."""
+    if base and not base.startswith("/"):
+        return {"ancestors": [base], "low": base, "high": base}
+    return {"ancestors": ancestors(base), "low": f"{base}/", "high": f"{base}0"}
+
+
+def resources_overlap(a: Resource, b: Resource) -> bool:
+    """Say whether some path is covered by both; names overlap only themselves."""
+    if "name" in (a.kind, b.kind):
+        return a == b
+    if a.inode is not None and a.inode == b.inode:
+        return True
+    if not (a.base == b.base or _is_below(a.base, b.base) or _is_below(b.base, a.base)):
+        return False
+    if "glob" not in (a.kind, b.kind):
+        return True
+    from dibs.names import globs
+
+    if "file" in (a.kind, b.kind):
+        glob, path = (a, b) if a.kind == "glob" else (b, a)
+        return globs.covers(_pattern(glob), _pattern(path))
+    return globs.overlap(_pattern(a), a.kind == "glob", _pattern(b), b.kind == "glob")
+
+
+def _is_below(key: str, base: str) -> bool:
+    return key.startswith(f"{base}/")
+
+
+def _pattern(resource: Resource) -> str:
+    return resource.text.removeprefix("./") if resource.kind == "glob" else resource.base[1:]
+
+
+def path_text(key: str) -> str:
+    """Write a path's key so that it is read as that path again."""
+    text = key[1:] or "."
+    return f"path:{text}" if is_glob(text) or is_name(text) else text
+
+
+def glob_text(pattern: str) -> str:
+    """Write a pattern so that it is read as that pattern again."""
+    return f"./{pattern}" if is_name(pattern) else pattern
+
+
+def is_name(text: str) -> bool:
+    """Say whether the text is `scheme:rest`."""
+    scheme, colon, _ = text.partition(":")
+    return bool(colon and len(scheme) > 1 and "a" <= scheme[0] <= "z" and not scheme.strip(_SCHEME))
+
+
+def is_glob(text: str) -> bool:
+    """Say whether the text has a wildcard in it."""
+    return "*" in text or "?" in text
+
+
+def check_text(text: object) -> None:
+    """Refuse what cannot be a resource of any kind."""
+    if not isinstance(text, str):
+        raise InvalidError(f"A resource is text, not {type(text).__name__}.", next=_EXAMPLE)
+    if text in ("", "path:"):
+        raise InvalidError("A resource cannot be empty.", next=_EXAMPLE)
+    if len(text) > MAX_TEXT:
+        raise refused(text, f"is longer than {MAX_TEXT:,} characters")
+    check_characters(text, text)
+
+
+def check_characters(text: str, part: str) -> None:
+    """Refuse control characters and what is no UTF-8 in a part of what the text led to."""
+    if part.isascii() and part.isprintable():
+        return
+    if any(char < " " or "\x7f" <= char <= "\x9f" for char in part):
+        raise refused(text, "has a control character in it")
+    if any("\ud800" <= char <= "\udfff" for char in part):
+        raise refused(text, "is not valid UTF-8")
+
+
+def refused(text: str, why: str, *, next: str = _EXAMPLE) -> InvalidError:
+    """Say what is wrong with a text, showing it safely and not at any length."""
+    shown = repr(text if len(text) <= 80 else f"{text[:80]}…")
+    return InvalidError(f"{shown} {why}.", next=next)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dibs.arguments import check_text
 from dibs.names.checkouts import Checkout
-from dibs.names.paths import Place
-from dibs.names.resources import Resource, refused
+from dibs.names.paths import Place, Resource, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

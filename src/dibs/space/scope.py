@@ -8,10 +8,10 @@ from __future__ import annotations
 from dibs.digest import sha256
 from dibs.errors import InvalidError, NotYoursError
 from dibs.operation import OPERATIONS
-from dibs.records import plain
-from dibs.storage.boot import runs
+from dibs.records import plain, to_text
+from dibs.storage.clock import runs
 from dibs.storage.queries import Queries
-from dibs.storage.store import Caller, from_text, to_text
+from dibs.storage.store import Caller, from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

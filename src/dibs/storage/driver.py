@@ -1,7 +1,7 @@
 """What a database must offer to hold a dibs store.
 
-A driver owns connections, the clock, liveness and wake-ups; it knows nothing of leases or
-tasks. It turns the database's own errors into dibs errors, by code, in one place.
+A driver owns connections, the clock, liveness and wake-ups; it knows none of
+the nouns. It turns the database's own errors into dibs errors, by code, in one place.
 
 A *turn* is the space's write lock: `begin_write` takes it, and reads the end of the journal
 and the clock *after* that, so that no decision is made with a time from before the wait.
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
 
     class Liveness(Protocol):
-        """Proof that the process behind a session or a ticket still runs."""
+        """Proof that the process behind a number, such as a session's, still runs."""
 
         def hold(self, number: int) -> None:
             """Prove, until the process ends or lets go, that this number is alive."""

@@ -127,7 +127,7 @@ class Noting:
         self.rows, self.ahead = connection.rows, connection.ahead
 
     def run(self, query: Query, parameters: Row) -> None:
-        if query is SPACE.journal:  # the store's own object: each `Queries` has its own
+        if query is SPACE.journal:
             self.events.append(parameters)
         self._run(query, parameters)
 

@@ -1,17 +1,15 @@
 """One ear for all who wait in this process.
 
 A process that serves many callers has many who wait. If each had an ear of its own, a thousand
-would be woken by every write. Here those are woken whose topic an event concerns: `message:bob`
-by what is sent to bob or to everybody, `lease:src` by what happens to `src`, above it or below
-it, and a plain `task` by every event of that noun. What this process writes itself the hub is
-told; for what others write, one thread follows the journal.
+would be woken by every write. Here those are woken whose topic an event concerns; whoever makes
+the hub says which these are. What this process writes itself the hub is told; for what others
+write, one thread follows the journal.
 
 As everywhere, being woken is a hint: who is woken looks again.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import time
@@ -19,30 +17,46 @@ from _thread import allocate_lock, start_new_thread
 
 from dibs.errors import CancelledError, ClosedError, UnavailableError
 from dibs.storage.queries import Queries
-from dibs.storage.store import CANCEL, Cancel
+from dibs.storage.waiting import CANCEL, Cancel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
     from dibs.storage.driver import Driver, Row
     from dibs.storage.store import Store
 
 SPACE = Queries("space")
-NOUNS = ("session", "lease", "task", "message", "entry", "token", "space")
 PAGE = 1000
 WAIT_S = 3600.0
 RETRY_S = 0.5
 PACE_S = 0.005
 """How long to rest between two looks at the journal."""
 STOP_S = 5.0
+PIPE_BYTES = 65_536
+"""All that a pipe holds, so that one read takes every ring."""
 
 
 class Hub:
     """Who waits for what, and the thread that wakes them."""
 
-    def __init__(self, moved: Callable[[int], None]) -> None:
-        """A hub that calls `moved` with each seq that the journal has come to."""
+    def __init__(
+        self,
+        nouns: tuple[str, ...],
+        keys: Callable[[str], Iterable[str]],
+        touched: Callable[[str, str, str], Iterable[str]],
+        moved: Callable[[int], None],
+    ) -> None:
+        """A hub for these topics.
+
+        nouns: whose bells ring for all that the journal may hold
+        keys: what a topic is woken by
+        touched: from kind, subject and data of an event, the keys of those it may concern
+        moved: called with each seq that the journal has come to
+        """
+        self._nouns = nouns
+        self._keys = keys
+        self._touched = touched
         self._moved = moved
         self._seq = 0
         """Up to where everybody has been woken."""
@@ -66,7 +80,7 @@ class Hub:
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> HubListener:
         # Each once: two resources have the same ones above them.
-        wanted = list(dict.fromkeys(key for topic in topics for key in keys(topic)))
+        wanted = list(dict.fromkeys(key for topic in topics for key in self._keys(topic)))
         listener = HubListener(self, wanted, cancel)
         with self._lock:
             for key in listener.keys:
@@ -99,7 +113,7 @@ class Hub:
     def _concerned(self, events: list[Row]) -> set[HubListener]:
         woken: set[str] = set()
         for event in events:
-            woken.update(touched(event["kind"], event["subject"], event["data"] or ""))
+            woken.update(self._touched(event["kind"], event["subject"], event["data"] or ""))
         return {listener for key in woken for listener in self._waiters.get(key, ())}
 
     def _run(self, store: Store, driver: Driver) -> None:
@@ -124,7 +138,7 @@ class Hub:
 
         while True:
             try:
-                found = store.wait(look, NOUNS, WAIT_S, driver)
+                found = store.wait(look, self._nouns, WAIT_S, driver)
             except (CancelledError, ClosedError):
                 self._cancel.close()
                 return
@@ -136,63 +150,35 @@ class Hub:
                 self._wake(events, after)
 
 
-def keys(topic: str) -> list[str]:
-    """What a topic is woken by."""
-    noun, _, subject = topic.partition(":")
-    if noun != "lease" or not subject:
-        return [topic, f"{noun}:"] if subject else [topic]
-    above = list(ancestors(subject))
-    return [f"at {above[0]}", *(f"under {base}" for base in above)]
-
-
-def touched(kind: str, subject: str, data: str) -> Iterator[str]:
-    """The keys of those whom an event may concern."""
-    noun = kind.partition(".")[0]
-    yield noun
-    yield f"{noun}:{subject}"
-    if noun == "lease":
-        above = list(ancestors(subject))
-        yield f"under {above[0]}"
-        for base in above:
-            yield f"at {base}"
-        if '"ticket":' in data:
-            yield str(json.loads(data)["ticket"])
-
-
-def ancestors(subject: str) -> Iterator[str]:
-    """The fixed part of a resource, and all that it lies in."""
-    base = subject.partition("*")[0].partition("?")[0]
-    if base != subject or base == ".":
-        base = base.rpartition("/")[0]
-    while base:
-        yield base
-        base = base.rpartition("/")[0]
-    yield ""
-
-
 class HubListener:
     # The hub itself looks every half second, and the daemon looks after the dead: what is left
-    # for these looks is to mend a bug.
+    # for these looks is to make up for a bug.
     patience_s = 20.0
 
     def __init__(self, hub: Hub, topics: list[str], cancel: int | None) -> None:
         self.keys = topics
         self._hub = hub
-        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._read, self._write = os.pipe()  # no child inherits them
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
         self._poll = select.poll()
-        self._poll.register(self._event, select.POLLIN)
+        self._poll.register(self._read, select.POLLIN)
         if cancel is not None:
             self._poll.register(cancel, select.POLLIN)
 
     def ring(self) -> None:
-        os.eventfd_write(self._event, 1)
+        try:
+            os.write(self._write, b"!")
+        except BlockingIOError:
+            return  # full of rings that nobody has heard yet: one more would say nothing new
 
     def wait(self, seconds: float) -> bool:
         ready = self._poll.poll(seconds * 1000)
-        if any(handle == self._event for handle, _ in ready):
-            os.eventfd_read(self._event)
+        if any(handle == self._read for handle, _ in ready):
+            os.read(self._read, PIPE_BYTES)
         return bool(ready)
 
     def close(self) -> None:
         self._hub.forget(self)
-        os.close(self._event)
+        os.close(self._read)
+        os.close(self._write)

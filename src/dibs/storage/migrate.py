@@ -6,8 +6,6 @@ processes may open a fresh or an old database at the same moment.
 
 from __future__ import annotations
 
-import json
-
 from dibs.errors import UnfitError
 from dibs.storage.queries import Queries, migrations
 
@@ -32,19 +30,16 @@ def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -
             schema=version,
             known=newest,
         )
-    if version == newest:
-        space = _find(connection, name)
-        if space is not None and not driver.enter(space):
-            return space
     connection.begin_setup()
     try:
         migrate(driver, connection, steps)
-        space = _find(connection, name)
-        if space is None:
+        found = connection.rows(SPACE.find, {"name": name})
+        if not found:
             wall = driver.clock.wall()
             parameters: dict[str, Any] = {"name": name, "wall": wall, "key_check": key_check}
             connection.run(SPACE.create, parameters)
-            space = connection.rows(SPACE.find, {"name": name})[0]
+            found = connection.rows(SPACE.find, {"name": name})
+        space = found[0]
         changes = driver.enter(space)
         if changes:
             connection.run(SPACE.reboot, changes | {"space": space["id"]})
@@ -74,12 +69,7 @@ def _note_restoration(connection: Connection, space: Row, seq: int, wall: int) -
         "agent": None,
         "session": None,
         "subject": space["name"],
-        "data": json.dumps({"from": space["seq"]}),
+        "data": f'{{"from": {space["seq"]}}}',
         "at": wall,
     }
     connection.run(SPACE.journal, event)
-
-
-def _find(connection: Connection, name: str) -> Row | None:
-    found = connection.rows(SPACE.find, {"name": name})
-    return found[0] if found else None

@@ -21,10 +21,9 @@ from queue import Empty, SimpleQueue
 import psycopg
 
 from dibs.errors import BusyError, ClosedError, ForkedError, InvalidError
-from dibs.storage.bell import PATIENCE_S
 from dibs.storage.clock import SystemClock
-from dibs.storage.postgres_connection import CHANNEL, EVERYBODY, PostgresConnection
-from dibs.storage.postgres_errors import translate
+from dibs.storage.postgres_connection import CHANNEL, EVERYBODY, PostgresConnection, translate
+from dibs.storage.waiting import PATIENCE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""One connection to PostgreSQL: the turn, transactions, what is asked ahead, the bell.
+"""One connection to PostgreSQL: the turn, transactions, what is asked ahead, the bell, errors.
 
-A claim costs two round trips: what it has to read travels with the turn, what it writes with
+A write costs two round trips: what it has to read travels with the turn, what it writes with
 the commit. The bell is NOTIFY, sent in a transaction of its own right after the commit: inside,
 its server-wide lock would make all spaces wait for each other's disk writes.
 """
@@ -8,9 +8,17 @@ its server-wide lock would make all spaces wait for each other's disk writes.
 from __future__ import annotations
 
 import psycopg
+from psycopg import errors as pg
 
-from dibs.errors import DibsError, StorageError
-from dibs.storage.postgres_errors import translate
+from dibs.errors import (
+    BusyError,
+    DibsError,
+    DisconnectedError,
+    DiskFullError,
+    ReadOnlyError,
+    StorageError,
+    UnfitError,
+)
 from dibs.storage.postgres_pipeline import Pipeline
 from dibs.storage.queries import Queries
 
@@ -243,6 +251,42 @@ class PostgresConnection:
             raise translate(error) from error
         self._unproven = False
         return results
+
+
+def translate(error: psycopg.Error) -> DibsError:
+    """The dibs error for one of PostgreSQL's, by its code."""
+    code = error.sqlstate or ""
+    if isinstance(error, pg.LockNotAvailable):
+        return BusyError(
+            "another client keeps the space's turn",
+            next="try again; a frozen client is cut off by the server within seconds",
+            sqlstate=code,
+        )
+    if isinstance(error, (pg.DiskFull, pg.OutOfMemory)):
+        return DiskFullError(
+            "the database server's disk is full", next="free some space there", sqlstate=code
+        )
+    if isinstance(error, (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege)):
+        return ReadOnlyError(
+            "this database user may not write here",
+            next="connect to the primary server, as a user that may create a schema",
+            sqlstate=code,
+        )
+    if code.startswith(("28", "3D")):
+        return UnfitError(
+            f"the database server refuses this address: {error}".strip(),
+            next="check user, password and database name",
+            sqlstate=code,
+        )
+    if isinstance(error, psycopg.OperationalError) or code.startswith("57P"):
+        return DisconnectedError(
+            "the connection to the database server broke",
+            next="try again; give an idempotency key so that a write is not done twice",
+            sqlstate=code,
+        )
+    return StorageError(
+        f"the database server refused a statement ({code})", next="report this", sqlstate=code
+    )
 
 
 def named(query: Query, result: PGresult) -> list[Row]:

@@ -24,26 +24,27 @@ import apsw
 from dibs.errors import (
     BusyError,
     ClosedError,
-    CorruptError,
-    DibsError,
-    DiskFullError,
-    ExistsError,
     ForkedError,
-    ReadOnlyError,
     StorageError,
     StoreGoneError,
-    UnavailableError,
     UnfitError,
 )
-from dibs.storage.bell import Bells
-from dibs.storage.boot import boot_id, time_namespace
-from dibs.storage.clock import SystemClock
-from dibs.storage.folder import Folder, check_disk
-from dibs.storage.liveness import FileLiveness
+from dibs.storage.clock import SystemClock, boot_id, time_namespace
+from dibs.storage.folder import Bells, FileLiveness, Folder, check_disk
 from dibs.storage.queries import Queries
+from dibs.storage.sqlite_file import (
+    APPLICATION_ID,
+    COPY,
+    check_program,
+    copy,
+    refuse_other_program,
+    translate,
+    unseen_seq,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from dibs.storage.clock import Clock
@@ -52,10 +53,6 @@ if TYPE_CHECKING:
 
 SPACE = Queries("space")
 SQLITE = Queries("sqlite")
-SQLITE_VERSION = apsw.sqlite_lib_version()
-APPLICATION_ID = 0x64696273
-COPY = "copy"
-"""What a backup has in place of a boot id."""
 NOTE_TIME_MS = 1_000
 """How far store time may fall back if the wall clock is wrong after a reboot."""
 PRESENT_NS = 1_000_000
@@ -187,45 +184,11 @@ class SqliteDriver:
             raise self._gone() from error
 
     def backup(self, target: str) -> None:
-        """Copy the store as of one moment, while others write, and its key beside it.
-
-        The copy is marked as one. Restored, it goes on at a seq that the original, which may
-        have gone on after the copy was made, has not given to anybody.
-        """
-        try:
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        except FileExistsError as error:
-            raise ExistsError(f"{target} is there already", next="give another path") from error
-        except OSError as error:
-            raise ReadOnlyError(f"{target} cannot be made: {error.strerror}") from error
-        connection = self.take()
-        try:
-            Folder(target).receive(self.key())
-            copy = apsw.Connection(target)
-            try:
-                with copy.backup("main", connection.db, "main") as backup:
-                    backup.step()  # all in one step: it begins again whenever somebody writes
-                for query in (SQLITE.copy_spaces, SQLITE.copy_sessions):
-                    copy.execute(*query.bind("sqlite", {"copy": COPY}))
-            finally:
-                copy.close()
-        except BaseException as error:
-            os.unlink(target)  # half a backup is worse than none
-            if isinstance(error, apsw.Error):
-                raise translate(error, target) from error
-            raise
-        finally:
-            self.give_back(connection)
+        self._apart(lambda db: copy(db, target, self.key()))
 
     def integrity(self) -> list[str]:
         """What SQLite finds wrong with the file; nothing if it is sound."""
-        connection = self.take()
-        try:
-            said = [row[0] for row in connection.db.execute("PRAGMA integrity_check")]
-        except apsw.Error as error:
-            raise translate(error, self.path) from error
-        finally:
-            self.give_back(connection)
+        said = [row[0] for row in self._apart(lambda db: [*db.execute("PRAGMA integrity_check")])]
         return [] if said == ["ok"] else said
 
     def log_bytes(self) -> int:
@@ -236,9 +199,13 @@ class SqliteDriver:
             return 0
 
     def shorten_log(self) -> None:
+        self._apart(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+
+    def _apart(self, do: Callable[[apsw.Connection], Any]) -> Any:
+        """Do something with the file that is no transaction."""
         connection = self.take()
         try:
-            connection.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            return do(connection.db)
         except apsw.Error as error:
             raise translate(error, self.path) from error
         finally:
@@ -297,7 +264,8 @@ class SqliteConnection:
             self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             # Every row is fetched before the next statement, so that one cursor serves all.
             self._cursor: apsw.Cursor | Torn = self.db.cursor()
-            check_program(self.db, driver.path)
+            if self.db.pragma("application_id") != APPLICATION_ID:
+                check_program(self.db, driver.path)
             self._use_wal()
             for pragma in (
                 f"synchronous={driver._synchronous}",
@@ -428,77 +396,5 @@ def named(query: Query, cursor: apsw.Cursor) -> tuple[str, ...]:
     return query.columns
 
 
-def refuse_other_program(path: str) -> None:
-    """Look into a file that has no folder of ours beside it, and leave no trace."""
-    if not os.path.getsize(path):
-        return
-    try:
-        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            check_program(db, path)
-        finally:
-            db.close()
-    except apsw.Error as error:
-        raise translate(error, path) from error
-
-
-def check_program(db: apsw.Connection, path: str) -> None:
-    application = db.pragma("application_id")
-    if application == APPLICATION_ID:
-        return
-    if application != 0 or db.pragma("schema_version") != 0:
-        # Another process may be setting it up right now; then the mark is there next time.
-        if db.pragma("application_id") == APPLICATION_ID:
-            return
-        raise UnfitError(
-            f"{path} is the database of another program",
-            next="give another path; dibs does not touch this file",
-        )
-
-
-def unseen_seq(seq: int, wall: int) -> int:
-    """A seq above all that were given out before this moment of the wall clock.
-
-    No store gives out a thousand in a millisecond, so this rises faster than any counter, and
-    each restoration begins above the one before it. It stays below 2**53, so that every JSON
-    reader has it exactly.
-    """
-    return max(seq + 1, wall << 10)
-
-
 def _quoted(path: str) -> str:
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-
-
-def translate(error: apsw.Error, path: str) -> DibsError:
-    """The dibs error for one of SQLite's, by its code."""
-    extended: int = getattr(error, "extendedresult", apsw.SQLITE_ERROR)
-    code = extended & 0xFF
-    kind, advice = _ERRORS.get(code, (StorageError, "look at the disk"))
-    name = apsw.mapping_extended_result_codes.get(extended) or apsw.mapping_result_codes.get(code)
-    reason = _REASONS.get(extended) or _REASONS.get(code) or name
-    return kind(f"{path}: {reason}", next=advice, sqlite=name)
-
-
-_ERRORS: dict[int, tuple[type[UnavailableError], str]] = {
-    apsw.SQLITE_BUSY: (BusyError, "try again; if it stays, look for a frozen process"),
-    apsw.SQLITE_FULL: (DiskFullError, "free some space and try again"),
-    apsw.SQLITE_READONLY: (ReadOnlyError, "check the owner and the mode of the store"),
-    apsw.SQLITE_CANTOPEN: (ReadOnlyError, "check the owner and the mode of the store"),
-    apsw.SQLITE_PERM: (ReadOnlyError, "check the owner and the mode of the store"),
-    apsw.SQLITE_CORRUPT: (CorruptError, "restore a backup"),
-    apsw.SQLITE_NOTADB: (UnfitError, "give another path; dibs does not touch this file"),
-}
-_REASONS = {
-    # SQLite says no more; what it wanted was a few pages for the file that processes share.
-    apsw.SQLITE_IOERR_SHMSIZE: "the shared file beside it cannot grow; the disk may be full",
-    apsw.SQLITE_IOERR_SHMOPEN: "the shared file beside it cannot be made; the disk may be full",
-    apsw.SQLITE_BUSY: "another process keeps the store's turn",
-    apsw.SQLITE_FULL: "the disk is full",
-    apsw.SQLITE_READONLY: "the store is read-only",
-    apsw.SQLITE_CANTOPEN: "the store cannot be opened for writing",
-    apsw.SQLITE_PERM: "the store may not be opened",
-    apsw.SQLITE_CORRUPT: "the database is damaged",
-    apsw.SQLITE_NOTADB: "this is not a database of dibs",
-    apsw.SQLITE_IOERR: "the disk failed a read, a write or a sync",
-}

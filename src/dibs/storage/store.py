@@ -11,15 +11,10 @@ next look come soon; the slow look beneath them makes a lost hint harmless.
 
 from __future__ import annotations
 
-import json
-import os
-from contextvars import ContextVar
-
 from dibs.errors import CancelledError, NotYoursError
-from dibs.records import json_writer
-from dibs.storage.boot import runs
-from dibs.storage.migrate import prepare
-from dibs.storage.queries import Queries
+from dibs.records import to_text
+from dibs.storage.clock import runs
+from dibs.storage.queries import Queries, newest_migration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,30 +28,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SPACE = Queries("space")
-to_text = json_writer(ascii=False, sort_keys=True)
-"""JSON as it is stored: one spelling for one value."""
-
-
-class Cancel:
-    """A wait in another thread can be ended through this."""
-
-    def __init__(self) -> None:
-        self._read, self._write = os.pipe()
-        self.called = False
-
-    def __call__(self) -> None:
-        self.called = True
-        os.write(self._write, b"!")
-
-    def fileno(self) -> int:
-        return self._read
-
-    def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
-
-
-CANCEL: ContextVar[Cancel | None] = ContextVar("cancel", default=None)
 
 
 class Caller:
@@ -76,17 +47,28 @@ class Store:
         self.clock = driver.clock
         self.liveness = driver.liveness
         self.swept_at = 0
-        """The store time at which this process last looked for dead claimers."""
+        """The store time at which this process last looked for the dead."""
         self.name = name
         self.at_close: list[Callable[[], None]] = []
         connection = driver.take()
         try:
-            row = prepare(driver, connection, name, key_check)
+            row = self._current(connection)
+            if row is None:
+                from dibs.storage.migrate import prepare
+
+                row = prepare(driver, connection, name, key_check)
         finally:
             driver.give_back(connection)
         self.space: int = row["id"]
         self.key_check: str = row["key_check"]
         self.restored_seq: int = row["restored_seq"]
+
+    def _current(self, connection: Connection) -> Row | None:
+        """The row of the space, unless something has to be set up first."""
+        if connection.version() != newest_migration():
+            return None
+        found = connection.rows(SPACE.find, {"name": self.name})
+        return found[0] if found and not self.driver.enter(found[0]) else None
 
     def write(self, caller: Caller | None, ahead: Ahead = None) -> Write:
         """A write; what it is going to ask first may be given, and travels with its beginning."""
@@ -126,10 +108,12 @@ class Store:
         It returns what it found, and in how many milliseconds something is due to change
         by itself, if it knows.
 
-        topics: whose bells to listen to: a noun, a noun and what it is about (`message:bob`),
-            or a ticket
+        topics: whose bells to listen to: a noun, a noun and what it is about (`noun:subject`),
+            or the number of somebody who waits
         driver: where to listen, if not where everybody does
         """
+        from dibs.storage.waiting import CANCEL  # late, since most commands never wait
+
         cancel = CANCEL.get()
         listener = (driver or self.driver).listen(
             topics, None if cancel is None else cancel.fileno()
@@ -162,7 +146,7 @@ class Read:
 
     connection: Connection
     queued = True
-    """Whether anybody may be waiting for a lease; a write knows, a read looks."""
+    """Whether anybody may be waiting in a queue; a write knows, a read looks."""
 
     def __init__(self, store: Store, ahead: Ahead, caller: Caller | None = None) -> None:
         self.store = store
@@ -293,9 +277,9 @@ class Write(Read):
         self._rings.add(kind.partition(".")[0])
         return seq
 
-    def ring(self, ticket: int) -> None:
-        """Wake the one who waits with this ticket, once the write is done."""
-        self._rings.add(str(ticket))
+    def ring(self, number: int) -> None:
+        """Wake the one who waits under this number, once the write is done."""
+        self._rings.add(str(number))
 
     def hold(self, number: int) -> None:
         """Prove that this process lives behind a number that this write mints.
@@ -335,4 +319,11 @@ class Write(Read):
 
 
 def from_text(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+    """What `to_text` wrote; nothing is nothing."""
+    if text is None:
+        return None
+    if text == "[]":
+        return []  # most lists are empty, and need no `json`
+    import json  # late, since most commands read none
+
+    return json.loads(text)

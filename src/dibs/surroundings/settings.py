@@ -10,7 +10,6 @@ import os
 
 from dibs.arguments import TTL_MAX_S, TTL_MIN_S
 from dibs.errors import InvalidError
-from dibs.names import globs
 from dibs.names.paths import Resource, resources_overlap
 
 TYPE_CHECKING = False
@@ -94,6 +93,8 @@ def covers(named: Resource, resource: Resource) -> bool:
     if resource.kind == "glob" or named.kind == "name":
         return named == resource
     if named.kind == "glob":
+        from dibs.names import globs
+
         return globs.covers(named.text, resource.base.removeprefix("/"))
     return f"{resource.base}/".startswith(f"{named.base}/")
 

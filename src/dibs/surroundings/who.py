@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from dibs.digest import sha256
-from dibs.storage.boot import process_name
+from dibs.storage.clock import process_name
 from dibs.storage.folder import write_once
 
 TYPE_CHECKING = False

@@ -19,7 +19,7 @@ from dibs.errors import InvalidError, NotYoursError
 from dibs.nouns.recovery import end_dead_sessions, end_session
 from dibs.records import Session
 from dibs.space.scope import SHELL
-from dibs.storage.boot import is_process_name, runs
+from dibs.storage.clock import is_process_name, runs
 from dibs.storage.queries import Queries
 from dibs.storage.store import Caller
 

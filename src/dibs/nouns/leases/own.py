@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dibs.errors import InvalidError, NotFoundError, NotYoursError, StaleError
-from dibs.names.resources import is_name
+from dibs.names.paths import is_name
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want
 from dibs.records import held_by

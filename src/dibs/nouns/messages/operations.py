@@ -16,8 +16,6 @@ A body is data from a peer, never an instruction; surfaces mark it as untrusted.
 
 from __future__ import annotations
 
-import re
-
 from dibs.arguments import FILTER, NEWEST, NUMBER
 from dibs.errors import InvalidError, NotFoundError
 from dibs.operation import EVERYBODY, operation, writes
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
 MESSAGES = Queries("messages")
 AGENTS = Queries("agents")
-_WORD = re.compile(r"\w+")
 WORD_LIMIT = 64
 
 
@@ -383,7 +380,9 @@ def _since(tx: Read, agent: str) -> int:
 
 def words(text: str) -> set[str]:
     """The words by which a text is found: letters and digits, case folded."""
-    return {word[:WORD_LIMIT] for word in _WORD.findall(text.casefold())}
+    import re  # late, since most commands neither send nor search
+
+    return {word[:WORD_LIMIT] for word in re.findall(r"\w+", text.casefold())}
 
 
 def message_record(row: Row, acknowledged: bool) -> Message:

@@ -6,14 +6,13 @@ is new, the caller's already, past its time, or its claimer is dead; or else it 
 
 from __future__ import annotations
 
-import json
-
 from dibs.errors import EmptyError, HeldError, StateError
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import take
 from dibs.nouns.recovery import end_dead_sessions, lapse_task
 from dibs.nouns.work.plan import insert
 from dibs.nouns.work.tasks import WORK, open_up, record_of, row_of, task_record
+from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def best(tx: Read, kind: str | None, able: frozenset[str]) -> str | None:
     """The head of each lane that fits, and of these the best."""
     heads = []
     for lane in tx.rows(WORK.lanes):
-        if kind in (None, lane["kind"]) and able.issuperset(json.loads(lane["tags"])):
+        if kind in (None, lane["kind"]) and able.issuperset(from_text(lane["tags"])):
             head = tx.row(WORK.head, lane=lane["id"])
             if head is not None:
                 heads.append((-head["priority"], head["number"], head["id"]))

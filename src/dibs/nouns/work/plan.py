@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dibs.errors import ExistsError, InvalidError
 from dibs.nouns.work.tasks import WORK, record_of
-from dibs.storage.store import to_text
+from dibs.records import to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -167,7 +167,7 @@ def versions() -> Finding:
     import platform
     from importlib.metadata import version
 
-    from dibs.storage.sqlite import SQLITE_VERSION
+    from dibs.storage.sqlite_file import SQLITE_VERSION
 
     python = platform.python_version()
     return Finding(

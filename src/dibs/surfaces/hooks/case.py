@@ -6,7 +6,7 @@ import os
 from collections import Counter
 
 from dibs.errors import InvalidError
-from dibs.names.globs import is_glob
+from dibs.names.paths import is_glob
 from dibs.surfaces.hooks.contents import Contents, quick_hash, read_file
 from dibs.surfaces.hooks.notes import Flights, Reads, write
 from dibs.surroundings.settings import load

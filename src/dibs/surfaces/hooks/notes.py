@@ -18,7 +18,7 @@ import os
 from time import time
 
 from dibs.digest import sha256
-from dibs.storage.boot import runs
+from dibs.storage.clock import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

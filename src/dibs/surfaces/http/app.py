@@ -24,6 +24,7 @@ from dibs.errors import (
     NotYoursError,
     UnavailableError,
 )
+from dibs.nouns import topics
 from dibs.nouns.agents import sessions
 from dibs.operation import SCOPES
 from dibs.records import plain
@@ -72,7 +73,7 @@ class Daemon:
         store = space.scope.store
         self.space = space
         self.driver = GroupingDriver(store.driver)
-        self.hub = Hub(self._moved)
+        self.hub = Hub(topics.NOUNS, topics.keys, topics.touched, self._moved)
         self.driver.listen = self.hub.listen
         self.driver.told = self.hub.told
         store.driver = self.driver

@@ -9,7 +9,7 @@ from dibs.arguments import Resource, Whole
 from dibs.dibs import operations
 from dibs.errors import InvalidError
 from dibs.names.seen import Seen
-from dibs.records import json_writer
+from dibs.records import fields_of
 
 if TYPE_CHECKING:
     from dibs.arguments import Kind
@@ -107,8 +107,8 @@ def routes() -> dict[str, Route]:
     return {route.path: route for route in found}
 
 
-_write = json_writer(ascii=True, sort_keys=False)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=fields_of, check_circular=False)
 
 
 def to_body(value: Any) -> bytes:
-    return _write(value).encode("ascii")
+    return _ENCODER.encode(value).encode("ascii")

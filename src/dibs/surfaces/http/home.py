@@ -15,7 +15,7 @@ from dibs.dibs import default_user_dir
 from dibs.digest import sha256
 from dibs.errors import ExistsError
 from dibs.nouns.agents import operations as agents
-from dibs.storage.liveness import is_held
+from dibs.storage.folder import is_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.errors import BusyError
 from dibs.storage.group import Group
-from dibs.storage.store import CANCEL, Cancel
+from dibs.storage.waiting import CANCEL, Cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

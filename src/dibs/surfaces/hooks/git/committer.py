@@ -12,7 +12,7 @@ import os
 
 from dibs.arguments import CLAIM_LIMIT
 from dibs.errors import InvalidError
-from dibs.storage.boot import process_name
+from dibs.storage.clock import process_name
 from dibs.surfaces.hooks.case import Case
 from dibs.surroundings.occasion import OTHER, Occasion
 from dibs.surroundings.who import Who, ancestors, of_environment, person

@@ -1,12 +1,7 @@
-"""The bell: how a commit wakes those who wait, on one machine.
+"""Sleeping until a bell rings, on one machine, and how another thread ends such a wait.
 
-A bell is a hint; the tables are the truth. After its commit a writer writes one byte into
-a file per topic, and a waiter sleeps until the kernel reports that (inotify on Linux; where
-there is none, it looks at the files' times every 20 ms). A hint that is lost, because the
-writer died right after its commit, costs a waiter at most one slow look.
-
-A ticket in a lease's queue has a bell of its own, its liveness file, so that a release
-wakes the one who got the lease and nobody else.
+The kernel reports the byte that a writer leaves in a bell's file (inotify on Linux; where there
+is none, a waiter looks at the files' times every 20 ms). Only those who wait load this module.
 """
 
 from __future__ import annotations
@@ -15,10 +10,11 @@ import os
 import select
 import sys
 import time
+from contextvars import ContextVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from dibs.storage.driver import Listener
 
 IN_MODIFY = 0x2
 POLL_S = 0.02
@@ -26,62 +22,39 @@ PATIENCE_S = 0.5
 """How long a lost hint can cost; also how soon the death of a process is noticed."""
 
 
-class Bells:
-    def __init__(self, folder: str, ticket: Callable[[int], str]) -> None:
-        self._folder = folder
-        self._ticket = ticket
-        self._open: dict[str, int] = {}
-        self._ears: list[int] = []
+class Cancel:
+    """A wait in another thread can be ended through this."""
 
-    def path(self, topic: str) -> str:
-        if topic.isdigit():
-            return self._ticket(int(topic))
-        return os.path.join(self._folder, topic.partition(":")[0])
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        self.called = False
 
-    def ring(self, topics: set[str]) -> None:
-        """Wake those who listen; where that fails, they find it at their next slow look."""
-        for topic in topics:
-            try:
-                handle = self._open.get(topic)
-                if handle is not None:
-                    os.pwrite(handle, b"!", 0)
-                elif topic.isdigit():
-                    self._ring_ticket(topic)
-                else:
-                    self._open[topic] = handle = os.open(
-                        self.path(topic), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-                    )
-                    os.pwrite(handle, b"!", 0)
-            except OSError:
-                continue
+    def __call__(self) -> None:
+        self.called = True
+        os.write(self._write, b"!")
 
-    def _ring_ticket(self, topic: str) -> None:
-        try:
-            handle = os.open(self.path(topic), os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return  # its owner has gone; the next look at the queue finds that out
-        try:
-            os.pwrite(handle, b"!", 0)
-        finally:
-            os.close(handle)
-
-    def listen(self, topics: tuple[str, ...], cancel: int | None) -> InotifyListener | PollListener:
-        paths = [self.path(topic) for topic in topics]
-        for path in paths:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        if sys.platform != "linux":
-            return PollListener(paths, cancel)
-        try:
-            return InotifyListener(paths, cancel, self._ears)
-        except OSError:
-            # The kernel allows a user only so many (128 by default); the next waits by looking.
-            return PollListener(paths, cancel)
+    def fileno(self) -> int:
+        return self._read
 
     def close(self) -> None:
-        while self._open:
-            os.close(self._open.popitem()[1])
-        while self._ears:
-            os.close(self._ears.pop())
+        os.close(self._read)
+        os.close(self._write)
+
+
+CANCEL: ContextVar[Cancel | None] = ContextVar("cancel", default=None)
+
+
+def listen(paths: list[str], cancel: int | None, idle: list[int]) -> Listener:
+    """Listen to the bells at these paths; `idle` are inotify handles that nobody uses now."""
+    for path in paths:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    if sys.platform == "linux":
+        try:
+            return InotifyListener(paths, cancel, idle)
+        except OSError:
+            # The kernel allows a user only so many (128 by default); the next waits by looking.
+            pass
+    return PollListener(paths, cancel)
 
 
 class InotifyListener:

@@ -1,0 +1,51 @@
+"""Whom an event wakes: the topics that those who wait listen to in a daemon.
+
+`message:bob` is woken by what is sent to bob or to everybody, `lease:src` by what happens to
+`src`, above it or below it, and a plain `task` by every event of that noun. One who waits in a
+queue listens to the number of its ticket.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOUNS = ("session", "lease", "task", "message", "entry", "token", "space")
+"""The nouns that events begin with."""
+
+
+def keys(topic: str) -> list[str]:
+    """What a topic is woken by."""
+    noun, _, subject = topic.partition(":")
+    if noun != "lease" or not subject:
+        return [topic, f"{noun}:"] if subject else [topic]
+    above = list(ancestors(subject))
+    return [f"at {above[0]}", *(f"under {base}" for base in above)]
+
+
+def touched(kind: str, subject: str, data: str) -> Iterator[str]:
+    """The keys of those whom an event may concern."""
+    noun = kind.partition(".")[0]
+    yield noun
+    yield f"{noun}:{subject}"
+    if noun == "lease":
+        above = list(ancestors(subject))
+        yield f"under {above[0]}"
+        for base in above:
+            yield f"at {base}"
+        if '"ticket":' in data:
+            yield str(json.loads(data)["ticket"])
+
+
+def ancestors(subject: str) -> Iterator[str]:
+    """The fixed part of a resource, and all that it lies in."""
+    base = subject.partition("*")[0].partition("?")[0]
+    if base != subject or base == ".":
+        base = base.rpartition("/")[0]
+    while base:
+        yield base
+        base = base.rpartition("/")[0]
+    yield ""

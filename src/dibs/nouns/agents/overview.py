@@ -39,7 +39,7 @@ LEVELS = ("stuck", "ask", "soon")
 def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
     """All of it; agent: whose messages to show."""
     presences_ = presences(tx, everybody=False)
-    leases, waiting = looking.in_force(tx, None, None, limit), looking.waiters(tx, limit)
+    leases, waiting = grants.in_force(tx, None, None, limit), looking.waiters(tx, limit)
     counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
     tasks = [task for state in OPEN if counts.get(state) for task in in_state(tx, state, limit)]
     unread, messages, asked = 0, [], []

@@ -479,7 +479,7 @@ class Leases(Noun):
         limit: at most so many
         """
         with self.scope.store.read() as tx:
-            return looking.in_force(tx, agent, session, limit)
+            return grants.in_force(tx, agent, session, limit)
 
     @operation(InvalidError, by=EVERYBODY, empty="nobody waits")
     def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:

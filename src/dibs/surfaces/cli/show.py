@@ -63,7 +63,7 @@ def show(operation: Operation, result: Any) -> None:
 
 def grant(result: Grant) -> None:
     for lease in result.leases:
-        say(f"{lease.resource}  {span(lease.expires_in_ms)} left, epoch {lease.epoch}")
+        print(f"{lease.resource}  {span(lease.expires_in_ms)} left, epoch {lease.epoch}")
 
 
 def others_said(result: Sequence[Outcome], agent: str) -> None:

@@ -18,7 +18,6 @@ from dibs import aio, errors, operation, records
 from dibs.dibs import operations
 from dibs.names import globs, paths
 from dibs.nouns.agents import operations as agents
-from dibs.nouns.agents import sessions
 from dibs.nouns.events import operations as events
 from dibs.nouns.leases import operations as leases
 from dibs.nouns.messages import operations as messages
@@ -26,6 +25,7 @@ from dibs.nouns.state import operations as state
 from dibs.nouns.work import operations as work
 from dibs.nouns.work import tasks
 from dibs.operation import Operation
+from dibs.space import scope
 from dibs.storage import postgres_connection, sqlite
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
@@ -132,7 +132,7 @@ FIGURES: list[tuple[object, str, str]] = [
     (tasks, "BACKOFF_MS", "milliseconds of pause after the first failure, then doubled each time"),
     (tasks, "BACKOFF_MAX_MS", "milliseconds of pause between attempts, at most"),
     (messages, "WORD_LIMIT", "characters of a word by which a message is found"),
-    (sessions, "SESSION_TTL_S", "seconds a session lives without a beat, by default (PostgreSQL)"),
+    (scope, "SESSION_TTL_S", "seconds a session lives without a beat, by default (PostgreSQL)"),
     (sqlite, "BUSY_S", "seconds a write waits for its turn, then `BusyError` (SQLite)"),
     (
         postgres_connection,

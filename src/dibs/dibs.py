@@ -19,9 +19,8 @@ from dibs.arguments import NAME_LIMIT, Choice, check_name, check_text
 from dibs.digest import sha256
 from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
 from dibs.names.paths import find_place, space_name
-from dibs.nouns.agents.sessions import SESSION_TTL_S
 from dibs.operation import OPERATIONS
-from dibs.space.scope import Scope
+from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
 from dibs.storage.folder import write_once
 from dibs.storage.store import Store

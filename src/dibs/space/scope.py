@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SPACE = Queries("space")
 AGENTS = Queries("agents")
+SESSION_TTL_S = 30.0
+"""How long a session lives without a beat, where processes cannot be seen."""
 SHELL = "shell"
 """The label of the session that serves the commands an agent types."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read, Write
 
 AGENTS = Queries("agents")
-SESSION_TTL_S = 30.0
-"""How long a session lives without a beat, where processes cannot be seen."""
 PID = Whole(0, 2**31)
 
 

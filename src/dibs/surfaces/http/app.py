@@ -28,6 +28,7 @@ from dibs.nouns import topics
 from dibs.nouns.agents import sessions
 from dibs.operation import SCOPES
 from dibs.records import plain
+from dibs.space.scope import SESSION_TTL_S
 from dibs.storage.group import GroupingDriver
 from dibs.storage.hub import Hub
 from dibs.surfaces.http.access import Sessions, Tokens
@@ -236,7 +237,7 @@ class Daemon:
                 given.get("status", ""),
                 given.get("shell", False),
                 client,
-                given.get("ttl_s", sessions.SESSION_TTL_S),
+                given.get("ttl_s", SESSION_TTL_S),
                 given.get("process"),
                 remote=True,
                 host=given.get("host"),

@@ -241,6 +241,16 @@ KINDS: dict[str, Kind] = {
 }
 
 
+HELPS = {
+    "epoch": "refuse if it is of another epoch",
+    "idempotency_key": "asked again with the same one, the first answer is given",
+    "key": "the entry's name in it",
+    "limit": "at most so many",
+    "namespace": "the group of entries",
+}
+"""What arguments are for that mean the same wherever they occur; a docstring may say it better."""
+
+
 class Argument:
     """One argument, as a surface needs to know it.
 

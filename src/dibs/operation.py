@@ -18,7 +18,7 @@ first answer.
 
 from __future__ import annotations
 
-from dibs.arguments import Argument, check_number_of, kind_of
+from dibs.arguments import HELPS, Argument, check_number_of, kind_of
 from dibs.errors import InvalidError, NotYoursError
 from dibs.records import Record
 
@@ -238,7 +238,7 @@ def arguments_of(
                 name,
                 type_,
                 kind(name, type_),
-                helps.get(name, ""),
+                helps.get(name) or HELPS.get(name, ""),
                 placed=name == many or name in positional,
                 many=name == many,
                 required=name not in defaults and name != many,

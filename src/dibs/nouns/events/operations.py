@@ -46,7 +46,6 @@ class Events(Noun):
         kind: only this kind, such as lease.claimed, or lease for all of its kinds
         agent: only what this agent did
         subject: only what was done to this resource, task, entry or agent
-        limit: at most so many
         """
         with self.scope.store.read() as tx:
             position = tx.rows(SPACE.position)[0]
@@ -93,7 +92,6 @@ class Events(Noun):
         kind: only this kind, such as lease.claimed, or lease for all of its kinds
         agent: only what this agent did
         subject: only what was done to this resource, task, entry or agent
-        limit: at most so many
         wait_s: how many seconds at most
         """
 

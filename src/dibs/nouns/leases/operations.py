@@ -78,7 +78,6 @@ class Leases(Noun):
         note: what you are going to do, shown to those who want it too
         here: in this checkout only, whoever holds it in another worktree
         wait_s: how many seconds to queue for it if it is held
-        idempotency_key: asked again with the same one, the first answer is given
         """
         wants = named(self.scope, resources, mode, here)
         ttl_ms = milliseconds(ttl_s)
@@ -142,8 +141,6 @@ class Leases(Noun):
         resources: what to renew; none for all that was granted at `epoch`
         everything: renew all that this session holds
         ttl_s: seconds from now; by default as long as it was claimed for
-        epoch: refuse if the lease is of another epoch
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         ttl_ms = None if ttl_s is None else milliseconds(ttl_s)
@@ -184,8 +181,6 @@ class Leases(Noun):
         everything: release all that this session holds
         outcome: what became of it, for the next: released, modified, created, deleted, moved
         moved_to: where it is now, if it was moved
-        epoch: refuse if the lease is of another epoch
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         if (moved_to is None) == (outcome == "moved"):
@@ -271,7 +266,6 @@ class Leases(Noun):
         was: the content hash that its lease says, so that each change is reported once
         by: the agents who may have done it; none if nobody knows
         doing: what they were doing
-        idempotency_key: asked again with the same one, the first answer is given
         """
         (want,) = named(self.scope, (resource,), grants.EXCLUSIVE)
         scope = self.scope
@@ -334,7 +328,6 @@ class Leases(Noun):
 
         resources: what must become free; every lease of others that overlaps with it is taken
         reason: why, for those who lose it
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         found: dict[tuple[str, int], Row] = {}
@@ -377,8 +370,6 @@ class Leases(Noun):
         resources: what to give
         to: the agent who gets it, in its latest session; refused if it has none
         note: what for; by default what it was claimed for
-        epoch: refuse if the lease is of another epoch
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx, scope = self.tx, self.scope
         rows = own_leases(tx, scope, resources, False, epoch)
@@ -420,7 +411,6 @@ class Leases(Noun):
         ttl_s: seconds until the claim lapses unless it is renewed
         note: what you are going to do, shown to those who want it too
         reason: why, for those who lose it
-        idempotency_key: asked again with the same one, the first answer is given
         """
         from dibs.nouns.leases.giving import take_away  # a claim does not need it
 
@@ -476,17 +466,13 @@ class Leases(Noun):
 
         agent: only those of this agent
         session: only those of this session
-        limit: at most so many
         """
         with self.scope.store.read() as tx:
             return grants.in_force(tx, agent, session, limit)
 
     @operation(InvalidError, by=EVERYBODY, empty="nobody waits")
     def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:
-        """List who waits for what, first come first.
-
-        limit: at most so many
-        """
+        """List who waits for what, first come first."""
         with self.scope.store.read() as tx:
             return looking.waiters(tx, limit)
 

@@ -58,7 +58,6 @@ class Messages(Noun):
         to: the agent it is for; nobody and no channel means everybody
         channel: the channel it goes to instead; who reads the channel gets it
         reply_to: the id of the message it answers
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         if to is not None and channel is not None:
@@ -76,7 +75,6 @@ class Messages(Noun):
         """Tell everybody what you are doing or have found.
 
         body: the text
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         return post(tx, self.scope, body, kind="announcement")
@@ -106,7 +104,6 @@ class Messages(Noun):
         until: none that came after this message, by its id
         limit: at most so many; the rest comes with the next call
         wait_s: how many seconds to wait for one if there is none
-        idempotency_key: asked again with the same one, the first answer is given
         """
         channel = channel or ""
         until = NEWEST if until is None else until
@@ -186,7 +183,6 @@ class Messages(Noun):
         """Acknowledge messages, so that their senders know.
 
         ids: the messages
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         agent = self.scope.caller.agent
@@ -254,7 +250,6 @@ class Messages(Noun):
         channel: only those of this channel
         thread: only those of the thread that began with this message
         before: only those with a smaller id
-        limit: at most so many
         """
         with self.scope.store.read() as tx:
             rows = tx.rows(
@@ -272,7 +267,6 @@ class Messages(Noun):
         """Find messages that have all these words, the newest first.
 
         text: the words; case does not matter
-        limit: at most so many
         """
         found = sorted(words(text))
         if not found:

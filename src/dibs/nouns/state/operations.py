@@ -53,11 +53,7 @@ ENTRY_FIELDS = {
 class State(Noun):
     @operation(by=EVERYBODY, example="budget total")
     def get(self, namespace: str, key: str) -> Entry | None:
-        """Get an entry, or nothing if there is none.
-
-        namespace: the group of entries
-        key: the entry's name in it
-        """
+        """Get an entry, or nothing if there is none."""
         with self.scope.store.read() as tx:
             row = tx.row(STATE.get, namespace=namespace, key=key)
             return entry_record(row, tx.now) if row is not None and present(row, tx.now) else None
@@ -84,13 +80,10 @@ class State(Noun):
     ) -> Entry:
         """Set an entry: create it, replace the version you saw, or force it.
 
-        namespace: the group of entries
-        key: the entry's name in it
         value: any JSON
         expected_version: the version you saw; 0 if it must not exist
         force: overwrite whatever is there
         ttl_s: seconds after which the entry is gone
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         return put(tx, self.scope, namespace, key, value, expected_version, force, ttl_s)
@@ -113,10 +106,7 @@ class State(Noun):
     ) -> Entry:
         """Delete an entry; its version goes on counting.
 
-        namespace: the group of entries
-        key: the entry's name in it
         expected_version: refuse if it is at another version
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         row = tx.row(STATE.get, namespace=namespace, key=key)
@@ -134,11 +124,7 @@ class State(Noun):
         example="budget",
     )
     def clear(self, namespace: str, *, idempotency_key: str | None = None) -> int:
-        """Delete all entries of a namespace, and say how many.
-
-        namespace: the group of entries
-        idempotency_key: asked again with the same one, the first answer is given
-        """
+        """Delete all entries of a namespace, and say how many."""
         tx = self.tx
         rows = tx.rows(STATE.list, namespace=namespace, after="", now=tx.now, limit=NEWEST)
         for row in rows:
@@ -152,9 +138,7 @@ class State(Noun):
     def list(self, namespace: str, *, after: str = "", limit: int = 1000) -> tuple[Entry, ...]:
         """List the entries of a namespace by key.
 
-        namespace: the group of entries
         after: only keys after this one
-        limit: at most so many
         """
         with self.scope.store.read() as tx:
             rows = tx.rows(STATE.list, namespace=namespace, after=after, now=tx.now, limit=limit)
@@ -173,10 +157,7 @@ class State(Noun):
     ) -> tuple[Entry, ...]:
         """Show the versions of an entry, the newest first, deletions among them.
 
-        namespace: the group of entries
-        key: the entry's name in it
         before: only versions below this one
-        limit: at most so many
         """
         with self.scope.store.read() as tx:
             rows = tx.rows(STATE.history, namespace=namespace, key=key, before=before, limit=limit)
@@ -184,10 +165,7 @@ class State(Noun):
 
     @operation(by=EVERYBODY, example="budget --json")
     def export(self, namespace: str) -> EntryExport:
-        """Export a namespace: its entries by key, and the history of each, newest first.
-
-        namespace: the group of entries
-        """
+        """Export a namespace: its entries by key, and the history of each, newest first."""
         with self.scope.store.read() as tx:
             entries = tx.rows(STATE.list, namespace=namespace, after="", now=tx.now, limit=NEWEST)
             history = tx.rows(STATE.whole_history, namespace=namespace)
@@ -203,8 +181,6 @@ class State(Noun):
     ) -> Entry | None:
         """Wait until an entry changes; give it as it is then, or nothing if it did not.
 
-        namespace: the group of entries
-        key: the entry's name in it
         after_version: wait for a later version than this; by default than the present one
         wait_s: how many seconds at most
         """

@@ -89,7 +89,6 @@ class Work(Noun):
         payload: any JSON the worker needs
         max_attempts: how often it may be claimed before it is dead
         delay_s: seconds before it may be claimed
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         insert(
@@ -131,7 +130,6 @@ class Work(Noun):
         ttl_s: seconds until the claim lapses unless it is renewed
         leases: paths or resources to claim with it; they are released with the task
         note: what you are going to do, shown to those who want those files too
-        idempotency_key: asked again with the same one, the first answer is given
         """
         ttl_ms = milliseconds(ttl_s)
         # Files are hashed before the turn is taken: nobody waits for our disk.
@@ -169,7 +167,6 @@ class Work(Noun):
         tags: what you can do; a task that needs more is left to others
         ttl_s: seconds until the claim lapses unless it is renewed
         wait_s: how many seconds to wait for one
-        idempotency_key: asked again with the same one, the first answer is given
         """
         ttl_ms, able = milliseconds(ttl_s), frozenset(tags)
 
@@ -226,8 +223,6 @@ class Work(Noun):
 
         id: the task
         ttl_s: seconds from now; by default as long as it was claimed for
-        epoch: refuse if the claim is of another epoch
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         row = self._own(tx, id, epoch)
@@ -262,8 +257,6 @@ class Work(Noun):
         result: any JSON that others should find
         announce: a line to everybody
         entry: an entry to write with it: namespace, key, value and expected_version or force
-        epoch: refuse if the claim is of another epoch
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         row = self._own(tx, id, epoch)
@@ -296,8 +289,6 @@ class Work(Noun):
         id: the task
         reason: why, for whoever tries next
         retry: false if no other attempt can succeed
-        epoch: refuse if the claim is of another epoch
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         row = self._own(tx, id, epoch)
@@ -325,8 +316,6 @@ class Work(Noun):
 
         id: the task
         reason: why, for whoever takes it next
-        epoch: refuse if the claim is of another epoch
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         row = self._own(tx, id, epoch)
@@ -407,7 +396,6 @@ class Work(Noun):
 
         id: the task
         reason: why
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         row = row_of(tx, id)
@@ -432,7 +420,6 @@ class Work(Noun):
 
         id: the task; no attempt is counted, and the files claimed with it are free
         reason: why, for its claimer and for whoever takes it next
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         row = row_of(tx, id)
@@ -479,7 +466,6 @@ class Work(Noun):
         """Make a task that has ended available again, with all its attempts.
 
         id: the task
-        idempotency_key: asked again with the same one, the first answer is given
         """
         tx = self.tx
         row = row_of(tx, id)
@@ -531,7 +517,6 @@ class Work(Noun):
         kind: only those of this kind
         agent: only those this agent claimed last
         after: only those added after this seq
-        limit: at most so many
         """
         with self.scope.store.read() as tx:
             rows = tx.rows(WORK.list, state=state, kind=kind, agent=agent, after=after, limit=limit)

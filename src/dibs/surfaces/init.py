@@ -7,8 +7,7 @@ import os
 from dibs.clients import client_of
 from dibs.errors import InvalidError
 from dibs.operation import EVERYBODY
-from dibs.setup import Setup
-from dibs.setup.steps import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED
+from dibs.setup import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED, Setup
 from dibs.surroundings.wording import note, paint, say
 
 TYPE_CHECKING = False
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dibs.names.paths import Place
-    from dibs.setup.steps import Step
+    from dibs.setup import Step
     from dibs.surroundings.commands import Globals
 
 BY = EVERYBODY
@@ -44,7 +43,7 @@ def main(
         client_of(name)  # or a refusal
     if check and (dry_run or remove):
         raise InvalidError("--check goes alone", next="dibs init --check")
-    setup = Setup(place_of(call), list(clients), os.path.expanduser("~"))
+    setup = Setup(place_of(call), clients)
     setup.check_place()
     if remove:
         return take_out(call, setup, dry_run)

@@ -151,7 +151,7 @@ def set_up(space: Dibs) -> Iterator[Finding]:
     from dibs.setup import Setup
 
     place = space.scope.place
-    setup = Setup(place, [], os.path.expanduser("~"))
+    setup = Setup(place)
     if place.checkout.kind != "repository" or not (clients := setup.set_up()):
         return
     wrong = setup.drift()

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
-from dibs.dibs import operations
-from dibs.surfaces.cli.help import GLOBALS, GROUPS, about, summary
-from dibs.surfaces.cli.main import BY_HAND
+from dibs.surfaces.cli.help import GLOBALS, GROUPS, about, by_hand, offered
+from dibs.surroundings.commands import Command
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 
@@ -51,38 +49,32 @@ def render() -> str:
 def page() -> Iterator[str]:
     yield HEAD
     for title, noun in GROUPS:
-        links = [entry.cli for entry in operations().values() if entry.noun == noun]
+        links = [command.words for command in offered(noun)]
         yield f"- {title}: {', '.join(link(name) for name in links)}"
-    yield f"- Tools: {', '.join(link(name) for name in BY_HAND)}"
+    yield f"- Tools: {', '.join(link(command.words) for command in by_hand())}"
     yield ""
     yield "```text"
     yield GLOBALS
     yield "```\n"
     for title, noun in GROUPS:
         yield f"## {title}\n"
-        for entry in operations().values():
-            if entry.noun == noun:
-                usage = about(entry).replace(f"\n\n{summary(entry)}", "", 1)
-                yield from command(entry.cli, summary(entry), usage, entry.example)
+        for command in offered(noun):
+            yield from section(command)
     yield "## Tools\n"
-    for name in BY_HAND:
-        text: str = import_module(f"dibs.surfaces.cli.{name}").HELP
-        usage, says, *rest = text.split("\n\n")
-        *options, example = rest
-        yield from command(
-            name, says, "\n\n".join([usage, *options]), example.removeprefix("example: ")
-        )
+    for command in by_hand():
+        yield from section(command)
 
 
 def link(name: str) -> str:
     return f"[{name}](#dibs-{name.replace(' ', '-')})"
 
 
-def command(name: str, says: str, usage: str, example: str) -> Iterator[str]:
-    yield f"### dibs {name}\n"
-    yield f"{says}\n"
+def section(command: Command) -> Iterator[str]:
+    yield f"### dibs {command.words}\n"
+    yield f"{command.summary}\n"
+    usage = about(command).replace(f"\n\n{command.summary}", "", 1)
     yield f"```text\n{usage}\n```\n"
-    yield f"Example:\n\n    {example}\n"
+    yield f"Example:\n\n    {command.example}\n"
 
 
 def main() -> None:

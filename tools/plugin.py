@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dibs import __version__
 from dibs.surfaces.init.clients import STDIO, claude_hooks
 from dibs.surfaces.init.parts import Hook
 from dibs.surfaces.init.words import AGENTS, SKILL
-from dibs import __version__
 
 ROOT = Path(__file__).parent.parent
 OWNER = "agent-dibs"

@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from dibs.mcp.words import INSTRUCTIONS
 from dibs import __version__
+from dibs.mcp.server import INSTRUCTIONS
 from tests.conformance.sdk import MODES, PATIENCE_S, Peer, connected
 from tests.surfaces.shell import Shell
 

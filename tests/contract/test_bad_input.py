@@ -17,9 +17,7 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs.dibs import operations
-from dibs.errors import DibsError, InvalidError, NotFoundError, RefusedError, StaleError
-from dibs.operation import (
+from dibs.arguments import (
     BODY_LIMIT,
     NAME_LIMIT,
     TTL_MAX_S,
@@ -27,6 +25,8 @@ from dibs.operation import (
     WAIT_MAX_S,
     Argument,
 )
+from dibs.dibs import operations
+from dibs.errors import DibsError, InvalidError, NotFoundError, RefusedError, StaleError
 
 OPERATIONS = operations()
 
@@ -170,7 +170,7 @@ def with_bad(
     """The right arguments of an operation, but for this one."""
     right, options = RIGHT[name]
     args = numbered(right, ids)
-    place = [other.name for other in OPERATIONS[name].arguments()].index(argument.name)
+    place = list(OPERATIONS[name].arguments()).index(argument.name)
     if place < len(args):
         args[place] = bad
         return tuple(args), options
@@ -179,9 +179,9 @@ def with_bad(
 
 def cases(name: str, ids: dict[str, int]) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
     arguments = OPERATIONS[name].arguments()
-    keyed = any(argument.name == "idempotency_key" for argument in arguments)
+    keyed = "idempotency_key" in arguments
     number = 0
-    for argument in arguments:
+    for argument in arguments.values():
         for bad in bad_values(argument):
             args, options = with_bad(name, argument, bad, ids)
             shown = f"{name}: {argument.name}={repr(bad)[:60] if is_short(bad) else type(bad)}"
@@ -209,7 +209,9 @@ def test_every_operation_has_a_right_call():
 WRITING = sorted(name for name in RIGHT if OPERATIONS[name].mutates)
 READING = sorted(RIGHT.keys() - WRITING)
 FLAGGED = sorted(
-    name for name in RIGHT if any(arg.type == "bool" for arg in OPERATIONS[name].arguments())
+    name
+    for name in RIGHT
+    if any(arg.type == "bool" for arg in OPERATIONS[name].arguments().values())
 )
 NOUNS = sorted({name.partition(".")[0] for name in RIGHT})
 
@@ -256,7 +258,7 @@ def check_message(error: DibsError, shown: str) -> None:
 
 @pytest.mark.parametrize("name", FLAGGED)
 def test_an_odd_flag_raises_nothing_unforeseen(name, alice, ids):
-    for argument in OPERATIONS[name].arguments():
+    for argument in OPERATIONS[name].arguments().values():
         if argument.type != "bool":
             continue
         odd: Any

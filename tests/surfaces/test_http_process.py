@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 import dibs
+from dibs.surfaces.http.browser import Secrets
 from dibs.surfaces.http.serve import GRACE_S
-from dibs.surfaces.http.sign_in import Secrets
 from tests.surfaces.daemon import Daemon, Refusal, Reply, serving
 from tests.surfaces.shell import PATIENCE_S, Shell, alive, finish, until
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dibs.dibs import operations
-from dibs.mcp.words import INSTRUCTIONS
+from dibs.mcp.server import INSTRUCTIONS
 from tests.surfaces.mcp_client import (
     HOSTILE,
     MODERN,

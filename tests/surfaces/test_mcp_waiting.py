@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs.mcp.connection import PROGRESS_S
+from dibs.mcp.calls import PROGRESS_S
 from tests.surfaces.mcp_client import PREFIX, Client, Json, Start, clients, look_into
 from tests.surfaces.shell import Shell, until
 

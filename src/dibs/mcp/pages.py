@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 DEAD_SHOWN = 5
-SOON_MS = 300_000
-"""What ends sooner than this needs attention."""
 PAUSE_S = 0.1
 """At least so much between two announcements: a busy store must not drown its readers."""
 WATCH_S = 3600.0
@@ -91,6 +89,8 @@ def shortened(answer: Answer, more: dict[str, int]) -> Answer:
 
 def attention(found: Overview, me: int, mine: list[Lease], tasks: list[Task]) -> list[Answer]:
     """What the agent should act on, most urgent first; me: its session"""
+    from dibs.nouns.agents.overview import SOON_MS  # a client that never asks need not load it
+
     urgent: list[Answer] = [
         {
             "what": "lease_ends_soon",

@@ -75,6 +75,7 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "agents.leave": ((), {}),
     "agents.rename": (("alice",), {}),
     "agents.list": ((), {}),
+    "agents.overview": ((), {}),
     "agents.verify": ((), {}),
     "agents.add_token": (("ci",), {}),
     "agents.tokens": ((), {}),

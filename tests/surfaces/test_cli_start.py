@@ -107,7 +107,7 @@ def test_a_claim_loads_only_its_own_noun(shell: Shell) -> None:
     _, names = loaded(shell, CLAIM)
     unused = {"work", "messages", "state", "events"}
     assert not names & {f"dibs.nouns.{noun}.operations" for noun in unused}
-    assert not names & {f"dibs.surfaces.cli.{name}" for name in ("help", "status", "run", "top")}
+    assert not names & {f"dibs.surfaces.cli.{name}" for name in ("help", "views", "run", "doctor")}
     assert "dibs.storage.postgres" not in names
 
 

@@ -43,9 +43,9 @@ FIRST_WORDS = {
 # Written by hand: each is the function `main` of a module, or the one of its own name.
 BY_HAND = {
     "init": "dibs.surfaces.cli.init",
-    "status": "dibs.surfaces.cli.status",
-    "log": "dibs.surfaces.cli.log",
-    "top": "dibs.surfaces.cli.top",
+    "status": "dibs.surfaces.cli.views",
+    "log": "dibs.surfaces.cli.views",
+    "top": "dibs.surfaces.cli.views",
     "mcp": "dibs.surfaces.stdio",
     "serve": "dibs.surfaces.http.daemon_commands",
     "demo": "dibs.surfaces.cli.demo",

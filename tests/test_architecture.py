@@ -23,7 +23,7 @@ SOURCES = sorted((SRC / "dibs").rglob("*.py"))
 
 LAYERS = [
     {"dibs.records", "dibs.errors", "dibs.digest"},
-    {"dibs.operation"},
+    {"dibs.arguments", "dibs.operation"},
     {"dibs.storage"},
     {"dibs.names"},
     {"dibs.space", "dibs.nouns"},

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs import operation
+from dibs import arguments
 from dibs.dibs import operations
 from dibs.records import Record
 from dibs.storage.queries import Query
@@ -205,16 +205,16 @@ def test_every_record_is_in_the_reference_with_all_its_fields() -> None:
 
 
 def test_every_limit_of_the_core_is_in_the_reference() -> None:
-    limits = [name for name in vars(operation) if re.search(r"_(LIMIT|MIN|MAX)(_S)?$", name)]
+    limits = [name for name in vars(arguments) if re.search(r"_(LIMIT|MIN|MAX)(_S)?$", name)]
     assert len(limits) > 5
     for name in limits:
-        assert f"| `{name}` | {getattr(operation, name):,} |" in REFERENCE
+        assert f"| `{name}` | {getattr(arguments, name):,} |" in REFERENCE
 
 
 def test_every_argument_of_an_operation_is_explained() -> None:
     for entry in operations().values():
         assert entry.summary.endswith("."), entry.name
-        for argument in entry.arguments():
+        for argument in entry.arguments().values():
             assert argument.help, f"{entry.name} does not explain {argument.name}"
 
 

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dibs.mcp.more import NOT_OFFERED, STATE, more
-from dibs.mcp.resources import listed
-from dibs.mcp.server import PROMPT
+from dibs.dibs import operations
+from dibs.mcp.more import STATE, more
+from dibs.mcp.pages import listed
+from dibs.mcp.server import INSTRUCTIONS, PROMPT
 from dibs.mcp.standard import STANDARD
 from dibs.mcp.tool import Tool
-from dibs.mcp.words import INSTRUCTIONS
+from dibs.operation import AGENT
 
 PAGE = Path(__file__).parent.parent / "docs" / "tools.md"
 
@@ -58,8 +59,11 @@ def page() -> Iterator[str]:
         'Named by noun and verb. The answer is `{"status": "ok", "result": …}` with the '
         "library's [record](reference.md#records), or a refusal.\n"
     )
-    only_people = ", ".join(f"`{name}`" for name in sorted(NOT_OFFERED))
-    yield f"Not offered, because these are for people: {only_people}.\n"
+    others = sorted(
+        entry.name for entry in operations().values() if entry.by and AGENT not in entry.by
+    )
+    not_offered = ", ".join(f"`{name}`" for name in others)
+    yield f"Not offered, because these are for people or for hooks: {not_offered}.\n"
     for tool in more()[len(STATE) :]:
         yield from describe(tool)
     yield "## Resources\n"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dibs
-from dibs import aio, errors, operation, records
+from dibs import aio, arguments, errors, records
 from dibs.dibs import operations
 from dibs.names import globs, paths
 from dibs.nouns.agents import operations as agents
@@ -23,7 +23,7 @@ from dibs.nouns.leases import operations as leases
 from dibs.nouns.messages import operations as messages
 from dibs.nouns.state import operations as state
 from dibs.nouns.work import operations as work
-from dibs.nouns.work import tasks
+from dibs.nouns.work import plan, tasks
 from dibs.operation import Operation
 from dibs.space import scope
 from dibs.storage import postgres_connection, sqlite
@@ -106,29 +106,30 @@ FIGURES_HEAD = """\
 Other figures that one may run into:
 """
 
-# A test checks that no limit of operation.py is left out.
+# A test checks that no limit of arguments.py is left out.
 LIMITS: list[tuple[object, str, str]] = [
-    (operation, "NAME_LIMIT", "characters in a name: agent, task id, namespace, key, channel, tag"),
-    (operation, "TEXT_LIMIT", "characters in a note, a title, a reason or a status line"),
-    (operation, "BODY_LIMIT", "characters in a message"),
-    (operation, "VALUE_LIMIT", "bytes of JSON in an entry, a payload or a result"),
-    (operation, "DEPTH_LIMIT", "levels of nesting in JSON"),
-    (operation, "LIST_LIMIT", "rows in one answer, and names in one list argument"),
-    (operation, "TTL_MIN_S", "seconds a claim or a session lives, at least"),
-    (operation, "TTL_MAX_S", "seconds a claim or a session lives, at most (7 days)"),
-    (operation, "WAIT_MAX_S", "seconds in one wait (a day)"),
-    (operation, "DELAY_MAX_S", "seconds before a task may be claimed or a token ends (366 days)"),
-    (leases, "CLAIM_LIMIT", "resources in one claim"),
-    (paths, "MAX_TEXT", "characters in a resource"),
+    (arguments, "NAME_LIMIT", "characters in a name: agent, task id, namespace, key, channel, tag"),
+    (arguments, "TEXT_LIMIT", "characters in a note, a title, a reason or a status line"),
+    (arguments, "BODY_LIMIT", "characters in a message"),
+    (arguments, "VALUE_LIMIT", "bytes of JSON in an entry, a payload or a result"),
+    (arguments, "DEPTH_LIMIT", "levels of nesting in JSON"),
+    (arguments, "LIST_LIMIT", "rows in one answer, and names in one list argument"),
+    (arguments, "TTL_MIN_S", "seconds a claim or a session lives, at least"),
+    (arguments, "TTL_MAX_S", "seconds a claim or a session lives, at most (7 days)"),
+    (arguments, "WAIT_MAX_S", "seconds in one wait (a day)"),
+    (arguments, "DELAY_MAX_S", "seconds before a task may be claimed or a token ends (366 days)"),
+    (arguments, "CLAIM_LIMIT", "resources in one claim"),
+    (arguments, "RESOURCE_LIMIT", "characters in a resource"),
     (paths, "MAX_NAME", "characters in a named resource such as `port:3000`"),
     (globs, "MAX_LENGTH", "characters in a glob"),
     (paths, "MAX_COMPONENT_BYTES", "bytes in one component of a path"),
-    (work, "PRIORITY", "the highest priority; its negative is the lowest"),
+    (arguments, "PRIORITY", "the highest priority; its negative is the lowest"),
+    (arguments, "ATTEMPTS_MAX", "attempts that a task may be given"),
 ]
 
 FIGURES: list[tuple[object, str, str]] = [
     (paths, "MAX_HASHED_BYTES", "bytes; the content of a larger file is not hashed at the claim"),
-    (work, "ATTEMPTS", "attempts a task has by default"),
+    (plan, "ATTEMPTS", "attempts a task has by default"),
     (tasks, "BACKOFF_MS", "milliseconds of pause after the first failure, then doubled each time"),
     (tasks, "BACKOFF_MAX_MS", "milliseconds of pause between attempts, at most"),
     (messages, "WORD_LIMIT", "characters of a word by which a message is found"),
@@ -217,7 +218,7 @@ def describe(entry: Operation) -> str:
     ]
     if arguments:
         lines += ["| argument | type | default | |", "|---|---|---|---|"]
-        for one in arguments:
+        for one in arguments.values():
             default = "" if one.required or one.many else f"`{shown(one.default)}`"
             kind = cell(one.type)
             lines.append(f"| `{one.name}` | `{kind}` | {default} | {cell(one.help)} |")

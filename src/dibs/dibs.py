@@ -27,7 +27,6 @@ from dibs.storage.store import Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Any, Self
 
     from dibs.keeping import Beating, HeldLease, HeldTask
@@ -121,12 +120,7 @@ class Dibs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

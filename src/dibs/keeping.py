@@ -22,7 +22,6 @@ from dibs.errors import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Any, Self
 
     from dibs.nouns.leases.operations import Leases
@@ -114,12 +113,7 @@ class HeldLease(Held):
         """The fencing token to pass on to whatever this lease protects."""
         return self.grant.epoch
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._beating.stop()
         try:
             # What was held before the block, by an outer one perhaps, outlives it.
@@ -150,10 +144,7 @@ class HeldTask(Held):
         self._work.renew(self.task.id, epoch=self.task.epoch)
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
         self._beating.stop()
         task = self.task

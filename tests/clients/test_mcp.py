@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from dibs.mcp.words import INSTRUCTIONS
+from dibs.mcp.server import INSTRUCTIONS
 from tests.clients.client import CLIENTS, Running, run, start
 from tests.clients.dialects import BY_CLIENT
 from tests.clients.script import Step, claim, find, say

@@ -15,7 +15,7 @@ import uvicorn
 from starlette.routing import Route
 
 from dibs.surfaces.http.app import App, Daemon
-from dibs.surfaces.http.mcp import Endpoint
+from dibs.surfaces.http.mcp_endpoint import Endpoint
 from dibs.surfaces.http.serve import Listening, Server, routes
 from dibs.surroundings.commands import Globals
 from tests.conformance.fixtures import FixtureServer

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from dibs.mcp.callers import Callers
-from dibs.mcp.connection import Call
+from dibs.mcp.calls import Call
 from dibs.mcp.protocol import INVALID_PARAMS, PREFIX, ProtocolError
 from dibs.mcp.server import Server
 from dibs.mcp.tool import Tool
-from dibs.surfaces.http.streamable import MISSING_CAPABILITY
+from dibs.surfaces.http.mcp_endpoint import MISSING_CAPABILITY
 
 Result = dict[str, Any]
 

@@ -19,7 +19,7 @@ INSPECTOR = "@modelcontextprotocol/inspector"
 ERAS = ["modern", "legacy", "auto"]
 ODD_SERVER = """
 from dibs.mcp.server import Server
-from dibs.mcp.stdio import serve
+from dibs.surfaces.stdio import serve
 from dibs.mcp.tool import READS, Tool
 serve(Server(None, [Tool("odd", "odd", {"odd": SCHEMA}, READS, None)]))
 """

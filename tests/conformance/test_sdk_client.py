@@ -19,7 +19,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from dibs import __version__
-from dibs.mcp.words import INSTRUCTIONS
+from dibs.mcp.server import INSTRUCTIONS
 from tests.conformance.sdk import MODES, PATIENCE_S, Peer, connected
 from tests.surfaces.shell import Shell
 

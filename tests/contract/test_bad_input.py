@@ -77,8 +77,8 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "agents.leave": ((), {}),
     "agents.rename": (("alice",), {}),
     "agents.list": ((), {}),
-    "agents.verify": ((), {}),
     "agents.overview": ((), {}),
+    "agents.verify": ((), {}),
     "agents.add_token": (("ci",), {}),
     "agents.tokens": ((), {}),
     "agents.revoke_token": (("TOKEN",), {}),
@@ -181,10 +181,10 @@ def with_bad(
 
 
 def cases(name: str, ids: dict[str, int]) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
-    arguments = OPERATIONS[name].arguments().values()
-    keyed = any(argument.name == "idempotency_key" for argument in arguments)
+    arguments = OPERATIONS[name].arguments()
+    keyed = "idempotency_key" in arguments
     number = 0
-    for argument in arguments:
+    for argument in arguments.values():
         for bad in bad_values(argument):
             args, options = with_bad(name, argument, bad, ids)
             shown = f"{name}: {argument.name}={repr(bad)[:60] if is_short(bad) else type(bad)}"

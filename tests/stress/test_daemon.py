@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from dibs.surfaces.http.stream import BREATH_S
+from dibs.surfaces.http.watching import BREATH_S
 from tests.postgres_server import new_database
 from tests.stress.procs import Worker, nursery, open_gate, read_log, run
 from tests.stress.test_disconnects import terminator

@@ -9,15 +9,14 @@ from __future__ import annotations
 import sys
 
 from dibs.surfaces.cli.main import main
-from dibs.surfaces.http import mcp, seats
+from dibs.surfaces.http import mcp_sessions
 
 
 def hurry(what: str) -> None:
     if what == "gone":
-        mcp.GONE_S = 4.0
+        mcp_sessions.GONE_S = 4.0
     else:
-        seats.IDLE_S, seats.BEAT_S, seats.TTL_S = 6.0, 0.5, 9.0
-        vars(mcp).update(IDLE_S=seats.IDLE_S, BEAT_S=seats.BEAT_S)
+        vars(mcp_sessions).update(IDLE_S=6.0, BEAT_S=0.5, TTL_S=9.0)
 
 
 if __name__ == "__main__":

@@ -36,26 +36,35 @@ class Answer:
 class Shell:
     """Somebody at a prompt: a directory, an environment, and perhaps a name."""
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, environment: dict[str, str], always: tuple[str, ...] = ()
+    ) -> None:
+        """always: the first words of every command"""
         self.folder = folder
         self.environment = environment
+        self.always = always
 
     @property
     def through_daemon(self) -> bool:
         return self.environment.get("DIBS_URL", "").startswith("http")
 
     def at(self, folder: Path) -> Shell:
-        return Shell(folder, self.environment)
+        return Shell(folder, self.environment, self.always)
 
     def with_(self, **variables: str) -> Shell:
-        return Shell(self.folder, self.environment | variables)
+        return Shell(self.folder, self.environment | variables, self.always)
 
     def as_(self, agent: str) -> Shell:
+        """An agent's shell."""
         return self.with_(DIBS_AGENT=agent)
+
+    def person(self, name: str) -> Shell:
+        """A person's shell, who may do what no agent may."""
+        return Shell(self.folder, self.environment, ("--as", name))
 
     def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
         """Start `dibs`, and do not wait for it."""
-        return self.spawn([DIBS, *words], **options)
+        return self.spawn([DIBS, *self.always, *words], **options)
 
     def spawn(self, command: Sequence[str], **options: Any) -> subprocess.Popen[str]:
         settings: dict[str, Any] = {

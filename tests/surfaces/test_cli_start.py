@@ -130,7 +130,7 @@ def test_a_claim_loads_only_its_own_noun(shell: Shell) -> None:
     _, names = loaded(shell, CLAIM)
     unused = {"work", "messages", "state", "events"}
     assert not names & {f"dibs.nouns.{noun}.operations" for noun in unused}
-    assert not names & {f"dibs.surfaces.cli.{name}" for name in ("help", "board", "run", "top")}
+    assert not names & {f"dibs.surfaces.cli.{name}" for name in ("help", "views", "run", "doctor")}
     assert "dibs.storage.postgres" not in names
 
 
@@ -224,5 +224,5 @@ def test_the_hook_of_a_shell_command_passes_few_modules(client: Client) -> None:
 
 def test_the_count_sees_a_function_wherever_it_runs(client: Client) -> None:
     names = passed(client.shell, ["status"])
-    assert {"dibs.dibs", "dibs.records", "dibs.surfaces.cli.board"} <= set(names)
-    assert not {"dibs.version", "dibs.surfaces.hooks.hook"} & set(names)
+    assert {"dibs.dibs", "dibs.records", "dibs.surfaces.cli.views"} <= set(names)
+    assert not {"dibs.surfaces.hooks.hook"} & set(names)

@@ -280,7 +280,7 @@ def test_a_refusal_is_shown_with_its_reason(
     agent("alice")("leases.claim", "src/a.py", note="busy")
     with browser.new_context(base_url=daemon.url) as context:
         page = context.new_page()  # one that may complain: the browser notes the refusal
-        page.goto(daemon.shell.as_(PERSON).ok("open", "--print").out.strip())
+        page.goto(daemon.shell.person(PERSON).ok("open", "--print").out.strip())
         page.get_by_text("Freeze a path").click()
         page.get_by_label("Path, glob or name").fill("src/a.py")
         page.get_by_role("button", name="Freeze", exact=True).click()

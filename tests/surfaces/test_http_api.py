@@ -26,11 +26,7 @@ from tests.surfaces.daemon import Client, Daemon, Refusal, Stream, serving
 from tests.surfaces.shell import PATIENCE_S, Shell, scrubbed, until
 
 OPERATIONS = operations()
-WAITING = sorted(
-    name
-    for name, entry in OPERATIONS.items()
-    if any(argument.name == "wait_s" for argument in entry.arguments())
-)
+WAITING = sorted(name for name, entry in OPERATIONS.items() if "wait_s" in entry.arguments())
 
 
 class Served:
@@ -111,8 +107,8 @@ class InLibrary:
             self._agents[agent] = self._space.join(agent, shell=True)
         noun, verb = operation.split(".")
         method = getattr(getattr(self._agents[agent], noun), verb)
-        arguments = OPERATIONS[operation].arguments()
-        many = next((argument.name for argument in arguments if argument.many), "")
+        argument = OPERATIONS[operation].many
+        many = argument.name if argument else ""
         named = {name: value for name, value in given.items() if name != many}
         try:
             return 200, plain(method(*given.get(many, []), **named))
@@ -123,7 +119,7 @@ class InLibrary:
 def by_name(operation: str, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call as an object."""
     given = dict(options)
-    for place, argument in enumerate(OPERATIONS[operation].arguments()):
+    for place, argument in enumerate(OPERATIONS[operation].arguments().values()):
         if argument.many and place < len(args):
             given[argument.name] = list(args[place:])
             break

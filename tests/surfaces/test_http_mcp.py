@@ -15,8 +15,8 @@ from uuid import uuid4
 import pytest
 
 from dibs.mcp.protocol import MODERN, PREFIX
-from dibs.surfaces.http.seats import IDLE_S, TTL_S
-from dibs.surfaces.http.streamable import HEADER_MISMATCH
+from dibs.surfaces.http.mcp_endpoint import HEADER_MISMATCH
+from dibs.surfaces.http.mcp_sessions import IDLE_S, TTL_S
 from tests.surfaces.daemon import Daemon, serving
 from tests.surfaces.shell import PATIENCE_S, Shell, until
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 import dibs
+from dibs.surfaces.http.browser import Secrets
 from dibs.surfaces.http.serve import GRACE_S
-from dibs.surfaces.http.sign_in import Secrets
 from tests.surfaces.daemon import Daemon, Refusal, Reply, serving
 from tests.surfaces.shell import PATIENCE_S, Shell, alive, finish, until
 
@@ -308,6 +308,9 @@ def test_the_unit_is_one_that_systemd_takes(shell: Shell, tmp_path: Path) -> Non
     assert f"WorkingDirectory={str(odd).replace('%', '%%')}\n" in printed
     (command,) = [line for line in printed.splitlines() if line.startswith("ExecStart=")]
     assert command.endswith(f' -m dibs serve --unix "{unit_text(odd / "so cket")}" --behind-proxy')
+    names = ["--public-host", "a.example", "--public-host", "b.example"]
+    printed_again = shell.ok("serve", "--print-unit", *names, "--port=0", "--rate", "5").out
+    assert f" serve --host 127.0.0.1 --port 0 --rate 5 {' '.join(names)}\n" in printed_again
     secret = shell("serve", "--print-unit", "--store", "postgresql://me:secret@host/db")
     assert secret.code == 2 and "secret" not in secret.out + secret.err
     if shutil.which("systemd-analyze") is None:
@@ -496,6 +499,12 @@ def sign_in(daemon: Daemon, *words: str) -> str:
     return reply.headers["set-cookie"].partition(";")[0]
 
 
+def test_an_agent_does_not_sign_in(daemon: Daemon) -> None:
+    answer = daemon.shell.as_("alice")("open", "--print", "--as", "somebody")
+    assert (answer.code, answer.out) == (1, "")
+    assert "dibs open is for people" in answer.err
+
+
 def test_open_leads_to_a_cookie_once(daemon: Daemon) -> None:
     link = daemon.shell.ok("open", "--print").out.strip()
     assert link.startswith(f"{daemon.url}/sign-in?code=")
@@ -624,5 +633,7 @@ def test_the_commands_of_the_documentation_work_as_written(tidy: Shell) -> None:
 
 def test_every_option_is_documented(shell: Shell) -> None:
     text = DOCS.read_text(encoding="utf-8")
-    options = set(re.findall(r"--[a-z-]+", shell.ok("serve", "--help").out))
+    said, _, _ = shell.ok("serve", "--help").out.partition("Everywhere:")
+    options = set(re.findall(r"--[a-z-]+", said))
+    assert len(options) > 8
     assert not {option for option in options if option not in text}

@@ -7,9 +7,9 @@ import re
 import tomllib
 from pathlib import Path
 
-from dibs.mcp.calling import HINTS
+from dibs.mcp.server import INSTRUCTIONS
 from dibs.mcp.standard import STANDARD
-from dibs.mcp.words import INSTRUCTIONS
+from dibs.mcp.tool import HINTS
 from tools.mcp_tools import PAGE, render
 
 ROOT = Path(__file__).parent.parent.parent

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dibs.mcp.stdio import LINE_LIMIT
+from dibs.surfaces.stdio import LINE_LIMIT
 from tests.surfaces.mcp_client import (
     HANDSHAKES,
     MODERN,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dibs.dibs import operations
-from dibs.mcp.words import INSTRUCTIONS
+from dibs.mcp.server import INSTRUCTIONS
 from tests.surfaces.mcp_client import (
     HOSTILE,
     MODERN,
@@ -35,8 +35,8 @@ REST = {
     "work_renew", "work_cancel", "work_reopen", "work_show", "work_list",
     "messages_announce", "messages_ack", "messages_delivery", "messages_history",
     "messages_search", "state_namespaces",
-    "agents_beat", "agents_leave", "agents_list", "agents_verify",
-    "events_since", "events_last", "events_watch", "events_prune",
+    "agents_beat", "agents_leave", "agents_list", "agents_overview", "agents_verify",
+    "events_since", "events_last", "events_watch",
 }  # fmt: skip
 ANNOTATIONS = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 TOKEN = 4
@@ -120,7 +120,7 @@ def test_annotations_say_who_only_reads_and_who_destroys() -> None:
     assert reads & set(STANDARD) == {"wait"}
     assert reads & set(STATE) == {"get", "list", "history", "export", "watch"}
     assert destroys == {
-        "set", "delete", "clear_namespace", "agents_leave", "work_cancel", "events_prune",
+        "set", "delete", "clear_namespace", "agents_leave", "work_cancel",
     }  # fmt: skip
     for entry in operations().values():
         name = f"{entry.noun}_{entry.verb}"
@@ -131,6 +131,7 @@ def test_annotations_say_who_only_reads_and_who_destroys() -> None:
 def test_every_operation_is_within_reach_of_some_tool_unless_it_is_for_others() -> None:
     for_people = {
         "leases_revoke", "work_revoke", "agents_add_token", "agents_tokens", "agents_revoke_token",
+        "events_prune",
     }  # fmt: skip
     for_hooks = {"leases_see", "leases_report"}
     covered = {
@@ -214,7 +215,7 @@ def test_status_tells_once_of_a_lease_that_was_lost(alice: Client, bob: Client) 
 
 def test_an_agent_is_told_that_a_person_took_its_lease_away(alice: Client, shell: Shell) -> None:
     alice.call("claim", resources=["src/a.py", "src/b.py"])
-    shell.as_("person").ok("revoke", "src/a.py", "--reason", HOSTILE)
+    shell.person("somebody").ok("revoke", "src/a.py", "--reason", HOSTILE)
     board = alice.call("status")
     lost, unread = board["attention"]
     assert (lost["what"], lost["resource"]) == ("lease_lost", "src/a.py")
@@ -596,6 +597,7 @@ def test_the_other_operations_answer_with_their_records(alice: Client, bob: Clie
 
     assert result(alice, "agents_beat", status="resting")["status"] == "resting"
     assert {one["agent"] for one in result(alice, "agents_list")} == {"alice", "bob"}
+    assert result(alice, "agents_overview")["agents"] == result(alice, "agents_list")
     assert result(alice, "agents_verify") == []
 
     last = result(alice, "events_last")
@@ -603,7 +605,6 @@ def test_the_other_operations_answer_with_their_records(alice: Client, bob: Clie
     watching = alice.begin_call("events_watch", {"seq": last, "kind": "lease"})
     bob.call("claim", resource="src/b.py")
     assert alice.outcome(watching)["result"][0]["kind"] == "lease.claimed"
-    assert result(alice, "events_prune", keep_s=1000)["events"] == 0
     assert result(bob, "agents_leave")["alive"] is False
 
 
@@ -694,7 +695,7 @@ def test_every_argument_of_the_wrong_type_is_misuse(anyone: Client, tool: str) -
         ("set", {"namespace": "", "key": "k", "value": 1}),
         ("set", {"namespace": "n", "key": "k", "value": 1, "ttl_s": -1}),
         ("watch", {"namespace": "n", "key": "k", "timeout_s": -1}),
-        ("events_prune", {"keep_s": -1}),
+        ("agents_overview", {"limit": 0}),
         ("messages_search", {"text": "?!"}),
         ("work_list", {"state": "asleep"}),
     ],

@@ -94,7 +94,7 @@ def test_an_agent_is_told_what_it_has_lost_to_time(start: Start) -> None:
 def test_an_agent_is_told_that_a_task_was_taken_from_it(start: Start, shell: Shell) -> None:
     alice = start()
     alice.call("work_claim", id="t", resources=["src/a.py"])
-    shell.as_("person").ok("work", "revoke", "t")
+    shell.person("somebody").ok("work", "revoke", "t")
     lost = alice.call("status")["attention"][:2]
     assert lost == [
         {"what": "lease_lost", "resource": "src/a.py"},

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs.mcp.connection import PROGRESS_S
+from dibs.mcp.calls import PROGRESS_S
 from tests.surfaces.mcp_client import PREFIX, Client, Json, Start, clients, look_into
 from tests.surfaces.shell import Shell, until
 
@@ -126,7 +126,8 @@ def test_a_wait_of_the_usual_length_holds_up_nobody_either(alice: Client, bob: C
     """Also where the client says null for what it leaves out."""
     left_out = bob.begin_call("wait", {"resource": "src/a.py"})
     null = bob.begin_call("wait", {"resource": "src/a.py", "timeout_s": None})
-    watch = bob.begin_call("watch", {"namespace": "n", "key": "k", "timeout_s": None})
+    place = {"namespace": "n", "key": "k", "after_version": 0}  # whenever it looks first
+    watch = bob.begin_call("watch", {**place, "timeout_s": None})
     assert bob.call("status")["you"] == "bob"
     assert not any(bob.answered(id) for id in (left_out, null, watch))
     bring_about(alice)

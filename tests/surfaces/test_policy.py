@@ -244,8 +244,7 @@ def test_a_new_operation_is_on_every_surface(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from dibs.surfaces.http.call import routes
-    from dibs.surfaces.http.openapi import document
+    from dibs.surfaces.http.api import document, routes
 
     monkeypatch.chdir(place.folder)
     for name, value in place.environment.items():
@@ -269,7 +268,7 @@ def test_a_new_operation_is_on_every_surface(
 def test_an_operation_without_a_policy_is_on_none(
     toy: Operation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from dibs.surfaces.http.call import routes
+    from dibs.surfaces.http.api import routes
 
     monkeypatch.setattr(toy, "by", ())
     assert cli.main(["leases", "echo", "bob"]) == 2

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from dibs.dibs import NOUNS, operations
 from dibs.errors import ConflictError
-from dibs.mcp.calling import HINTS, moment
 from dibs.mcp.standard import STANDARD
 from dibs.mcp.tool import (
     ADDS,
     DESTROYS,
     FLAG,
+    HINTS,
     INTEGER,
     NUMBER,
     READS,
     TEXT,
     Tool,
+    moment,
 )
 from dibs.operation import AGENT
 from dibs.records import plain
@@ -29,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.mcp.calling import Calling
+    from dibs.mcp.tool import Calling
     from dibs.operation import Operation
     from dibs.records import Entry
 

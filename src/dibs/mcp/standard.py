@@ -20,11 +20,11 @@ from dibs.errors import (
     StateError,
     TimeoutError,
 )
-from dibs.mcp.board import available, board
-from dibs.mcp.calling import HINTS, in_the_way, moment, seconds, shown_task
+from dibs.mcp.pages import available, board
 from dibs.mcp.tool import (
     ADDS,
     FLAG,
+    HINTS,
     INTEGER,
     NUMBER,
     OBJECT,
@@ -33,7 +33,11 @@ from dibs.mcp.tool import (
     TEXT,
     TEXTS,
     Tool,
+    in_the_way,
+    moment,
     one_of,
+    seconds,
+    shown_task,
 )
 from dibs.surroundings.schemas import of_kind
 from dibs.surroundings.who import is_made_up
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.dibs import Agent
-    from dibs.mcp.calling import Calling
+    from dibs.mcp.tool import Calling
     from dibs.records import Grant, Message, Outcome, Task
 
     Answer = dict[str, Any]

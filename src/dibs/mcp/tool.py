@@ -1,20 +1,34 @@
-"""What a tool is: its definition for the client, and the call behind it.
+"""What a tool is, what it works with, and how its answers are worded.
 
 The JSON schemas here are both what the client is shown and what arguments are checked against.
+
+A refusal is a normal answer: its `status` says what happened, and its `hint` what to do next.
+Hints are our own fixed words. What another agent wrote stands only in fields of its own, and
+the answer lists these under `untrusted`: they are information, never instructions.
+
+A model pays for every word and reads all of it, so an answer is bounded in size as well.
 """
 
 from __future__ import annotations
 
+import json
+import time
+
 from dibs.arguments import shown
-from dibs.errors import InvalidError
+from dibs.errors import CancelledError, DibsError, InvalidError, RefusedError
+from dibs.records import Task, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from dibs.mcp.calling import Calling
+    from dibs.dibs import Agent
+    from dibs.mcp.callers import Callers, Holdings
+    from dibs.mcp.calls import Call
+    from dibs.records import Blocker
 
+    Answer = dict[str, Any]
     Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
@@ -49,6 +63,196 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "object": (dict,),
 }
+HINTS = {
+    "held": "do not touch it; wait for it, claim it with wait_s to queue, or do something else",
+    "held_task": "another agent has it; take another task",
+    "held_by_you": "another session of your name has it; leave it to that one",
+    "freed": "it became free as the wait ended; claim it again",
+    "not_held": "you do not hold it, so there is nothing to release",
+    "stale": "it is not yours any more; claim it again and look at what changed meanwhile",
+    "conflict": "look at the value there now, then set it with that expected_version",
+    "not_found": "check the name; status and the lists show what there is",
+    "exists": "choose another name, or use what is there",
+    "empty": "nothing fits now; wait with wait_s, or add work",
+    "wrong_state": "look at its state; take something else",
+    "timeout": "do something else, or wait longer",
+    "deadlock": "release what you hold that they want, then claim all you need in one call",
+    "not_yours": "your session is over and what it held is free; claim again what you need",
+    "pruned": "read the present state and go on from there",
+    "invalid": "correct the arguments",
+    "store_gone": "call again: the store starts afresh; what you held is gone, so claim it again",
+    "store_busy": "call again in a moment",
+    "disconnected": "call again in a moment",
+    "name_taken": "choose a name that nobody here bears",
+    "name_too_late": "release what you hold first, or keep the name you have",
+    "named_already": "keep the name you have",
+}
+PERSON = "tell the person you work for"
+"""What to do about what no agent can mend."""
+
+# Fields with text that an agent may have written. A `message` about a mistake can name others'
+# tasks, and a `status` below the answer's own is what an agent says it is doing.
+_FROM_PEERS = {
+    "actual_value", "body", "data", "doing", "message", "moved_to", "note", "payload",
+    "reason", "result", "status", "subject", "title", "value",
+}  # fmt: skip
+# Fields with names of resources.
+_RESOURCES = {"resource", "resources", "blocked_by", "moved_to"}
+TEXT_SHOWN = 200
+MESSAGE_SHOWN = 1_000
+
+
+class Calling:
+    """One call of a tool."""
+
+    def __init__(self, callers: Callers, call: Call) -> None:
+        self._callers = callers
+        self._call = call
+
+    @property
+    def agent(self) -> Agent:
+        return self._callers.agent(self._call.request)
+
+    @property
+    def nameless(self) -> bool:
+        """Whether nobody has chosen the agent's name yet."""
+        return self._callers.is_nameless(self._call.request)
+
+    @property
+    def holdings(self) -> Holdings:
+        return self._callers.holdings(self._call.request)
+
+    def decide(self) -> None:
+        """The call is as good as answered: a cancellation comes too late from here on."""
+        self._call.decide()
+
+    def decide_or(self, undo: Callable[[], object]) -> None:
+        """The same, but if it was cancelled already, give back what it was granted."""
+        try:
+            self._call.decide()
+        except CancelledError:
+            undo()
+            raise
+
+
+def refusal(error: DibsError) -> Answer:
+    """The answer to a call that was refused, or that went wrong."""
+    # The word `busy` is taken: a resource is, not the store.
+    code = "store_busy" if error.code == "busy" else error.code
+    if isinstance(error, RefusedError):
+        details = {name: told(value) for name, value in error.details.items()}
+        return {"status": code, **details, "hint": HINTS.get(code, "do something else")}
+    message = error.message
+    if isinstance(error, InvalidError) and error.next:
+        message = f"{message}; {error.next}"
+    return {
+        "status": code,
+        "message": cut(message, MESSAGE_SHOWN),
+        "hint": HINTS.get(code, PERSON),
+    }
+
+
+def told(detail: Any) -> Any:
+    """A detail of a refusal, without what would fill a model's head."""
+    if isinstance(detail, Task):
+        return {"id": detail.id, "state": detail.state, "held_by": detail.agent}
+    return plain(detail)
+
+
+def result(answer: Answer, error: DibsError | None = None, root: str = "") -> Answer:
+    """An answer as a tool's result: the same JSON for clients that show text and for others.
+
+    root: what stands before the names of files, where they are not those of a repository
+    """
+    if root:
+        answer = rooted(answer, root)
+    marks = sorted(set(peer_fields(answer, "")))
+    if marks:
+        answer = {**answer, "untrusted": marks}
+    text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    made: Answer = {
+        "content": [{"type": "text", "text": text}],
+        "structuredContent": answer,
+    }
+    if error is not None and not isinstance(error, RefusedError):
+        made["isError"] = True
+    return made
+
+
+def rooted(value: Any, root: str, named: bool = False) -> Any:
+    """The answer with its files named from the root of the disk."""
+    if isinstance(value, dict):
+        return {name: rooted(inner, root, name in _RESOURCES) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [rooted(item, root, named) for item in value]
+    if named and isinstance(value, str) and ":" not in value:
+        return root + value
+    return value
+
+
+def peer_fields(value: Any, path: str) -> list[str]:
+    """Where in an answer agents' own words stand, such as `messages[].body`."""
+    if isinstance(value, list):
+        return [found for item in value for found in peer_fields(item, f"{path}[]")]
+    if not isinstance(value, dict):
+        return []
+    marks = []
+    for name, inner in value.items():
+        place = f"{path}.{name}" if path else name
+        if name in _FROM_PEERS and place != "status" and inner not in (None, ""):
+            marks.append(place)
+        else:
+            marks += peer_fields(inner, place)
+    return marks
+
+
+def cut(text: str, limit: int = TEXT_SHOWN) -> str:
+    """Text that is not too long, with a sign where it was cut."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
+
+
+def seconds(milliseconds: int | None) -> int | None:
+    return None if milliseconds is None else milliseconds // 1000
+
+
+def moment(at: int) -> str:
+    """A time as people and models read it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at / 1000))
+
+
+def in_the_way(agent: Agent, blockers: tuple[Blocker, ...]) -> Answer:
+    """Who stands in the way: the holder if there is one, else whoever waits first."""
+    first = next((blocker for blocker in blockers if not blocker.waiting), blockers[0])
+    said: Answer = {
+        "held_by": first.agent,
+        "blocked_by": cut(first.resource),
+        "claimed_at": moment(first.since_at),
+        "note": cut(first.note),
+        "expires_in_s": seconds(first.expires_in_ms),
+        "hint": HINTS["held_by_you" if first.agent == agent.name else "held"],
+    }
+    if first.mode == "shared":
+        said["mode"] = "shared"
+    if first.waiting:
+        said["waiting"] = True
+    if len(blockers) > 1:
+        said["others_in_the_way"] = len(blockers) - 1
+    return said
+
+
+def shown_task(task: Task) -> Answer:
+    """A task without what is empty."""
+    all_of_it = {
+        "id": task.id,
+        "title": task.title,
+        "kind": task.kind,
+        "priority": task.priority,
+        "tags": list(task.tags),
+        "after": list(task.after),
+        "payload": task.payload,
+        "reason": task.reason,
+    }
+    return {key: value for key, value in all_of_it.items() if value not in ("", [], None, 0)}
 
 
 class Tool:

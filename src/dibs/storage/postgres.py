@@ -41,7 +41,6 @@ SYNCHRONOUS = {"full": "on", "fast": "off"}
 
 
 class PostgresDriver:
-    database = "postgres"
     boot = ""
     liveness = None
 

@@ -63,8 +63,6 @@ SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 
 
 class SqliteDriver:
-    database = "sqlite"
-
     def __init__(self, path: str, durability: str, clock: Clock | None) -> None:
         self.path = self.address = path
         self._synchronous = SYNCHRONOUS[durability]

@@ -19,7 +19,6 @@ from dibs.storage.queries import Queries, newest_migration
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Any, Self, TypeVar
 
     from dibs.storage.driver import Ahead, Connection, Driver, Row
@@ -176,12 +175,7 @@ class Read:
         found = self.connection.rows(query, parameters)
         return found[0] if found else None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._leave()
 
     def _leave(self) -> None:
@@ -300,12 +294,7 @@ class Write(Read):
         """Nothing had to be changed: leave without a trace."""
         self._discarded = True
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None or self._discarded:
             self._leave()
             return

@@ -6,18 +6,23 @@ command written by hand. What can be given by place is given by place, everythin
 as JSON and, where it is none, as plain text. What stands after `--` belongs to an argument called
 `command`, if there is one. The docstring is the help: a summary, more about it, a line
 `name: text` for each argument and, for a command written by hand, a line `example: …`.
+
+The module of a command written by hand says in `BY` who may call it and, where the types of its
+arguments do not say it, in `KINDS` what these must be like. A module of several commands has a
+function for each, of its name, and `BY` says it for each of them.
 """
 
 from __future__ import annotations
 
 import os
 
-from dibs.arguments import FLAG, LINE, Choice, Flag, Json, Seconds, Whole
+from dibs.arguments import FLAG, LINE, Flag, Json, Seconds, Whole
 from dibs.errors import InvalidError
 from dibs.operation import AGENT, PERSON, arguments_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -127,7 +132,12 @@ class Command:
     """What can be typed after `dibs`: its words, its arguments, and what its help says.
 
     about: what is to be said beyond the summary
+    by: who may call it
+    main: what to call, if it is written by hand
     """
+
+    by: tuple[str, ...] = ()
+    main: Callable[..., int]
 
     def __init__(
         self,
@@ -154,25 +164,30 @@ class Command:
 
     @classmethod
     def by_hand(cls, words: str, module: ModuleType) -> Command:
-        """The command that is the function `main` of a module."""
+        """The command that is the function `main` of a module, or the one of its own name."""
         kinds: dict[str, Kind] = getattr(module, "KINDS", {})
+        several = isinstance(module.BY, dict)
+        main = getattr(module, words) if several else module.main
         arguments = arguments_of(
-            module.main, lambda name, type: kinds.get(name) or by_type(type), ("call",)
+            main, lambda name, type: kinds.get(name) or by_type(type), ("call",)
         )
-        summary, *lines = [line.strip() for line in (module.main.__doc__ or "").splitlines()]
-        example, about = "", []
+        summary, *lines = [line.strip() for line in main.__doc__.splitlines()]
+        example, about = f"dibs {words}", []
         for line in lines:
             name, colon, text = line.partition(": ")
             if colon and name == "example":
-                example = f"dibs {words} {text}".strip()
+                example += f" {text}"
             elif not colon or name not in arguments:
                 about.append(line)
-        return cls(words, summary, "\n".join(about).strip(), arguments, {}, example)
+        command = cls(words, summary, "\n".join(about).strip(), arguments, {}, example)
+        command.main, command.by = main, module.BY[words] if several else module.BY
+        return command
 
     def parse(self, words: list[str]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments that the words stand for, by place and by name."""
         named = {option.name: option for option in self.options if not option.placed}
-        after = next((option for option in self.options if option.after_dashes), None)
+        takes_command = any(option.after_dashes for option in self.options)
+        places = any(option.placed and not option.after_dashes for option in self.options)
         placed: list[str] = []
         command: list[str] = []
         given: dict[str, Any] = {}
@@ -180,31 +195,34 @@ class Command:
         while rest:
             word = rest.pop(0)
             if word == "--":
-                (placed if after is None else command).extend(rest)
+                (command if takes_command else placed).extend(rest)
                 break
             if not word.startswith("--"):
                 # `-5` is a number and `- item` is text, but `-note` was meant to be an option.
                 if word[:1] == "-" and word[1:2].isalpha() and " " not in word:
-                    raise unknown("option", word, [f"--{other}" for other in named])
+                    raise self._unknown(word)
+                if takes_command and not places:
+                    # Without the mark, `--json` of the command would be taken for ours.
+                    raise self._misuse(f"-- is missing before {word!r}")
                 placed.append(word)
                 continue
             name, equals, text = word[2:].partition("=")
             option = named.get(name)
             if option is None:
-                raise unknown("option", f"--{name}", [f"--{other}" for other in named])
+                raise self._unknown(f"--{name}")
             if option.switch:
                 if equals:
-                    raise InvalidError(f"--{name} takes no value")
+                    raise self._misuse(f"--{name} takes no value")
                 given[option.argument.name] = option.switched_on
                 continue
             if not equals:
                 if not rest:
-                    raise InvalidError(f"--{name} needs a value")
+                    raise self._misuse(f"--{name} needs a value")
                 text = rest.pop(0)
             if option.argument.list:
                 given.setdefault(option.argument.name, []).append(text)
             elif option.argument.name in given:
-                raise InvalidError(f"--{name} was given twice")
+                raise self._misuse(f"--{name} was given twice")
             else:
                 given[option.argument.name] = option.value(text)
         return [*self._by_place(placed), *command], given
@@ -221,16 +239,27 @@ class Command:
             elif placed:
                 values.append(option.value(placed.pop(0)))
             elif argument.required:
-                raise InvalidError(
-                    f"{argument.name.upper()} is missing", next=f"see: dibs {self.words} --help"
-                )
+                raise self._misuse(f"{argument.name.upper()} is missing")
             else:
                 values.append(argument.default)
         if placed:
-            raise InvalidError(
-                f"{placed[0]!r} is one word too many", next=f"see: dibs {self.words} --help"
-            )
+            raise self._misuse(f"{placed[0]!r} is one word too many")
         return values
+
+    def check(self, named: dict[str, Any]) -> dict[str, Any]:
+        """The values that were given by name, or what is wrong with them."""
+        options = {option.argument.name: option for option in self.options}
+        try:
+            return {name: options[name].check(value) for name, value in named.items()}
+        except InvalidError as error:
+            raise self._misuse(error.message) from None
+
+    def _misuse(self, says: str) -> InvalidError:
+        return InvalidError(says, next=f"see: dibs {self.words} --help")
+
+    def _unknown(self, word: str) -> InvalidError:
+        names = [f"--{option.name}" for option in self.options if not option.placed]
+        return unknown("option", word, names, f"dibs {self.words}")
 
 
 class Option:
@@ -265,9 +294,9 @@ class Option:
 
     def check(self, value: Any) -> Any:
         """A value that was given, or what is wrong with it in the words of the shell."""
-        if isinstance(self.argument.kind, Choice) or self.argument.list or self.argument.optional:
+        if self.argument.list:
             return self.argument.check(value)
-        return self.argument.kind.check(f"--{self.name}" if not self.placed else self.name, value)
+        return self.argument.kind.check(f"--{self.name}", value)
 
 
 def by_type(type: str) -> Kind:
@@ -297,11 +326,11 @@ def json_or_text(text: str) -> Any:
         return text
 
 
-def unknown(what: str, word: str, known: list[str]) -> InvalidError:
+def unknown(what: str, word: str, known: list[str], command: str = "dibs") -> InvalidError:
     close = closest(word, known)
     return InvalidError(
         f"there is no {what} {word}",
-        next=f"did you mean {close}?" if close else "see: dibs --help",
+        next=f"did you mean {close}?" if close else f"see: {command} --help",
     )
 
 

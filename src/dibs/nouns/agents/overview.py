@@ -18,6 +18,7 @@ from dibs.storage.store import from_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from dibs.records import Blocker, Lease, Message, Session, Task
     from dibs.space.scope import Scope
@@ -34,6 +35,8 @@ RECENT_MS = 900_000
 LOOKED_BACK = 1_000
 """How many events to look through for them."""
 LEVELS = ("stuck", "ask", "soon")
+STUCK = ("blocked", "never", "dead", "overdue")
+"""What does not move by itself."""
 
 
 def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
@@ -48,14 +51,14 @@ def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
         if unread:
             messages = genuine(scope, unread_rows(tx, agent, limit))
         asked = genuine(scope, tx.rows(MESSAGES.asked, agent=agent, limit=limit))
-    urgent = [
+    attention = [
         *blocked(tx, waiting),
         *(asks(message) for message in asked),
         *stuck_tasks(tx, tasks, limit),
         *troubles(tx, {presence.agent for presence in presences_}, limit),
         *ending(leases),
     ]
-    urgent.sort(key=lambda one: LEVELS.index(one.level))
+    attention.sort(key=lambda one: LEVELS.index(one.level))
     return Overview(
         space=scope.space,
         seq=tx.rows(SPACE.position)[0]["seq"],
@@ -66,8 +69,13 @@ def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
         counts=counts,
         unread=unread,
         messages=tuple(messages),
-        attention=tuple(urgent[:limit]),
+        attention=tuple(attention[:limit]),
     )
+
+
+def urgent(what: str, subject: str, **about: Any) -> Attention:
+    level = "stuck" if what in STUCK else "ask" if what == "asked" else "soon"
+    return Attention(what=what, level=level, subject=subject, **about)
 
 
 def presences(tx: Read, everybody: bool) -> tuple[Presence, ...]:
@@ -116,53 +124,27 @@ def blocked(tx: Read, waiting: tuple[Blocker, ...]) -> Iterator[Attention]:
             in_the_way[ticket.resource] = tuple(
                 grants.blocker_record(one, tx.now) for one in found if not one["waiting"]
             )
-        yield Attention(
-            what="blocked",
-            level="stuck",
-            subject=ticket.resource,
-            agent=ticket.agent,
-            session=ticket.session,
-            says=ticket.note,
-            at=ticket.since_at,
-            blockers=in_the_way[ticket.resource],
-        )
+        who = {"agent": ticket.agent, "session": ticket.session, "says": ticket.note}
+        yield urgent("blocked", ticket.resource, at=ticket.since_at, **who,
+                     blockers=in_the_way[ticket.resource])  # fmt: skip
 
 
 def asks(message: Message) -> Attention:
-    return Attention(
-        what="asked",
-        level="ask",
-        subject=str(message.id),
-        agent=message.sender,
-        says=message.body,
-        at=message.sent_at,
-    )
+    said = {"agent": message.sender, "says": message.body, "at": message.sent_at}
+    return urgent("asked", str(message.id), **said)
 
 
 def stuck_tasks(tx: Read, tasks: list[Task], limit: int) -> Iterator[Attention]:
     for row in tx.rows(WORK.never, limit=limit):
-        yield Attention(
-            what="never",
-            level="stuck",
-            subject=row["task"],
-            by=(row["needs"],),
-            says=row["state"],
-        )
+        yield urgent("never", row["task"], by=(row["needs"],), says=row["state"])
     for task in tasks:
         left = task.due_in_ms
         what = {"dead": "dead", "failed": "failed"}.get(task.state, "")
         if task.state == "claimed" and left is not None and left < SOON_MS:
             what = "overdue" if left == 0 else "task_ends" if (task.ttl_ms or 0) > SOON_MS else ""
         if what:
-            yield Attention(
-                what=what,
-                level="stuck" if what in ("dead", "overdue") else "soon",
-                subject=task.id,
-                agent=task.agent,
-                session=task.session,
-                says=task.reason,
-                left_ms=left,
-            )
+            who = {"agent": task.agent, "session": task.session, "says": task.reason}
+            yield urgent(what, task.id, **who, left_ms=left)
 
 
 def troubles(tx: Read, here: set[str], limit: int) -> Iterator[Attention]:
@@ -173,38 +155,18 @@ def troubles(tx: Read, here: set[str], limit: int) -> Iterator[Attention]:
         agent, kind = row["agent"], row["kind"]
         if kind == "lease.intruded":
             said = from_text(row["data"])
-            yield Attention(
-                what="overwritten",
-                level="soon",
-                subject=row["subject"],
-                agent=said["holder"],
-                by=tuple(said["by"]),
-                at=row["at"],
-            )
+            by = tuple(said["by"])
+            yield urgent("overwritten", row["subject"], agent=said["holder"], by=by, at=row["at"])
         elif kind != "session.died":
             freed.setdefault(row["session"], []).append(row["subject"])
         elif agent not in here and agent not in told:
             told.add(agent)
-            yield Attention(
-                what="died",
-                level="soon",
-                subject=agent,
-                agent=agent,
-                session=row["session"],
-                by=tuple(freed.get(row["session"], ())),
-                at=row["at"],
-            )
+            session, held = row["session"], tuple(freed.get(row["session"], ()))
+            yield urgent("died", agent, agent=agent, session=session, by=held, at=row["at"])
 
 
 def ending(leases: tuple[Lease, ...]) -> Iterator[Attention]:
     for lease in leases:
         if lease.expires_in_ms < SOON_MS < lease.ttl_ms:
-            yield Attention(
-                what="lease_ends",
-                level="soon",
-                subject=lease.resource,
-                agent=lease.agent,
-                session=lease.session,
-                says=lease.note,
-                left_ms=lease.expires_in_ms,
-            )
+            who = {"agent": lease.agent, "session": lease.session, "says": lease.note}
+            yield urgent("lease_ends", lease.resource, **who, left_ms=lease.expires_in_ms)

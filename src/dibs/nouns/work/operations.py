@@ -321,46 +321,18 @@ class Work(Noun):
         row = self._own(tx, id, epoch)
         return self._settle(tx, row, "available", reason=reason, uncounted=1)
 
-    def _settle(
-        self,
-        tx: Write,
-        row: Row,
-        state: str,
-        *,
-        reason: str = "",
-        result: str | None = None,
-        due: int | None = None,
-        uncounted: int = 0,
-    ) -> Task:
+    def _settle(self, tx: Write, row: Row, state: str, reason: str = "", **changed: Any) -> Task:
         """End the caller's claim, and free the files that were claimed with it."""
-        settled = self._unclaim(tx, row, state, reason, result, due, uncounted)
+        settled = self._unclaim(tx, row, state, reason, **changed)
         verb = "abandoned" if state == "available" else state
         tx.event(f"task.{verb}", row["id"], {"epoch": row["epoch"], "reason": reason})
         grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
         return settled
 
-    def _unclaim(
-        self,
-        tx: Write,
-        row: Row,
-        state: str,
-        reason: str = "",
-        result: str | None = None,
-        due: int | None = None,
-        uncounted: int = 0,
-    ) -> Task:
-        settled = tx.rows(
-            WORK.settle,
-            id=row["id"],
-            session=row["session"],
-            epoch=row["epoch"],
-            state=state,
-            reason=reason,
-            result=result,
-            due=due,
-            uncounted=uncounted,
-            at=tx.wall,
-        )[0]
+    def _unclaim(self, tx: Write, row: Row, state: str, reason: str, **changed: Any) -> Task:
+        now = {"result": None, "due": None, "uncounted": 0, **changed}
+        claim = {name: row[name] for name in ("id", "session", "epoch")}
+        (settled,) = tx.rows(WORK.settle, **claim, **now, state=state, reason=reason, at=tx.wall)
         return task_record(settled, tx.now)
 
     def _own(self, tx: Write, id: str, epoch: int | None) -> Row:

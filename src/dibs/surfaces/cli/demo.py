@@ -14,7 +14,10 @@ import sys
 import time
 
 import dibs
-from dibs.errors import DibsError, InvalidError, RefusedError, UnavailableError
+from dibs.arguments import Whole
+from dibs.errors import DibsError, RefusedError, UnavailableError
+from dibs.operation import EVERYBODY
+from dibs.surroundings.wording import note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,17 +27,8 @@ if TYPE_CHECKING:
     from dibs.records import Task
     from dibs.surroundings.commands import Globals
 
-HELP = """usage: dibs demo [FOLDER] [--port NUMBER] [--pace SECONDS] [--print]
-
-Watch several agents share a codebase: a scratch store, its daemon and its dashboard. Ctrl-C ends
-it. Without a folder everything is in a temporary one, which is removed at the end.
-
-  --port NUMBER   where the dashboard is (any free one)
-  --pace SECONDS  how long one step of an agent takes (1.5)
-  --print         print the link to the dashboard instead of opening it
-
-example: dibs demo"""
-
+BY = EVERYBODY
+KINDS = {"port": Whole(0, 65_535)}
 SPACE = "demo"
 FILES = ["src/api.py", "src/models.py", "src/auth.py", "src/search.py", "docs/guide.md"]
 SHARED = ["db:migrations", "port:3000"]
@@ -62,61 +56,54 @@ QUESTIONS = ["may I drop Python 3.11?", "which of the two designs for search?", 
 MISHAPS = ["the tests hang", "the linter is not installed", "a merge conflict"]
 
 
-def main(globals_: Globals, words: list[str]) -> int:
+def main(
+    call: Globals,
+    folder: str | None = None,
+    *,
+    port: int = 0,
+    pace_s: float = 1.5,
+    print: bool = False,
+) -> int:
+    """Watch several agents share a codebase: a scratch store, its daemon and its dashboard.
+
+    Ctrl-C ends it. Without a folder everything is in a temporary one, which is removed at the end.
+
+    folder: where to keep the scratch store
+    port: where the dashboard is; by default at any free one
+    pace_s: how long one step of an agent takes
+    print: print the link to the dashboard instead of opening it
+    """
     import shutil
     import tempfile
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt
 
-    options, folder = read(words)
     signal.signal(signal.SIGTERM, end)
-    scratch = folder or tempfile.mkdtemp(prefix="dibs-demo-")
+    scratch = os.path.abspath(folder) if folder else tempfile.mkdtemp(prefix="dibs-demo-")
+    opening = ["open", *(["--print"] if print else [])]
+    opening += ["--as", call.agent] if call.agent else []
     try:
         os.makedirs(scratch, exist_ok=True)
-        Stage(scratch, options, globals_.agent).run()
+        Stage(scratch, port, pace_s, opening).run()
     except KeyboardInterrupt:
-        print("\nthe demo is over", file=sys.stderr)
+        note("\nthe demo is over")
     finally:
         if folder is None:
             shutil.rmtree(scratch, ignore_errors=True)
     return 0
 
 
-def read(words: list[str]) -> tuple[dict[str, str], str | None]:
-    """The options by name, and the folder if one is given."""
-    options = {"--port": "0", "--pace": "1.5", "--print": ""}
-    folder = None
-    words = [part for word in words for part in word.split("=", 1)]
-    while words:
-        word = words.pop(0)
-        if word == "--print":
-            options[word] = "yes"
-        elif word in options and words:
-            options[word] = words.pop(0)
-        elif word.startswith("-") or folder is not None:
-            raise InvalidError(f"dibs demo does not understand {word}", next="dibs demo --help")
-        else:
-            folder = os.path.abspath(word)
-    if not options["--port"].isdigit():
-        raise InvalidError("the port must be a number")
-    try:
-        float(options["--pace"])
-    except ValueError:
-        raise InvalidError("the pace must be a number of seconds") from None
-    return options, folder
-
-
 class Stage:
     """The daemon and the agents, for as long as the scene lasts."""
 
-    def __init__(self, folder: str, options: dict[str, str], person: str | None) -> None:
+    def __init__(self, folder: str, port: int, pace_s: float, opening: list[str]) -> None:
+        """opening: the command that shows the dashboard"""
         self.folder = folder
         self.store = os.path.join(folder, ".dibs", "demo.db")
-        self.pace = float(options["--pace"])
-        self.port = options["--port"]
-        self.opening = ["open", *(["--print"] if options["--print"] else [])]
-        self.opening += ["--as", person] if person else []
+        self.pace = pace_s
+        self.port = port
+        self.opening = opening
         # The daemon's token and the like stay in the scratch folder too.
         self.environment = {
             **{name: text for name, text in os.environ.items() if not name.startswith("DIBS_")},
@@ -142,7 +129,8 @@ class Stage:
             self.clear()
 
     def serve(self) -> None:
-        self.daemon = self.spawn("-m", "dibs", "serve", "--port", self.port, out=subprocess.PIPE)
+        port = str(self.port)
+        self.daemon = self.spawn("-m", "dibs", "serve", "--port", port, out=subprocess.PIPE)
         assert self.daemon.stdout is not None
         line = self.daemon.stdout.readline()
         if not line:

@@ -1,4 +1,4 @@
-"""`dibs doctor`: is everything sound? It fails only on what is truly broken.
+"""`dibs doctor`: is everything sound? It fails only on what is truly broken. And `dibs backup`.
 
 Each check says what it saw. A warning is something to know; a fault makes the exit code 1 and
 says how to mend it, and `--fix` mends what can be mended without losing anything.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 
-from dibs.errors import DibsError, InvalidError
+from dibs.errors import DibsError
+from dibs.operation import EVERYBODY
 from dibs.storage.folder import file_system
-from dibs.surroundings.wording import paint, say
+from dibs.surroundings.wording import note, paint, print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,14 +20,7 @@ if TYPE_CHECKING:
     from dibs.dibs import Dibs
     from dibs.surroundings.commands import Globals
 
-HELP = """usage: dibs doctor [--fix]
-
-Check versions, hooks, set-up, files, clock, key, integrity, log size, sessions and signatures.
-
-  --fix                    mend what can be mended without losing anything
-
-example: dibs doctor --fix"""
-
+BY = {"doctor": EVERYBODY, "backup": EVERYBODY}
 OK, WARNING, FAULT = "ok", "warning", "fault"
 COLOURS = {OK: "green", WARNING: "yellow", FAULT: "red"}
 LARGE_LOG = 64 << 20
@@ -51,23 +45,39 @@ class Finding:
         return {"check": self.check, "state": self.state, "says": self.says, "next": self.next}
 
 
-def main(globals_: Globals, words: list[str]) -> int:
-    if words not in ([], ["--fix"]):
-        raise InvalidError(f"{words[0]!r} is not an option of doctor", next="dibs doctor [--fix]")
+def doctor(call: Globals, *, fix: bool = False) -> int:
+    """Check versions, hooks, set-up, files, clock, key, integrity, log size, sessions, signatures.
+
+    fix: mend what can be mended without losing anything
+    example: --fix
+    """
     findings = []
-    for finding in examine(globals_):  # the store is open until this ends
-        if words and finding.state != OK and finding.mend is not None:
+    for finding in examine(call):  # the store is open until this ends
+        if fix and finding.state != OK and finding.mend is not None:
             finding.mend()
             finding.state, finding.says = OK, f"{finding.says}; mended"
         findings.append(finding)
-    if globals_.json:
-        from dibs.surroundings.wording import print_json
-
+    if call.json:
         print_json([finding.to_json() for finding in findings])
     else:
         for finding in findings:
             draw(finding)
     return int(any(finding.state == FAULT for finding in findings))
+
+
+def backup(call: Globals, file: str) -> int:
+    """Copy the store to FILE while others write. Epochs go on rising in a copy that is put back.
+
+    file: where to copy it to
+    example: ~/backups/dibs.db
+    """
+    with call.open() as space:
+        space.backup(file)
+    if call.json:
+        print_json({"file": file})
+    else:
+        note(f"copied to {file}")
+    return 0
 
 
 def draw(finding: Finding) -> None:
@@ -77,10 +87,10 @@ def draw(finding: Finding) -> None:
         say(f"         next: {finding.next}")
 
 
-def examine(globals_: Globals) -> Iterator[Finding]:
+def examine(call: Globals) -> Iterator[Finding]:
     yield versions()
     try:
-        space = globals_.open()
+        space = call.open()
     except DibsError as error:
         yield Finding("store", FAULT, error.message, error.next or "")
         yield hooks(failures_folder())

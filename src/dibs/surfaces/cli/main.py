@@ -40,17 +40,17 @@ FIRST_WORDS = {
 }
 """The nouns behind the words that agents type most: all others are found by loading every noun."""
 
-# Written by hand: each is the function `main` of a module.
+# Written by hand: each is the function `main` of a module, or the one of its own name.
 BY_HAND = {
     "init": "dibs.surfaces.init",
-    "status": "dibs.surfaces.cli.status",
-    "log": "dibs.surfaces.cli.log",
-    "top": "dibs.surfaces.cli.top",
-    "mcp": "dibs.surfaces.cli.mcp",
-    "serve": "dibs.surfaces.cli.serve",
+    "status": "dibs.surfaces.cli.views",
+    "log": "dibs.surfaces.cli.views",
+    "top": "dibs.surfaces.cli.views",
+    "mcp": "dibs.surfaces.stdio",
+    "serve": "dibs.surfaces.http.daemon_commands",
     "demo": "dibs.surfaces.cli.demo",
-    "open": "dibs.surfaces.cli.open",
-    "stop": "dibs.surfaces.cli.stop",
+    "open": "dibs.surfaces.http.daemon_commands",
+    "stop": "dibs.surfaces.http.daemon_commands",
     "recover": "dibs.surfaces.hooks.recover",
     "hook": "dibs.surfaces.hooks.hook",
     "port": "dibs.surfaces.cli.port",
@@ -58,9 +58,9 @@ BY_HAND = {
     "merge": "dibs.surfaces.hooks.git.merge",
     "run": "dibs.surfaces.cli.run",
     "doctor": "dibs.surfaces.cli.doctor",
-    "backup": "dibs.surfaces.cli.backup",
-    "protocol": "dibs.surfaces.cli.protocol",
-    "completion": "dibs.surfaces.cli.completion",
+    "backup": "dibs.surfaces.cli.doctor",
+    "protocol": "dibs.surfaces.cli.printed",
+    "completion": "dibs.surfaces.cli.printed",
 }
 
 
@@ -146,23 +146,19 @@ def run(globals_: Globals, words: list[str]) -> int:
 
 
 def by_hand(globals_: Globals, name: str, words: list[str]) -> int:
-    module = __import__(BY_HAND[name], fromlist=["main"])
-    command = Command.by_hand(name, module)
+    command = Command.by_hand(name, __import__(BY_HAND[name], fromlist=["BY"]))
     if globals_.help:
         from dibs.surfaces.cli.help import describe
 
         print(describe(command))
         return 0
     placed, named = command.parse(words)
-    if AGENT not in module.BY and globals_.party() == AGENT:
+    if AGENT not in command.by and globals_.party() == AGENT:
         raise NotYoursError(
             f"only people may do this (dibs {name}), and this is an agent's shell",
             next=PEOPLE_ONLY,
         )
-    options = {option.argument.name: option for option in command.options}
-    checked = {given: options[given].check(value) for given, value in named.items()}
-    code: int = module.main(globals_, *placed, **checked)
-    return code
+    return command.main(globals_, *placed, **command.check(named))
 
 
 def find(words: list[str]) -> tuple[Operation, list[str]]:

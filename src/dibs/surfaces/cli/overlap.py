@@ -11,8 +11,9 @@ import os
 
 from dibs.errors import InvalidError
 from dibs.names.checkouts import git_directory
+from dibs.operation import EVERYBODY
 from dibs.surroundings.git import code_and_output, elsewhere, git, names
-from dibs.surroundings.wording import note, paint, say
+from dibs.surroundings.wording import note, paint, print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,17 +25,7 @@ if TYPE_CHECKING:
     from dibs.records import Blocker
     from dibs.surroundings.commands import Globals
 
-HELP = """usage: dibs overlap [PATH…]
-
-Show which files two worktrees of this repository both change, committed or not, whether git
-would merge them cleanly, and who holds them. Nothing is changed by looking.
-
-  PATH…                    only these files, directories and globs
-
-The exit code is 1 if something would conflict.
-
-example: dibs overlap src/"""
-
+BY = EVERYBODY
 CLEAN, CONFLICT, UNKNOWN = "clean", "conflict", "unknown"
 COLOURS = {CLEAN: "green", CONFLICT: "red", UNKNOWN: "yellow"}
 # Whoever's settings: nothing of ours may be signed, or run a hook of theirs.
@@ -99,15 +90,18 @@ class Pair:
         }
 
 
-def main(globals_: Globals, words: list[str]) -> int:
-    if wrong := [word for word in words if word.startswith("--")]:
-        raise InvalidError(f"dibs overlap does not understand {wrong[0]}",
-                           next="dibs overlap --help")  # fmt: skip
-    with globals_.open() as space:
-        pairs = find(space, words)
-    if globals_.json:
-        from dibs.surroundings.wording import print_json
+def main(call: Globals, *paths: str) -> int:
+    """Show which files two worktrees both change, whether they would merge, and who holds them.
 
+    Committed or not; nothing is changed by looking. The exit code is 1 if something would
+    conflict.
+
+    paths: only these files, directories and globs
+    example: src/
+    """
+    with call.open() as space:
+        pairs = find(space, list(paths))
+    if call.json:
         print_json([pair.to_json() for pair in pairs])
     else:
         for pair in pairs:

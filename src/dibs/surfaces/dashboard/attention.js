@@ -2,10 +2,8 @@
 
 import { $, fill, h, say, show } from "./dom.js";
 import { hit, isFrozen, mayAct, model } from "./model.js";
-import { now, timeAgo, timeIn, timeLeft, timeSince } from "./time.js";
+import { timeAgo, timeIn, timeLeft, timeSince } from "./time.js";
 
-const SOON = 5 * 60_000;
-const RECENT = 15 * 60_000;
 const code = (text) => h("code", null, text);
 
 export function button(label, act, given, about) {
@@ -42,149 +40,100 @@ export const answerButton = ({ id, sender, channel, body }) =>
 const writeButton = (agent) =>
   agent === model.viewer.name ? null : button("Write", "write", { to: agent }, `Write to ${agent}`);
 
-// An item: how urgent it is, a word for it, what there is to read, and what can be done.
-const item = (key, level, word, text, actions, search) => ({ key, level, word, text, actions, search });
+// What needs somebody is decided by the store (`agents.overview`); here it gets words and buttons.
 
-function* blocked() {
-  for (const ticket of model.waiting) {
-    const holders = model.blockers.get(ticket.resource) ?? [];
-    const others = holders.filter((holder) => holder.agent !== ticket.agent);
-    yield item(
-      `wait ${ticket.agent} ${ticket.epoch} ${ticket.resource}`,
-      "stuck",
-      "blocked",
-      [
-        h("b", null, ticket.agent), " waits for ", code(ticket.resource), ", ",
-        timeSince(ticket.since_at), ". ",
-        others.length === 0 && "It is served next.",
-        others.map((holder) => [
-          h("b", null, holder.agent), " holds ",
-          holder.resource === ticket.resource ? "it" : code(holder.resource),
-          holder.note && [" for “", holder.note, "”"], ", ", timeLeft(holder.until), ". ",
-        ]),
-      ],
-      others.slice(0, 3).flatMap((holder) => [releaseButton(holder), writeButton(holder.agent)]),
-      [ticket.agent, ticket.resource, ticket.note, ...others.map((holder) => holder.agent)],
-    );
-  }
-}
+const who = (name) => h("b", null, name);
 
-function* tasks() {
-  for (const task of model.tasks.values()) {
-    if (task.state === "dead")
-      yield item(
-        `dead ${task.id}`, "stuck", "dead",
-        ["Task ", code(task.id), " failed for good after ", task.attempts, " of ",
-         task.max_attempts, " attempts", task.reason && `: ${task.reason}`],
-        [requeueButton(task)], [task.id, task.title, task.reason],
-      );
-    if (task.state === "blocked") {
-      const ended = task.after
-        .map((id) => model.tasks.get(id))
-        .filter((need) => need && ["dead", "cancelled"].includes(need.state));
-      for (const need of ended)
-        yield item(
-          `never ${task.id} ${need.id}`, "stuck", "never",
-          ["Task ", code(task.id), " can never start: it comes after ", code(need.id),
-           `, which is ${need.state}`],
-          [requeueButton(need)], [task.id, need.id],
-        );
-    }
-    if (task.state === "failed")
-      yield item(
-        `failed ${task.id}`, "soon", "failed",
-        ["Task ", code(task.id), " failed, attempt ", task.attempts, " of ", task.max_attempts,
-         task.reason && `: ${task.reason}`, ". Tried again ", timeIn(task.until)],
-        [requeueButton(task)], [task.id, task.title, task.reason],
-      );
-    if (task.state === "claimed" && task.until < now())
-      yield item(
-        `over ${task.id}`, "stuck", "overdue",
-        [h("b", null, task.agent), " let the time of task ", code(task.id), " run out"],
-        [requeueButton(task), writeButton(task.agent)], [task.id, task.agent],
-      );
-    else if (task.state === "claimed" && task.ttl_ms > SOON && task.until - now() < SOON)
-      yield item(
-        `ends ${task.id}`, "soon", "expires",
-        ["The claim of ", h("b", null, task.agent), " on task ", code(task.id), ": ",
-         timeLeft(task.until)],
-        [writeButton(task.agent)], [task.id, task.agent],
-      );
-  }
-}
+const names = (all) => [
+  all.slice(0, 4).map((what, place) => [place > 0 && ", ", code(what)]),
+  all.length > 4 && ` and ${all.length - 4} more`,
+];
 
-function* expiring() {
-  for (const lease of model.leases)
-    if (lease.ttl_ms > SOON && lease.until - now() < SOON)
-      yield item(
-        `lapses ${lease.session} ${lease.resource}`, "soon", "expires",
-        [code(lease.resource), " of ", h("b", null, lease.agent), ": ", timeLeft(lease.until)],
-        [writeButton(lease.agent)], [lease.resource, lease.agent, lease.note],
-      );
-}
+// What the page knows of a task beyond what was said of it.
+const taskOf = ({ subject, what, agent }) =>
+  model.tasks.get(subject) ?? { id: subject, state: what, agent };
 
-function* deaths() {
-  const back = new Set(model.agents.filter((who) => who.sessions.length).map((who) => who.agent));
-  const freed = new Map();
-  const seen = new Set();
-  for (const event of model.events.toReversed()) {
-    if (now() - event.at > RECENT) break;
-    if (["lease.freed", "task.freed", "task.dead"].includes(event.kind))
-      freed.set(event.session, [...(freed.get(event.session) ?? []), event.subject]);
-    if (event.kind !== "session.died" || back.has(event.agent) || seen.has(event.agent)) continue;
-    seen.add(event.agent);
-    const held = freed.get(event.session) ?? [];
-    yield item(
-      `died ${event.session}`, "soon", "died",
-      [h("b", null, event.agent), " died ", timeAgo(event.at), ". ",
-       held.length ? ["Freed: ", held.slice(0, 4).map((what, place) => [place > 0 && ", ", code(what)]),
-                      held.length > 4 && ` and ${held.length - 4} more`]
-                   : "It held nothing."],
-      [], [event.agent, ...held],
-    );
-  }
-}
+const attempts = (task, one) => [
+  task.attempts !== undefined && [" after ", task.attempts, " of ", task.max_attempts, " attempts"],
+  one.says && `: ${one.says}`,
+];
 
-function* intrusions() {
-  for (const event of model.events.toReversed()) {
-    if (now() - event.at > RECENT) break;
-    if (event.kind !== "lease.intruded") continue;
-    const { holder, by } = event.data;
-    yield item(
-      `intruded ${event.seq}`, "soon", "overwritten",
-      [code(event.subject), " of ", h("b", null, holder), " was changed by ",
-       h("b", null, by.join(" or ") || "somebody unknown"), " ", timeAgo(event.at),
-       ". What it was is kept: ", code(`dibs recover ${event.subject}`)],
-      [writeButton(holder)], [event.subject, holder, ...by],
-    );
-  }
-}
-
-function* questions() {
-  const me = model.viewer.name;
-  const answered = new Set(
-    model.messages.filter((message) => message.sender === me).map((message) => message.reply_to),
-  );
-  for (const message of model.messages) {
-    if (message.to !== me || message.sender === me || answered.has(message.id)) continue;
-    if (model.deliveries.get(message.id)?.every(({ state }) => state === "acknowledged")) continue;
-    yield item(
-      `asks ${message.id}`, "ask", "for you",
-      [h("b", null, message.sender), " wrote to you ", timeAgo(message.sent_at), ": “",
-       message.body.slice(0, 300), "”"],
+// For each thing: a word for it, what there is to read, and what can be done.
+const WORDS = {
+  blocked: (one) => [
+    "blocked",
+    [who(one.agent), " waits for ", code(one.subject), ", ", timeSince(one.at), ". ",
+     one.blockers.length === 0 && "It is served next.",
+     one.blockers.map((holder) => [
+       who(holder.agent), " holds ",
+       holder.resource === one.subject ? "it" : code(holder.resource),
+       holder.note && [" for “", holder.note, "”"], ", ", timeLeft(holder.until), ". ",
+     ])],
+    one.blockers.slice(0, 3).flatMap((holder) => [releaseButton(holder), writeButton(holder.agent)]),
+  ],
+  asked: (one) => {
+    const message = { id: Number(one.subject), sender: one.agent, channel: null, body: one.says };
+    return [
+      "for you",
+      [who(one.agent), " wrote to you ", timeAgo(one.at), ": “", one.says.slice(0, 300), "”"],
       [answerButton(message),
-       button("Done", "acknowledge", { id: message.id }, `Acknowledge the message of ${message.sender}`)],
-      [message.sender, message.body],
-    );
-  }
-}
+       button("Done", "acknowledge", { id: message.id }, `Acknowledge the message of ${one.agent}`)],
+    ];
+  },
+  dead: (one) => [
+    "dead",
+    ["Task ", code(one.subject), " failed for good", attempts(taskOf(one), one)],
+    [requeueButton(taskOf(one))],
+  ],
+  never: (one) => [
+    "never",
+    ["Task ", code(one.subject), " can never start: it comes after ", code(one.by[0]),
+     `, which is ${one.says}`],
+    [requeueButton({ id: one.by[0], state: one.says, agent: null })],
+  ],
+  failed: (one) => [
+    "failed",
+    ["Task ", code(one.subject), " failed", attempts(taskOf(one), one), ". Tried again ",
+     timeIn(one.until)],
+    [requeueButton(taskOf(one))],
+  ],
+  overdue: (one) => [
+    "overdue",
+    [who(one.agent), " let the time of task ", code(one.subject), " run out"],
+    [requeueButton({ id: one.subject, state: "claimed", agent: one.agent }), writeButton(one.agent)],
+  ],
+  task_ends: (one) => [
+    "expires",
+    ["The claim of ", who(one.agent), " on task ", code(one.subject), ": ", timeLeft(one.until)],
+    [writeButton(one.agent)],
+  ],
+  lease_ends: (one) => [
+    "expires",
+    [code(one.subject), " of ", who(one.agent), ": ", timeLeft(one.until)],
+    [writeButton(one.agent)],
+  ],
+  overwritten: (one) => [
+    "overwritten",
+    [code(one.subject), " of ", who(one.agent), " was changed by ",
+     who(one.by.join(" or ") || "somebody unknown"), " ", timeAgo(one.at),
+     ". What it was is kept: ", code(`dibs recover ${one.subject}`)],
+    [writeButton(one.agent)],
+  ],
+  died: (one) => [
+    "died",
+    [who(one.agent), " died ", timeAgo(one.at), ". ",
+     one.by.length ? ["Freed: ", names(one.by)] : "It held nothing."],
+    [],
+  ],
+};
 
-const ORDER = ["stuck", "ask", "soon"];
-
-export function attention() {
-  const all = [...blocked(), ...questions(), ...tasks(), ...intrusions(), ...deaths(), ...expiring()];
-  return all.sort((a, b) => ORDER.indexOf(a.level) - ORDER.indexOf(b.level));
-}
+const attention = () =>
+  model.attention.map((one) => {
+    const [word, text, actions] = WORDS[one.what](one);
+    const search = [one.subject, one.agent, one.says, ...one.by, ...one.blockers.map((b) => b.agent)];
+    const key = [one.what, one.subject, one.agent, one.session, one.at].join(" ");
+    return { key, level: one.level, word, text, actions, search };
+  });
 
 export function drawAttention() {
   const all = attention();

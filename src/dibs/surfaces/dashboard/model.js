@@ -10,6 +10,7 @@ const TASKS = 300; // of each state
 const ENTRIES = 300; // of each namespace
 const NAMESPACES = 40;
 const MESSAGES = 100;
+const LOOK_AGAIN = 20_000;
 const SINGLY = 30; // more changed tasks than this are asked for as a whole
 
 const OPEN = ["blocked", "available", "claimed", "failed", "dead"];
@@ -20,7 +21,7 @@ export const model = {
   agents: [],
   leases: [],
   waiting: [],
-  blockers: new Map(), // of a resource that somebody waits for: who holds what overlaps with it
+  attention: [], // what needs somebody, the most urgent first
   tasks: new Map(),
   cut: new Set(), // the states of which there are more tasks than are known here
   messages: [],
@@ -35,17 +36,17 @@ export const model = {
 
 // ---- what is stale ------------------------------------------------------------------------
 
-const PARTS = ["agents", "leases", "tasks", "messages", "state"];
+const PARTS = ["agents", "leases", "tasks", "messages", "state", "attention"];
 const stale = new Set();
 const staleTasks = new Set();
 const staleNamespaces = new Set();
 
 // By the noun of an event: what has to be asked for again.
 const CONCERNS = {
-  session: ["agents", "leases"],
-  lease: ["leases", "agents"],
-  task: ["tasks", "agents"],
-  message: ["messages", "agents"],
+  session: ["agents", "leases", "attention"],
+  lease: ["leases", "agents", "attention"],
+  task: ["tasks", "agents", "attention"],
+  message: ["messages", "agents", "attention"],
   entry: ["state"],
 };
 
@@ -77,9 +78,11 @@ export function hear(events) {
   if (model.events.length > JOURNAL * 1.25) model.events = model.events.slice(-JOURNAL);
 }
 
-// A lease that lapses does so in silence, until somebody wants it.
+// A lease that lapses does so in silence, until somebody wants it; so does what needs attention
+// because it ends soon.
 export function lookForLapses() {
   if (model.leases.some((lease) => lease.until < now())) stale.add("leases").add("agents");
+  if (now() > lookAgain) stale.add("attention");
 }
 
 export const isStale = () => stale.size > 0;
@@ -102,6 +105,7 @@ export async function refresh() {
 // ---- asking -------------------------------------------------------------------------------
 
 const LOADERS = {
+  attention: loadAttention,
   agents: loadAgents,
   leases: loadLeases,
   tasks: loadTasks,
@@ -141,18 +145,20 @@ async function loadLeases() {
     call("leases.waiting", { limit: PAGE }),
   ]);
   const at = now();
-  const wanted = [...new Set(waiting.map((ticket) => ticket.resource))].slice(0, 200);
-  const states = wanted.length ? await call("leases.status", { resources: wanted }) : [];
   model.leases = leases.map((lease) => ({ ...lease, until: at + lease.expires_in_ms }));
   model.waiting = waiting;
-  model.blockers = new Map(
-    states.map((state) => [
-      state.resource,
-      state.blockers
-        .filter((blocker) => !blocker.waiting)
-        .map((blocker) => ({ ...blocker, until: at + (blocker.expires_in_ms ?? 0) })),
-    ]),
+}
+
+let lookAgain = 0; // when what needs attention may be more, though nothing has happened
+
+async function loadAttention() {
+  const { attention } = await call("agents.overview", { agent: model.viewer.name, limit: PAGE });
+  const at = now();
+  const timed = (one, left) => ({ ...one, until: at + (left ?? 0) });
+  model.attention = attention.map((one) =>
+    timed({ ...one, blockers: one.blockers.map((each) => timed(each, each.expires_in_ms)) }, one.left_ms),
   );
+  lookAgain = at + LOOK_AGAIN;
 }
 
 async function loadTasks() {

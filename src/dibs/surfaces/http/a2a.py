@@ -33,10 +33,9 @@ from dibs.mcp.protocol import (
 )
 from dibs.records import plain
 from dibs.surfaces.http import a2a_tasks as tasks
+from dibs.surfaces.http.access import GuardError, fold
+from dibs.surfaces.http.api import to_body
 from dibs.surfaces.http.app import read_body, respond, stopping, unless_gone
-from dibs.surfaces.http.call import to_body
-from dibs.surfaces.http.guard import GuardError
-from dibs.surfaces.http.streamable import fold
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -31,17 +31,18 @@ from dibs.records import plain
 from dibs.space.scope import SESSION_TTL_S
 from dibs.storage.group import GroupingDriver
 from dibs.storage.hub import Hub
-from dibs.surfaces.http.access import Sessions, Tokens
-from dibs.surfaces.http.call import read_object, routes, to_body
-from dibs.surfaces.http.guard import (
+from dibs.surfaces.http.access import (
     BODY_LIMIT,
     Guard,
     GuardError,
     Rate,
+    Sessions,
+    Tokens,
     refuse_doubles,
     too_large,
 )
-from dibs.surfaces.http.sign_in import SignIns
+from dibs.surfaces.http.api import read_object, routes, to_body
+from dibs.surfaces.http.browser import SignIns
 from dibs.surfaces.http.worker import Waits, Worker, Writer
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from dibs.dibs import Dibs
     from dibs.storage.store import Caller
     from dibs.surfaces.http.access import Access
-    from dibs.surfaces.http.call import Route
+    from dibs.surfaces.http.api import Route
 
 SWEEP_S = 0.5
 STOP_LOOKS = 150

@@ -20,10 +20,10 @@ from starlette.routing import Route
 
 from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError
-from dibs.surfaces.http import a2a, dashboard, mcp, metrics, openapi, sign_in, stream
+from dibs.surfaces.http import a2a, api, browser, mcp_endpoint, watching
+from dibs.surfaces.http.access import CALLS_PER_S, Rate
 from dibs.surfaces.http.app import App, Daemon
 from dibs.surfaces.http.connection import Connection
-from dibs.surfaces.http.guard import CALLS_PER_S, Rate
 from dibs.surfaces.http.home import Home, name_of
 
 if TYPE_CHECKING:
@@ -60,18 +60,16 @@ async def readyz(request: Request) -> JSONResponse:
 def routes() -> list[BaseRoute]:
     """Everything that is not an operation."""
     return [
-        *dashboard.routes(),
+        *browser.routes(),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
-        Route("/v1/events", stream.events),
-        Route("/openapi.json", openapi.serve),
-        Route("/docs", openapi.serve_page),
-        Route("/metrics", metrics.serve),
-        Route("/mcp", mcp.Endpoint()),
+        Route("/v1/events", watching.events),
+        Route("/openapi.json", api.openapi),
+        Route("/docs", api.openapi_page),
+        Route("/metrics", watching.metrics),
+        Route("/mcp", mcp_endpoint.Endpoint()),
         Route("/.well-known/agent-card.json", a2a.card),
         Route("/a2a", a2a.Endpoint()),
-        Route("/sign-in", sign_in.take),
-        Route("/sign-in", sign_in.offer, methods=["POST"]),
     ]
 
 

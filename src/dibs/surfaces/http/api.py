@@ -1,25 +1,40 @@
-"""The API in the words of OpenAPI 3.1, made from the operations and the records."""
+"""The operations as they are reached over HTTP: from JSON to a call and back, and described.
+
+The description is in the words of OpenAPI 3.1, made from the operations and the records.
+"""
 
 from __future__ import annotations
 
+import json
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import HTMLResponse, JSONResponse
 
 from dibs import __version__
-from dibs.arguments import AGENT_NAME, LINE, NAME, TTL
-from dibs.records import Record
+from dibs.arguments import AGENT_NAME, LINE, NAME, TTL, Resource, Whole
+from dibs.dibs import operations
+from dibs.errors import InvalidError
+from dibs.names.seen import Seen
+from dibs.records import Record, fields_of
 from dibs.surroundings.schemas import of_argument, of_kind, of_record, of_type
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from dibs.arguments import Kind
+    from dibs.dibs import Dibs
+    from dibs.operation import Operation
     from dibs.surfaces.http.app import Daemon
-    from dibs.surfaces.http.call import Route
 
     Schema = dict[str, Any]
 
+SEEN = "seen"
+"""What a caller with a disk of its own saw there, by the names that it read from it.
+
+Where this is given, the names are taken as they are. Without it they are read from the top of
+the daemon's own checkout.
+"""
 ERROR: Schema = {
     "type": "object",
     "properties": {
@@ -102,6 +117,96 @@ CANCELLED: Schema = {
 }
 
 
+class Route:
+    """An operation as it is reached over HTTP."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.path = f"/v1/{operation.noun}/{operation.verb}"
+        self.arguments = operation.arguments()
+        self._many = operation.many and operation.many.name
+        self._placed = [a.name for a in self.arguments.values() if a.required]
+        self._wait = self.arguments.get("wait_s")
+        self._names = any(isinstance(a.kind, Resource) for a in self.arguments.values())
+
+    def read(self, body: bytes) -> dict[str, Any]:
+        """The arguments in a body, each of a name that the operation knows."""
+        given = read_object(body)
+        for name in given:
+            if name not in self.arguments and not (name == SEEN and self._names):
+                known = ", ".join(self.arguments) or "none"
+                raise InvalidError(
+                    f"{self.operation.name} has no argument {name!r}", next=f"it has: {known}"
+                )
+        for name in self._placed:
+            if name not in given:
+                raise InvalidError(f"{self.operation.name} needs {name}", next=f"give {name}")
+        if self._many and not isinstance(given.get(self._many, []), list):
+            raise InvalidError(f"{self._many} must be a list")
+        if not isinstance(given.get(SEEN, {}), dict):
+            raise InvalidError(f"{SEEN} must be an object")
+        for name, argument in self.arguments.items():
+            if name in given:
+                given[name] = from_json(argument.kind, given[name])
+        return given
+
+    def waits(self, given: dict[str, Any]) -> bool:
+        """Whether a call with these arguments may take its time."""
+        if self._wait is None:
+            return False
+        seconds = given.get("wait_s", self._wait.default)
+        return isinstance(seconds, (int, float)) and seconds > 0
+
+    def call(self, space: Dibs, given: dict[str, Any]) -> Any:
+        given = dict(given)
+        many = given.pop(self._many, []) if self._many else []
+        noun = getattr(space, self.operation.noun)
+        if SEEN in given:
+            noun = type(noun)(noun.scope.at(Seen(given.pop(SEEN))))
+        return getattr(noun, self.operation.verb)(*many, **given)
+
+
+def from_json(kind: Kind, value: Any) -> Any:
+    """A value as the library takes it: JSON knows one kind of numbers, and Python two."""
+    if isinstance(kind, Whole):
+        if isinstance(value, list):
+            return [from_json(kind, item) for item in value]
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+    return value
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The object that a body is; an empty body is an empty one."""
+    try:
+        given = _DECODER.decode(body.decode()) if body.strip() else {}
+    except (ValueError, RecursionError):
+        raise InvalidError("the body is not JSON", next="send an object of arguments") from None
+    if not isinstance(given, dict):
+        raise InvalidError("the body must be an object of arguments")
+    return given
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def routes() -> dict[str, Route]:
+    """Every operation that is offered to somebody, by its path."""
+    found = [Route(operation) for operation in operations().values() if operation.by]
+    return {route.path: route for route in found}
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=fields_of, check_circular=False)
+
+
+def to_body(value: Any) -> bytes:
+    return _ENCODER.encode(value).encode("ascii")
+
+
 def answer(description: str, found: Schema) -> Schema:
     return {"description": description, "content": {"application/json": {"schema": found}}}
 
@@ -154,7 +259,7 @@ def body_of(route: Route) -> Schema:
     return {**found, "required": required} if required else found
 
 
-def document(operations: dict[str, Route]) -> Schema:
+def document(routes: dict[str, Route]) -> Schema:
     """The whole description."""
     paths = {
         path: post(
@@ -164,7 +269,7 @@ def document(operations: dict[str, Route]) -> Schema:
             of_type(route.operation.result),
             refusals(route),
         )
-        for path, route in operations.items()
+        for path, route in routes.items()
     }
     paths["/v1/agents/join"] = post(
         "Begin a session that lives by beats", "agents", JOIN, JOINED, {**GATE, "400": "misuse"}
@@ -254,7 +359,7 @@ def spelled(found: Schema) -> str:
     return str(found.get("type", "any JSON"))
 
 
-async def serve_page(request: Request) -> HTMLResponse:
+async def openapi_page(request: Request) -> HTMLResponse:
     daemon: Daemon = request.app.state.daemon
     await daemon.admit(dict(request.headers))
     policy = (
@@ -265,7 +370,7 @@ async def serve_page(request: Request) -> HTMLResponse:
     )
 
 
-async def serve(request: Request) -> JSONResponse:
+async def openapi(request: Request) -> JSONResponse:
     daemon: Daemon = request.app.state.daemon
     await daemon.admit(dict(request.headers))
     return JSONResponse(document(daemon.operations))

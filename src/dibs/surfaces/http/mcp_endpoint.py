@@ -12,111 +12,63 @@ that waits is taken out of the queue, and one that was granted meanwhile is give
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from dibs.mcp.connection import Connection, to_line
+from dibs.mcp.calls import to_line
 from dibs.mcp.protocol import (
     BATCHES,
+    HANDSHAKE,
+    INVALID_PARAMS,
     INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    PREFIX,
+    UNSUPPORTED_VERSION,
     ProtocolError,
     check_message,
     parse,
 )
 from dibs.mcp.server import Server
-from dibs.mcp.standard import STANDARD
+from dibs.surfaces.http.access import GuardError, fold
 from dibs.surfaces.http.app import HEADERS, permit, read_body, respond, stopping
-from dibs.surfaces.http.guard import GuardError
-from dibs.surfaces.http.seats import BEAT_S, IDLE_S, Seat, label_of, owner
-from dibs.surfaces.http.streamable import (
-    EVENTS,
-    JSON,
-    SESSION,
-    VERSION,
-    as_event,
-    check_headers,
-    fold,
-    is_modern,
-    status_of,
-    takes,
-)
+from dibs.surfaces.http.mcp_sessions import SESSION, VERSION, HttpConnection, McpSessions, Told
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope
     from starlette.types import Send as AsgiSend
 
-    from dibs.mcp.connection import Send
+    from dibs.mcp.calls import Connection
     from dibs.surfaces.http.access import Access
     from dibs.surfaces.http.app import Daemon
-    from dibs.surfaces.http.streamable import Headers
+    from dibs.surfaces.http.mcp_sessions import Session
+
+    Headers = dict[str, str]
 
 BREATH_S = 15.0
 """A comment so often shows both ends that the other is there."""
-GONE_S = 10.0
-"""A client whose stream has broken off has so long to come back, as after a cut of the line."""
 LOOK_S = 0.05
-SESSIONS_LIMIT = 10_000
-NEWS_LIMIT = 100
-"""So much is kept for a client that does not listen. All it says is: look again."""
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
 
-
-class Told:
-    """What threads say, for the event loop to pass on; None is the end."""
-
-    def __init__(self, limit: int = 0) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[Any] = asyncio.Queue()
-        self._limit = limit
-
-    def put(self, message: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody is there
-            self._loop.call_soon_threadsafe(self._add, message)
-
-    def _add(self, message: Any) -> None:
-        if not self._limit or self._queue.qsize() < self._limit:
-            self._queue.put_nowait(message)
-
-    async def next(self, gone: asyncio.Future[Any], seconds: float) -> Any:
-        """What comes next; raises if the client has gone, or if nothing comes for so long."""
-        if self._queue.empty():
-            coming = asyncio.ensure_future(self._queue.get())
-            await asyncio.wait([coming, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                return coming.result()
-            coming.cancel()
-            if gone.done():
-                raise ConnectionError
-            raise TimeoutError
-        return self._queue.get_nowait()
-
-
-class HttpConnection(Connection):
-    """A connection whose calls each have a way back of their own."""
-
-    def unanswered(self, reply: Send) -> None:
-        reply(None)
-
-
-class Session:
-    """What a client of a handshake era comes back to."""
-
-    def __init__(self, server: Server, seat: Seat) -> None:
-        self.seat = seat
-        self.news = Told(NEWS_LIMIT)
-        self.connection = HttpConnection(server, self.news.put)
-        self.heard = time.monotonic()
-        self.exchanges = self.streams = 0
-        self.ending: asyncio.TimerHandle | None = None
-
-    def hear(self) -> None:
-        """The client is there."""
-        self.heard = time.monotonic()
-        if self.ending is not None:
-            self.ending.cancel()
-            self.ending = None
+JSON, EVENTS = "application/json", "text/event-stream"
+NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The methods whose requests repeat in a header what they are about, and where that stands."""
+WRAPPED = ("=?base64?", "?=")
+STATUS = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
 
 
 class Endpoint:
@@ -124,107 +76,20 @@ class Endpoint:
 
     def __init__(self, kind: type[Server] = Server) -> None:
         """An endpoint whose answers come from a server of this kind."""
-        self._kind = kind
-        self._sessions: dict[str, Session] = {}
-        self._seats: dict[tuple[str, ...], Seat] = {}
-        self._keeping: asyncio.Task[None] | None = None
-        self._ending: set[asyncio.Task[None]] = set()
-        """The loop itself holds on to none of its tasks."""
-        self.connections: set[Connection] = set()
-        """Those with a call under way."""
+        self._sessions = McpSessions(kind)
 
     async def __call__(self, scope: Scope, receive: Receive, send: AsgiSend) -> None:
         daemon: Daemon = scope["app"].state.daemon
         headers = fold(scope["headers"])
         access = await daemon.admit(headers)
         permit("mcp", "agent", access)
-        if self._keeping is None:
-            daemon.at_hush.append(self.hush)
-            self._keeping = asyncio.create_task(self._keep(daemon))
-        visit = Visit(self, daemon, access, headers, receive, send)
+        self._sessions.start(daemon)
+        visit = Visit(self._sessions, daemon, access, headers, receive, send)
         method = {"POST": visit.post, "GET": visit.get, "DELETE": visit.delete}.get(scope["method"])
         if method is None:
             raise GuardError(405, "method", "/mcp takes POST, GET and DELETE", "use POST")
         with contextlib.suppress(ConnectionError):
             await method()
-
-    def hush(self) -> None:
-        """Answer those who wait, since the daemon is stopping; their sessions go on."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-        for session in self._sessions.values():
-            session.connection.close()
-            session.news.put(None)
-        for connection in list(self.connections):
-            connection.close()
-
-    async def _keep(self, daemon: Daemon) -> None:
-        """Beat for those who are there, and forget those who are not."""
-        while True:
-            await asyncio.sleep(BEAT_S)
-            for id, session in list(self._sessions.items()):
-                if session.exchanges or session.streams:
-                    session.heard = time.monotonic()
-                if time.monotonic() - session.heard > IDLE_S:
-                    await self.end(daemon, id)
-                else:
-                    await daemon.waits.do(partial(session.seat.keep, session.heard))
-            for seat in list(self._seats.values()):
-                await daemon.waits.do(seat.keep)
-
-    def server(self, seat: Seat) -> Server:
-        return self._kind(seat, list(STANDARD))
-
-    def stateless(self, daemon: Daemon, access: Access) -> Seat:
-        key = (access.name, access.scope, access.agent, access.session or "")
-        if key not in self._seats:
-            if len(self._seats) >= SESSIONS_LIMIT:
-                self._seats.clear()  # who comes back finds the same sessions again
-            self._seats[key] = Seat(daemon, access, None)
-        return self._seats[key]
-
-    def begin(self, daemon: Daemon, access: Access, id: str) -> Session:
-        if len(self._sessions) >= SESSIONS_LIMIT:
-            raise GuardError(429, "too_many", "too many MCP sessions are open", "end some of them")
-        seat = Seat(daemon, access, id)
-        session = self._sessions[id] = Session(self.server(seat), seat)
-        return session
-
-    async def find(self, daemon: Daemon, access: Access, headers: Headers) -> Session | None:
-        """The session that a request goes on with, also one that another daemon began."""
-        id = headers.get(SESSION, "")
-        session = self._sessions.get(id)
-        named = id.isascii() and id.isalnum() and len(id) <= 100
-        look = partial(owner, daemon, label_of(id))
-        if session is None and named and await daemon.reader.do(look) == access.agent:
-            session = self._sessions.get(id) or self.begin(daemon, access, id)
-            session.connection.peer.version = headers.get(VERSION, BATCHES)
-        if session is None or session.seat.access.agent != access.agent:
-            return None
-        session.hear()
-        return session
-
-    async def end(self, daemon: Daemon, id: str) -> None:
-        """End a session; what it holds is free."""
-        session = self._sessions.pop(id, None)
-        if session is not None:
-            session.hear()
-            session.connection.close()
-            session.news.put(None)
-            await daemon.waits.do(session.seat.close)
-
-    def miss(self, daemon: Daemon, id: str, session: Session) -> None:
-        """The stream of a client has broken off: end its session unless it comes back."""
-
-        def end() -> None:
-            session.ending = None
-            if session.exchanges:
-                self.miss(daemon, id, session)
-            else:
-                self._ending.add(task := asyncio.ensure_future(self.end(daemon, id)))
-                task.add_done_callback(self._ending.discard)
-
-        session.ending = asyncio.get_running_loop().call_later(GONE_S, end)
 
 
 class Visit:
@@ -232,14 +97,14 @@ class Visit:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        sessions: McpSessions,
         daemon: Daemon,
         access: Access,
         headers: Headers,
         receive: Receive,
         send: AsgiSend,
     ) -> None:
-        self.endpoint = endpoint
+        self.sessions = sessions
         self.daemon = daemon
         self.access = access
         self.headers = headers
@@ -264,10 +129,10 @@ class Visit:
             await self.post_modern(message, body)
         elif asks(message) and message["method"] == "initialize":
             id = uuid4().hex
-            session = self.endpoint.begin(self.daemon, self.access, id)
+            session = self.sessions.begin(self.daemon, self.access, id)
             await self.exchange(session.connection, [message], body, session, {SESSION: id})
             if session.connection.peer.version is None:  # the handshake was refused
-                await self.endpoint.end(self.daemon, id)
+                await self.sessions.end(self.daemon, id)
         elif (found := await self.session()) is not None:
             await self.exchange(found.connection, [message], body, found)
 
@@ -291,14 +156,14 @@ class Visit:
             answer = error.to_json(message["id"])
             await self.say(status_of(answer, modern=True), answer)
             return
-        seat = self.endpoint.stateless(self.daemon, self.access)
+        seat = self.sessions.stateless(self.daemon, self.access)
         unasked = Told()  # in this era nothing goes there
-        connection = HttpConnection(self.endpoint.server(seat), unasked.put)
+        connection = HttpConnection(self.sessions.server(seat), unasked.put)
         await self.exchange(connection, [message], body)
 
     async def session(self) -> Session | None:
         """The session a request belongs to; without one it is refused here."""
-        found = await self.endpoint.find(self.daemon, self.access, self.headers)
+        found = await self.sessions.find(self.daemon, self.access, self.headers)
         if found is None:
             named = SESSION in self.headers
             await self.refuse(
@@ -319,7 +184,7 @@ class Visit:
                 await self.pass_on(session.news, gone)
             except ConnectionError:
                 if session.streams == 1:
-                    self.endpoint.miss(self.daemon, self.headers[SESSION], session)
+                    self.sessions.miss(self.daemon, self.headers[SESSION], session)
             finally:
                 gone.cancel()
                 session.streams -= 1
@@ -328,7 +193,7 @@ class Visit:
         if SESSION not in self.headers:
             await self.say(405, extra={"allow": "POST"})
         elif await self.session() is not None:
-            await self.endpoint.end(self.daemon, self.headers[SESSION])
+            await self.sessions.end(self.daemon, self.headers[SESSION])
             await self.say(204)
 
     async def exchange(
@@ -344,7 +209,7 @@ class Visit:
         receive = partial(connection.receive, body, told.put, inline=True)
         running = asyncio.ensure_future(self.daemon.waits.do(receive))
         running.add_done_callback(lambda _: told.put(None))
-        self.endpoint.connections.add(connection)
+        self.sessions.connections.add(connection)
         if session is not None:
             session.exchanges += 1
         try:
@@ -361,7 +226,7 @@ class Visit:
         finally:
             await running
             gone.cancel()
-            self.endpoint.connections.discard(connection)
+            self.sessions.connections.discard(connection)
             if session is not None:
                 session.exchanges -= 1
                 session.heard = time.monotonic()
@@ -453,3 +318,71 @@ def asks(message: dict[str, Any]) -> bool:
 def is_answer(part: Any) -> bool:
     """Whether this is what a request is done with: an answer, or the answers to several."""
     return isinstance(part, list) or "method" not in part
+
+
+def takes(headers: Headers, kind: str) -> bool:
+    """Whether the client can read an answer of that kind."""
+    accepted = {part.partition(";")[0].strip() for part in headers.get("accept", "").split(",")}
+    return bool(accepted & {kind, kind.partition("/")[0] + "/*", "*/*"})
+
+
+def is_modern(headers: Headers, message: Any) -> bool:
+    """Whether a message is of the era without sessions, by its envelope or by its header."""
+    version = headers.get(VERSION)
+    return PREFIX + "protocolVersion" in envelope(message) or not (
+        version is None or version in HANDSHAKE
+    )
+
+
+def envelope(message: Any) -> dict[str, Any]:
+    params = message.get("params") if isinstance(message, dict) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return meta if isinstance(meta, dict) else {}
+
+
+def check_headers(headers: Headers, message: dict[str, Any]) -> None:
+    """Refuse a modern request whose headers do not repeat what its body says.
+
+    Whoever stands between routes by the headers; we act by the body. An envelope that lacks
+    something is left to those who read it.
+    """
+    meta = envelope(message)
+    if PREFIX + "protocolVersion" not in meta or PREFIX + "clientCapabilities" not in meta:
+        return
+    said: list[tuple[str, Any]] = [
+        (VERSION, meta[PREFIX + "protocolVersion"]),
+        ("mcp-method", message["method"]),
+    ]
+    if (field := NAMED.get(message["method"])) and isinstance(message["params"].get(field), str):
+        said.append(("mcp-name", message["params"][field]))
+    for name, value in said:
+        if name not in headers:
+            raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {name} is missing")
+        given = unwrapped(headers[name]) if name == "mcp-name" else headers[name]
+        if given != value:
+            raise ProtocolError(
+                HEADER_MISMATCH, f"Header mismatch: {name} is not what the body says"
+            )
+
+
+def unwrapped(value: str) -> str | None:
+    """A header's value, also one that had to be wrapped to fit; None if it was wrapped badly."""
+    before, after = WRAPPED
+    if not (value.startswith(before) and value.endswith(after)):
+        return value
+    inner = value[len(before) : -len(after)]
+    try:
+        found = base64.b64decode(inner, validate=True)
+        return found.decode("utf-8") if base64.b64encode(found).decode("ascii") == inner else None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def status_of(answer: Any, modern: bool) -> int:
+    """The HTTP status of an answer. Before sessions were dropped, an error was a good answer."""
+    return STATUS.get(answer["error"]["code"], 200) if modern and "error" in answer else 200
+
+
+def as_event(line: bytes) -> bytes:
+    """A message, as the line that it is, as one server-sent event."""
+    return b"event: message\ndata: " + line + b"\n"

@@ -1,34 +1,113 @@
-"""How a person gets in with a browser: a code that works once, then a cookie.
+"""What a person's browser gets: the dashboard, and the way in.
 
-`dibs open` has the owner's token. It asks for a code, and opens the page with it; the daemon takes
-the code for a cookie, which no script can read and no other site can send. Both are random, known
-to this process only, and over when it ends.
+The dashboard is a page of plain files, which asks for what it shows like any other client. The
+files hold nothing that is secret, so they are given to everybody; what is in the space is behind
+`/v1`, for those who are signed in. The page may load nothing from elsewhere and run no script but
+its own, so whatever an agent writes can be nothing but text on it.
+
+The way in is a code that works once, then a cookie. `dibs open` has the owner's token. It asks
+for a code, and opens the page with it; the daemon takes the code for a cookie, which no script can
+read and no other site can send. Both are random, known to this process only, and over when it
+ends.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from base64 import urlsafe_b64encode
-from os import urandom
 from typing import TYPE_CHECKING
 
-from starlette.responses import JSONResponse, RedirectResponse
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
 
+from dibs import __version__
 from dibs.arguments import check_agent
 from dibs.digest import sha256
-from dibs.errors import InvalidError, NotYoursError
-from dibs.surfaces.http.guard import GuardError
+from dibs.errors import InvalidError, NotFoundError, NotYoursError
+from dibs.surfaces.http.access import GuardError
+from dibs.surfaces.http.home import OWNER
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.responses import Response
 
     from dibs.surfaces.http.app import Daemon
 
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "dashboard")
+TYPES = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+POLICY = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    # Asked for again at each visit, answered with 304 while it is the same.
+    "cache-control": "no-cache",
+}
 CODE_S = 60.0
 COOKIE_S = 12 * 3600.0
 LIMIT = 1000
 COOKIE = "dibs_session"
+
+
+class Asset:
+    """A file of the page, read once."""
+
+    def __init__(self, name: str) -> None:
+        with open(os.path.join(FOLDER, name), "rb") as source:
+            self.body = source.read()
+        self.headers = {
+            **POLICY,
+            "content-type": TYPES[name.rpartition(".")[2]],
+            "etag": f'"{sha256(self.body).hexdigest()[:32]}"',
+        }
+
+    def response(self, request: Request) -> Response:
+        if request.headers.get("if-none-match") == self.headers["etag"]:
+            return Response(status_code=304, headers=self.headers)
+        return Response(self.body, headers=self.headers)
+
+
+ASSETS = {
+    name: Asset(name) for name in sorted(os.listdir(FOLDER)) if name.rpartition(".")[2] in TYPES
+}
+"""All there is to serve: what is not in here has no address."""
+
+
+async def page(request: Request) -> Response:
+    return ASSETS["index.html"].response(request)
+
+
+async def asset(request: Request) -> Response:
+    found = ASSETS.get(request.path_params["name"])
+    if found is None:
+        raise NotFoundError(f"there is no {request.url.path}", next="open /")
+    return found.response(request)
+
+
+async def viewer(request: Request) -> Response:
+    """Who looks, and at what: the name under which this page acts, and the server's time."""
+    daemon: Daemon = request.app.state.daemon
+    access = await daemon.admit(dict(request.headers))
+    return JSONResponse(
+        {
+            "name": access.agent,
+            "scope": access.scope,
+            "daemon": OWNER,
+            "space": daemon.space.space,
+            "version": __version__,
+            "now": int(time.time() * 1000),
+        },
+        headers=POLICY | {"cache-control": "no-store"},
+    )
 
 
 class Secrets:
@@ -39,7 +118,7 @@ class Secrets:
         self._known: dict[str, tuple[float, str]] = {}
 
     def add(self, name: str) -> str:
-        secret = urlsafe_b64encode(urandom(32)).rstrip(b"=").decode("ascii")
+        secret = urlsafe_b64encode(os.urandom(32)).rstrip(b"=").decode("ascii")
         now = time.monotonic()
         fresh = {key: known for key, known in self._known.items() if known[0] > now}
         # The oldest make room, so that nobody can fill the memory.
@@ -96,8 +175,8 @@ class SignIns:
 
 async def offer(request: Request) -> Response:
     """Give somebody who may do everything a code to sign in with."""
+    from dibs.surfaces.http.api import read_object
     from dibs.surfaces.http.app import read_body
-    from dibs.surfaces.http.call import read_object
 
     daemon: Daemon = request.app.state.daemon
     access = await daemon.admit(dict(request.headers))
@@ -139,3 +218,13 @@ async def take(request: Request) -> Response:
         secure=sign_ins.secure,
     )
     return response
+
+
+def routes() -> list[Route]:
+    return [
+        Route("/", page),
+        Route("/assets/{name}", asset),
+        Route("/viewer", viewer),
+        Route("/sign-in", take),
+        Route("/sign-in", offer, methods=["POST"]),
+    ]

@@ -1,4 +1,4 @@
-"""One client over standard input and output, one message per line.
+"""`dibs mcp`: the MCP server of one agent, over standard input and output, a message per line.
 
 The end of the input, an interrupt and a request to terminate all mean that the client is done:
 the session ends and what it held is free. A client that kills without asking leaves that to
@@ -13,25 +13,52 @@ import signal
 import sys
 from _thread import allocate_lock
 
-from dibs.mcp.connection import Connection, to_line
+from dibs.arguments import Choice
+from dibs.mcp.callers import Callers
+from dibs.mcp.calls import Connection, to_line
 from dibs.mcp.protocol import INVALID_REQUEST, ProtocolError
+from dibs.mcp.server import Server
+from dibs.mcp.standard import STANDARD
+from dibs.operation import EVERYBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.mcp.server import Server
+    from dibs.surroundings.commands import Globals
 
+BY = EVERYBODY
+KINDS = {"tools": Choice("standard", "all")}
 LINE_LIMIT = 8 * 1024 * 1024
 """Well above the largest value the store takes, however it is escaped."""
-
-
 CHUNK = 65_536
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Ended(BaseException):
     """The client wants this server to end."""
+
+
+def main(call: Globals, *, tools: str = "standard") -> int:
+    """Serve the tools of dibs to one agent over standard input and output.
+
+    A client starts it; what the agent holds is free when the client ends.
+
+    tools: the ten every agent needs; or these, versioned state and every other operation
+    example: --tools all
+    """
+    offered = list(STANDARD)
+    if tools == "all":
+        from dibs.mcp.more import more
+
+        offered += more()
+    environment = dict(os.environ)
+    if call.agent is not None:
+        environment["DIBS_AGENT"] = call.agent
+    if call.session is None:
+        environment.pop("DIBS_SESSION", None)
+    serve(Server(Callers(call.open, environment), offered))
+    return 0
 
 
 def serve(server: Server) -> None:

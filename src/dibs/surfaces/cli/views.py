@@ -1,29 +1,30 @@
-"""`dibs top`: a live view of who is here, what is held, what is worked on and what is said.
+"""What one looks at: the present (`dibs status`), the past (`dibs log`), both live (`dibs top`).
 
-What needs attention comes first: who waits for whom, what is about to lapse, what has failed
-for good. `/` filters, `q` quits. Where there is no terminal, it prints one picture and ends.
+In `dibs top`, what needs attention comes first: who waits for whom, what is about to lapse, what
+has failed for good. `/` filters, `q` quits. Where there is no terminal, it prints one picture and
+ends.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import sys
 
 from dibs.operation import EVERYBODY
 from dibs.records import span
-from dibs.surfaces.cli.show import state_of, urgent
-from dibs.surroundings.wording import ago, paint, print_json, say
+from dibs.surroundings.wording import ago, note, paint, print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from dibs.dibs import Dibs
-    from dibs.records import Overview
+    from dibs.records import Event, Overview
     from dibs.surroundings.commands import Globals
 
-BY = EVERYBODY
+BY = {"status": EVERYBODY, "log": EVERYBODY, "top": EVERYBODY}
+PAGE = 1000
 REFRESH_S = 0.5
 SHOWN = 20
 ENTER_SCREEN = "\x1b[?1049h\x1b[?25l"
@@ -32,17 +33,124 @@ HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 ESCAPE, ENTER, BACKSPACE = "\x1b", ("\r", "\n"), ("\x7f", "\b")
 
 
-def main(call: Globals) -> int:
+def status(call: Globals, *resources: str) -> int:
+    """Say who has these paths; without any, show everything that a turn needs.
+
+    resources: what to look at
+    example: src/a.py
+    """
+    with call.open() as space:
+        handle = call.look(space)
+        if resources:
+            states = handle.leases.status(*resources)
+        else:
+            found = handle.agents.overview(agent=call.name(), limit=1000)
+            board = as_json(found, named=call.name() is not None or bool(handle.scope.session))
+    if call.json:
+        from dibs.records import plain
+
+        print_json(plain(states if resources else board))
+    elif resources:
+        from dibs.surfaces.cli.show import availabilities
+
+        availabilities(states)
+    else:
+        draw_status(board)
+    return 0
+
+
+def as_json(found: Overview, named: bool) -> dict[str, Any]:
+    """Who is here, what is held, what is worked on, and what waits to be read."""
+    board: dict[str, Any] = {
+        "space": found.space,
+        "agents": found.agents,
+        "leases": found.leases,
+        "waiting": found.waiting,
+        "tasks": [task for task in found.tasks if task.state == "claimed"],
+        "available": found.counts.get("available", 0),
+    }
+    return board | ({"unread": found.unread} if named else {})
+
+
+def draw_status(board: dict[str, Any]) -> None:
+    from dibs.surfaces.cli import show
+
+    if not board["agents"] and not board["leases"]:
+        note("nobody is here and nothing is held")
+        note("next: dibs claim PATH --as NAME")
+    for title, key, listed in (
+        ("agents", "agents", show.presences),
+        ("leases", "leases", show.leases),
+        ("tasks", "tasks", show.tasks),
+    ):
+        if board[key]:
+            say(paint("bold", title))
+            listed(board[key])
+    for one in board["waiting"]:
+        say(f"{one.agent} waits for {one.resource} since {ago(one.since_at)}")
+    if number := board["available"]:
+        say(f"{number} {'task is' if number == 1 else 'tasks are'} available: dibs work next")
+    if number := board.get("unread"):
+        say(f"{number} unread {'message' if number == 1 else 'messages'}: dibs inbox")
+
+
+def log(
+    call: Globals,
+    *,
+    since: int = 0,
+    kind: str | None = None,
+    agent: str | None = None,
+    subject: str | None = None,
+    limit: int | None = None,
+    follow: bool = False,
+) -> int:
+    """Give the events after a seq, in order.
+
+    since: the last one you have seen; by default all that is kept
+    kind: only this kind, such as lease.claimed, or lease for all of its kinds
+    agent: only what this agent did
+    subject: only what was done to this resource, task, entry or agent
+    limit: at most so many
+    follow: go on with what is added
+    example: --kind lease --agent bob
+    """
+    with call.open() as space:
+        while True:
+            if follow:
+                found = space.events.watch(
+                    since, kind=kind, agent=agent, subject=subject, wait_s=3600
+                )
+            else:
+                found = space.events.since(
+                    since, kind=kind, agent=agent, subject=subject, limit=limit or PAGE
+                )
+            for event in found:
+                write(call, event)
+            sys.stdout.flush()
+            if found:
+                since = found[-1].seq
+            if not follow and (limit is not None or len(found) < PAGE):
+                return 0
+
+
+def write(call: Globals, event: Event) -> None:
+    """A line each: as JSON too, so that a program can follow."""
+    if call.json:
+        print_json(event.to_json())
+    else:
+        from dibs.surfaces.cli.show import event_line
+
+        say(event_line(event))
+
+
+def top(call: Globals) -> int:
     """Watch agents, leases, work and messages live.
 
     / filters, Esc clears the filter, q quits.
-
-    example:
     """
     with call.open() as space:
         if call.json:
             from dibs.records import plain
-            from dibs.surfaces.cli.status import as_json
 
             print_json(plain(as_json(space.agents.overview(limit=1000), named=False)))
         elif sys.stdin.isatty() and sys.stdout.isatty():
@@ -54,6 +162,7 @@ def main(call: Globals) -> int:
 
 def watch(space: Dibs) -> None:
     """Draw until q or Ctrl-C; the terminal is left as it was found."""
+    import select
     import termios
     import tty
 
@@ -111,6 +220,8 @@ def fit(line: str, columns: int) -> str:
 
 def picture(space: Dibs, pattern: str) -> Iterator[str]:
     """The whole view, line by line; a filter keeps the lines that have it."""
+    from dibs.surfaces.cli.show import urgent
+
     found = space.agents.overview(limit=1000)
     sections = (
         ("needs attention", map(urgent, found.attention)),
@@ -143,6 +254,8 @@ def leases(found: Overview) -> Iterator[str]:
 
 
 def work(found: Overview) -> Iterator[str]:
+    from dibs.surfaces.cli.show import state_of
+
     for state in ("claimed", "available", "blocked"):
         tasks = [task for task in found.tasks if task.state == state][:SHOWN]
         size = max((len(task.id) for task in tasks), default=0)

@@ -1,0 +1,302 @@
+"""Whom a tool acts for when it is called over HTTP, and what a client comes back to.
+
+The token says who; that is the agent's name, and nobody takes another one. What differs is the
+session that holds things:
+
+- a client of a handshake era has one per MCP session. It ends when the client deletes it, soon
+  after its stream has broken off, and after a long silence;
+- a client without sessions acts in the session it names (`_meta.sessionId`), which ends after a
+  long silence, or else in the agent's shell session, in which every lease lasts for its time.
+
+All of these live by beats, not by this process: they go on where another daemon does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dibs.dibs import Agent
+from dibs.errors import DibsError, NotYoursError, RefusedError, UnavailableError
+from dibs.mcp.callers import Callers, client_session, kind_of
+from dibs.mcp.calls import Connection
+from dibs.mcp.protocol import BATCHES
+from dibs.mcp.standard import STANDARD
+from dibs.nouns.agents import sessions
+from dibs.surfaces.http.access import GuardError
+
+if TYPE_CHECKING:
+    from dibs.mcp.calls import Send
+    from dibs.mcp.protocol import Request
+    from dibs.mcp.server import Server
+    from dibs.surfaces.http.access import Access
+    from dibs.surfaces.http.app import Daemon
+
+SESSION = "mcp-session-id"
+VERSION = "mcp-protocol-version"
+IDLE_S = 1800.0
+"""So long a session is kept of which nothing is heard: a model may think, or run all tests."""
+BEAT_S = IDLE_S / 6
+TTL_S = IDLE_S + 2 * BEAT_S
+GONE_S = 10.0
+"""A client whose stream has broken off has so long to come back, as after a cut of the line."""
+SESSIONS_LIMIT = 10_000
+NEWS_LIMIT = 100
+"""So much is kept for a client that does not listen. All it says is: look again."""
+
+
+class Kept:
+    """A session that we keep alive for a client, as long as it is heard of."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.heard = self.beaten = time.monotonic()
+
+
+class Seat(Callers):
+    """The sessions of one agent that has none of its own, or of one MCP session."""
+
+    def __init__(self, daemon: Daemon, access: Access, id: str | None) -> None:
+        super().__init__(lambda: daemon.space, {})
+        self.space()
+        self.access = access
+        self._daemon = daemon
+        self._id = id
+        self._kept: dict[str, Kept] = {}
+
+    def is_nameless(self, request: Request) -> bool:
+        return False
+
+    def agent(self, request: Request) -> Agent:
+        """The session this request acts in."""
+        label = client_session(kind_of(request.client), request, {})
+        label = label or (self._id and label_of(self._id))
+        if label is None or self.access.session is not None:
+            return self._daemon.sessions.of(self.access)
+        with self._lock:
+            kept = self._kept.get(label)
+            if kept is None:
+                kept = self._kept[label] = Kept(self._sit(label))
+            kept.heard = time.monotonic()
+            return kept.agent
+
+    def _sit(self, label: str) -> Agent:
+        scope, name = self._daemon.space.scope, self.access.agent
+        if owner(self._daemon, label) not in (None, name):
+            raise NotYoursError("the session that this call names is somebody else's")
+        return Agent(scope.of(sessions.join(scope, name, "", False, label, TTL_S, remote=True)))
+
+    def forget(self, error: DibsError) -> None:
+        """Let the next call begin anew if the session is over."""
+        if isinstance(error, NotYoursError):
+            self._daemon.sessions.forget(self.access)
+            with self._lock:
+                for label, kept in list(self._kept.items()):
+                    if kept.agent.session == error.details.get("session"):
+                        del self._kept[label]
+
+    def keep(self, heard: float = 0) -> None:
+        """Beat for the sessions in use, and end those that nothing was heard of for long.
+
+        heard: when the client was last there, also if it asked for nothing
+        """
+        with self._lock:
+            known = list(self._kept.items())
+        for label, kept in known:
+            now, kept.heard = time.monotonic(), max(kept.heard, heard)
+            if now - kept.heard > IDLE_S:
+                self._leave(label)
+            elif kept.heard > kept.beaten:
+                kept.beaten = now
+                try:
+                    kept.agent.agents.beat()
+                except UnavailableError:
+                    continue  # the next beat comes before the time is over
+                except NotYoursError as error:
+                    self.forget(error)
+
+    def close(self) -> None:
+        """End the sessions that are kept here; what they hold is free."""
+        with self._lock:
+            known = list(self._kept)
+        for label in known:
+            self._leave(label)
+
+    def _leave(self, label: str) -> None:
+        with self._lock:
+            kept = self._kept.pop(label, None)
+        if kept is not None:
+            try:
+                kept.agent.agents.leave()
+            except (RefusedError, UnavailableError):
+                return  # it is over already, or its time will be
+
+
+def label_of(id: str) -> str:
+    return f"mcp:{id}"
+
+
+def owner(daemon: Daemon, label: str) -> str | None:
+    """Whose session it is that has this label, if there is one and it lives."""
+    store = daemon.space.scope.store
+    with store.read() as tx:
+        row = tx.row(sessions.AGENTS.of_client, label=f"client:{label}")
+        return str(row["agent"]) if row is not None and store.alive(row, tx.now) else None
+
+
+class Told:
+    """What threads say, for the event loop to pass on; None is the end."""
+
+    def __init__(self, limit: int = 0) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[Any] = asyncio.Queue()
+        self._limit = limit
+
+    def put(self, message: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody is there
+            self._loop.call_soon_threadsafe(self._add, message)
+
+    def _add(self, message: Any) -> None:
+        if not self._limit or self._queue.qsize() < self._limit:
+            self._queue.put_nowait(message)
+
+    async def next(self, gone: asyncio.Future[Any], seconds: float) -> Any:
+        """What comes next; raises if the client has gone, or if nothing comes for so long."""
+        if self._queue.empty():
+            coming = asyncio.ensure_future(self._queue.get())
+            await asyncio.wait([coming, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                return coming.result()
+            coming.cancel()
+            if gone.done():
+                raise ConnectionError
+            raise TimeoutError
+        return self._queue.get_nowait()
+
+
+class HttpConnection(Connection):
+    """A connection whose calls each have a way back of their own."""
+
+    def unanswered(self, reply: Send) -> None:
+        reply(None)
+
+
+class Session:
+    """What a client of a handshake era comes back to."""
+
+    def __init__(self, server: Server, seat: Seat) -> None:
+        self.seat = seat
+        self.news = Told(NEWS_LIMIT)
+        self.connection = HttpConnection(server, self.news.put)
+        self.heard = time.monotonic()
+        self.exchanges = self.streams = 0
+        self.ending: asyncio.TimerHandle | None = None
+
+    def hear(self) -> None:
+        """The client is there."""
+        self.heard = time.monotonic()
+        if self.ending is not None:
+            self.ending.cancel()
+            self.ending = None
+
+
+class McpSessions:
+    """The sessions of all clients, and the seats of those that have none."""
+
+    def __init__(self, kind: type[Server]) -> None:
+        """kind: what the answers come from"""
+        self._kind = kind
+        self._sessions: dict[str, Session] = {}
+        self._seats: dict[tuple[str, ...], Seat] = {}
+        self._keeping: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        """The loop itself holds on to none of its tasks."""
+        self.connections: set[Connection] = set()
+        """Those with a call under way."""
+
+    def start(self, daemon: Daemon) -> None:
+        """Keep the sessions alive, from the first request on."""
+        if self._keeping is None:
+            daemon.at_hush.append(self.hush)
+            self._keeping = asyncio.create_task(self._keep(daemon))
+
+    def hush(self) -> None:
+        """Answer those who wait, since the daemon is stopping; their sessions go on."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        for session in self._sessions.values():
+            session.connection.close()
+            session.news.put(None)
+        for connection in list(self.connections):
+            connection.close()
+
+    async def _keep(self, daemon: Daemon) -> None:
+        """Beat for those who are there, and forget those who are not."""
+        while True:
+            await asyncio.sleep(BEAT_S)
+            for id, session in list(self._sessions.items()):
+                if session.exchanges or session.streams:
+                    session.heard = time.monotonic()
+                if time.monotonic() - session.heard > IDLE_S:
+                    await self.end(daemon, id)
+                else:
+                    await daemon.waits.do(partial(session.seat.keep, session.heard))
+            for seat in list(self._seats.values()):
+                await daemon.waits.do(seat.keep)
+
+    def server(self, seat: Seat) -> Server:
+        return self._kind(seat, list(STANDARD))
+
+    def stateless(self, daemon: Daemon, access: Access) -> Seat:
+        key = (access.name, access.scope, access.agent, access.session or "")
+        if key not in self._seats:
+            if len(self._seats) >= SESSIONS_LIMIT:
+                self._seats.clear()  # who comes back finds the same sessions again
+            self._seats[key] = Seat(daemon, access, None)
+        return self._seats[key]
+
+    def begin(self, daemon: Daemon, access: Access, id: str) -> Session:
+        if len(self._sessions) >= SESSIONS_LIMIT:
+            raise GuardError(429, "too_many", "too many MCP sessions are open", "end some of them")
+        seat = Seat(daemon, access, id)
+        session = self._sessions[id] = Session(self.server(seat), seat)
+        return session
+
+    async def find(self, daemon: Daemon, access: Access, headers: dict[str, str]) -> Session | None:
+        """The session that a request goes on with, also one that another daemon began."""
+        id = headers.get(SESSION, "")
+        session = self._sessions.get(id)
+        named = id.isascii() and id.isalnum() and len(id) <= 100
+        look = partial(owner, daemon, label_of(id))
+        if session is None and named and await daemon.reader.do(look) == access.agent:
+            session = self._sessions.get(id) or self.begin(daemon, access, id)
+            session.connection.peer.version = headers.get(VERSION, BATCHES)
+        if session is None or session.seat.access.agent != access.agent:
+            return None
+        session.hear()
+        return session
+
+    async def end(self, daemon: Daemon, id: str) -> None:
+        """End a session; what it holds is free."""
+        session = self._sessions.pop(id, None)
+        if session is not None:
+            session.hear()
+            session.connection.close()
+            session.news.put(None)
+            await daemon.waits.do(session.seat.close)
+
+    def miss(self, daemon: Daemon, id: str, session: Session) -> None:
+        """The stream of a client has broken off: end its session unless it comes back."""
+
+        def end() -> None:
+            session.ending = None
+            if session.exchanges:
+                self.miss(daemon, id, session)
+            else:
+                self._ending.add(task := asyncio.ensure_future(self.end(daemon, id)))
+                task.add_done_callback(self._ending.discard)
+
+        session.ending = asyncio.get_running_loop().call_later(GONE_S, end)

@@ -17,11 +17,10 @@ from dibs.surroundings.wording import note, paint, print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from dibs.dibs import Dibs
-    from dibs.names.paths import Resource
     from dibs.records import Blocker
     from dibs.surroundings.commands import Globals
 
@@ -58,23 +57,13 @@ class Worktree:
         return self.branch or os.path.basename(self.path)
 
 
-class Overlap:
-    """Two worktrees, and the paths that both change: of each, whether it would merge cleanly.
-
-    That is None where git is too old to say.
-    """
-
-    def __init__(self, one: Worktree, other: Worktree, paths: dict[str, bool | None]) -> None:
-        self.one = one
-        self.other = other
-        self.paths = paths
-
-
 class Pair:
-    """Two worktrees with the files that both change, as they are shown."""
+    """Two worktrees with the files that both change: how each would merge, and who holds it."""
 
-    def __init__(self, found: Overlap, files: dict[str, str], holders: dict[str, list[Blocker]]):
-        self.worktrees = (found.one, found.other)
+    def __init__(
+        self, worktrees: list[Worktree], files: dict[str, str], holders: dict[str, list[Blocker]]
+    ) -> None:
+        self.worktrees = worktrees
         self.files = files
         self.holders = holders
 
@@ -100,7 +89,7 @@ def main(call: Globals, *paths: str) -> int:
     example: src/
     """
     with call.open() as space:
-        pairs = find(space, list(paths))
+        pairs = find(space, paths)
     if call.json:
         print_json([pair.to_json() for pair in pairs])
     else:
@@ -111,41 +100,34 @@ def main(call: Globals, *paths: str) -> int:
     return int(any(CONFLICT in pair.files.values() for pair in pairs))
 
 
-def find(space: Dibs, words: list[str]) -> list[Pair]:
+def find(space: Dibs, paths: Sequence[str]) -> list[Pair]:
+    from dibs.names.paths import resources_overlap
+
     place = space.scope.place
     if place.checkout.kind != "repository":
         raise InvalidError("this is no git repository", next="cd into one")
-    wanted = [place.resource(word) for word in words]
+    wanted = [place.resource(path) for path in paths]
+
+    def is_wanted(path: str) -> bool:
+        file = place.resource(f"path:{place.top}/{path}")
+        return not wanted or any(resources_overlap(file, one) for one in wanted)
+
     pairs = []
-    for found in overlaps(place.top):
-        files = {
-            path: UNKNOWN if clean is None else CLEAN if clean else CONFLICT
-            for path, clean in found.paths.items()
-            if not wanted or matches(place.resource(f"path:{place.top}/{path}"), wanted)
-        }
+    for worktrees, found in overlaps(place.top):
+        files = {path: merge for path, merge in found.items() if is_wanted(path)}
         if files:
-            pairs.append(Pair(found, files, holders(space, found, list(files))))
+            pairs.append(Pair(worktrees, files, holders(space, worktrees, list(files))))
     return pairs
 
 
-def matches(file: Resource, wanted: list[Resource]) -> bool:
-    from dibs.names.paths import resources_overlap
-
-    return any(resources_overlap(file, one) for one in wanted)
-
-
-def holders(space: Dibs, found: Overlap, paths: list[str]) -> dict[str, list[Blocker]]:
+def holders(space: Dibs, worktrees: list[Worktree], paths: list[str]) -> dict[str, list[Blocker]]:
     """Who holds each path, in whatever worktree, each of them once."""
     from dibs.arguments import CLAIM_LIMIT
 
-    top, here = space.scope.place.top, f"file:{os.uname().nodename}:"
-    asked = [
-        (path, text)
-        for path in paths
-        # A file that is held elsewhere already has a name for its own worktree, too.
-        for text in (f"path:{top}/{path}", f"{here}{found.one.path}/{path}",
-                     f"{here}{found.other.path}/{path}")
-    ]  # fmt: skip
+    here = f"file:{os.uname().nodename}:"
+    # A file that is held elsewhere already has a name for its own worktree, too.
+    roots = [f"path:{space.scope.place.top}", *(f"{here}{one.path}" for one in worktrees)]
+    asked = [(path, f"{root}/{path}") for path in paths for root in roots]
     sessions: dict[str, dict[int, Blocker]] = {path: {} for path in paths}
     for start in range(0, len(asked), CLAIM_LIMIT):
         some = asked[start : start + CLAIM_LIMIT]
@@ -175,7 +157,7 @@ def holder(blocker: Blocker) -> str:
     return f"{blocker.agent} holds {name}" + (f" in {where}" if where else "")
 
 
-def worktrees(top: str) -> list[Worktree]:
+def worktrees_of(top: str) -> list[Worktree]:
     """Those that have files; a bare repository and what was moved away have none."""
     found = []
     # Not with -z, which older versions do not know.
@@ -188,24 +170,23 @@ def worktrees(top: str) -> list[Worktree]:
     return found
 
 
-def overlaps(top: str) -> Iterator[Overlap]:
-    """Each pair of worktrees that change the same paths."""
+def overlaps(top: str) -> Iterator[tuple[list[Worktree], dict[str, str]]]:
+    """Each pair of worktrees that change the same paths, and how each of these would merge."""
+    from itertools import combinations
     from tempfile import TemporaryDirectory
 
-    found = worktrees(top)
+    found = worktrees_of(top)
     if len(found) < 2:
         return
     with TemporaryDirectory(prefix="dibs-") as folder:
         environment = apart(top, folder)
-        for number, worktree in enumerate(found):
-            inside = [other.path for other in found if is_inside(other.path, worktree.path)]
-            index = f"{folder}/index{number}"
-            worktree.commit = snapshot(worktree, inside, environment | {"GIT_INDEX_FILE": index})
         for number, one in enumerate(found):
-            for other in found[number + 1 :]:
-                paths = compare(top, one, other, environment)
-                if paths:
-                    yield Overlap(one, other, paths)
+            inside = [other.path for other in found if other.path.startswith(f"{one.path}/")]
+            index = f"{folder}/index{number}"
+            one.commit = snapshot(one, inside, environment | {"GIT_INDEX_FILE": index})
+        for pair in combinations(found, 2):
+            if files := compare(top, pair[0].commit, pair[1].commit, environment):
+                yield list(pair), files
 
 
 def apart(top: str, folder: str) -> dict[str, str]:
@@ -221,10 +202,6 @@ def apart(top: str, folder: str) -> dict[str, str]:
         "GIT_OBJECT_DIRECTORY": f"{folder}/objects",
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"',
     }
-
-
-def is_inside(path: str, outer: str) -> bool:
-    return path.startswith(f"{outer}/")
 
 
 def snapshot(worktree: Worktree, inside: list[str], environment: dict[str, str]) -> str:
@@ -248,32 +225,30 @@ def snapshot(worktree: Worktree, inside: list[str], environment: dict[str, str])
     return call("commit-tree", *parent, "-m", "as it is now", call("write-tree"))
 
 
-def compare(
-    top: str, one: Worktree, other: Worktree, environment: dict[str, str]
-) -> dict[str, bool | None]:
-    """The paths that both change since they parted; of each, whether it would merge cleanly."""
+def compare(top: str, one: str, other: str, environment: dict[str, str]) -> dict[str, str]:
+    """The paths that two commits change since they parted, and how each would merge."""
 
     def call(*words: str, codes: tuple[int, ...] = (0,)) -> bytes:
         return git(*SETTINGS, *words, cwd=top, environment=environment, codes=codes)
 
-    bases = call("merge-base", one.commit, other.commit, codes=(0, 1)).decode().split()
+    bases = call("merge-base", one, other, codes=(0, 1)).decode().split()
     base = bases[0] if bases else call("hash-object", "-t", "tree", "/dev/null").decode().strip()
     changed = [
-        set(names(call("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, now.commit)))
+        set(names(call("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, now)))
         for now in (one, other)
     ]
     both = changed[0] & changed[1]
     if not both:
         return {}
     if not can_merge(call("version").decode()):
-        return dict.fromkeys(sorted(both))
+        return dict.fromkeys(sorted(both), UNKNOWN)
     code, said = code_and_output(
         *SETTINGS, "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z",
-        "--allow-unrelated-histories", one.commit, other.commit,
+        "--allow-unrelated-histories", one, other,
         cwd=top, environment=environment, codes=(0, 1),
     )  # fmt: skip
     conflicting = set(names(said)[1:]) if code else set()
-    return {path: path not in conflicting for path in sorted(both | conflicting)}
+    return {path: CONFLICT if path in conflicting else CLEAN for path in sorted(both | conflicting)}
 
 
 def can_merge(version: str) -> bool:

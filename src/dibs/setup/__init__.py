@@ -191,7 +191,7 @@ class Setup:
             step.before = text = target.read()
             if text is not None and target.present(text):
                 return step
-            clean, made = own(target, text, self.record.get(target.path))
+            clean, made = own(target, text, self.record.notes.get(target.path))
             draft = Draft(clean)
             parts = target.add(draft)
             step.after = draft.text
@@ -214,9 +214,10 @@ class Setup:
             self.do(step)
             done.append(step)
             if step.state == UNCHANGED and step.path in theirs:
-                self.record.put(step.path, Note(False, [], []))
+                self.record.notes[step.path] = Note(False, [], [])
             if isinstance(target, Ignore):
-                self.record.put(step.path, None)  # the store needs it as long as there is a store
+                # The store needs it as long as there is a store.
+                self.record.notes.pop(step.path, None)
                 step.state = step.state if had_ignore or step.fault else CREATED
         self.record.clients = [name for name in known() if name in (*self.record.clients, *names)]
         self.record.save()
@@ -229,7 +230,7 @@ class Setup:
             before = known()  # the notes are lost, or came by git to another machine
         new = [name for name in names if name not in before]
         paths = {target.path for target in self.of_clients(new)}
-        return {path for path in paths if self.record.get(path) is None}
+        return paths - self.record.notes.keys()
 
     def plan_remove(self) -> list[Step]:
         """Find out what is ours, and what is left without it."""
@@ -240,7 +241,7 @@ class Setup:
         for step in planned:
             try:
                 step.before = text = step.target.read()
-                clean, made = own(step.target, text, self.record.get(step.path))
+                clean, made = own(step.target, text, self.record.notes.get(step.path))
                 if text is not None and (made or clean != text):
                     step.state = REMOVED if made else UPDATED
                     step.after = None if made else clean
@@ -252,7 +253,7 @@ class Setup:
         for step in planned:
             self.do(step)
             if not step.fault:
-                self.record.put(step.path, None)
+                self.record.notes.pop(step.path, None)
         gone = self.named or self.record.clients
         self.record.clients = [name for name in self.record.clients if name not in gone]
         self.record.save()
@@ -284,8 +285,9 @@ class Setup:
             if step.state == REMOVED:
                 self.unlink(step.target)
             elif step.changes:
-                self.record.made(step.target.write(step.after or ""))
-                self.record.put(step.path, step.note)
+                self.record.folders += step.target.write(step.after or "")
+                if step.note is not None:
+                    self.record.notes[step.path] = step.note
         except Refusal as refusal:
             step.refuse(refusal)
         except OSError as error:
@@ -294,11 +296,11 @@ class Setup:
 
     def unlink(self, target: Target) -> None:
         target.unlink()
-        if self.record.get(target.path) is not None:
-            self.record.remove_folders()
+        if target.path in self.record.notes:
+            files.remove_empty(self.record.folders)
+            self.record.folders = [one for one in self.record.folders if os.path.isdir(one)]
         else:
             files.remove_empty(folders_below(self.place.top, target.path))
-        self.record.put(target.path, None)
 
 
 def known() -> list[str]:

@@ -224,14 +224,18 @@ class Note(NamedTuple):
 
 
 class InitRecord:
-    """The notes of one space; paths below its root are named from there, so that it can move."""
+    """The notes of one space; paths below its root are saved from there, so that it can move.
+
+    notes: by the path of a file
+    folders: those that were made on the way
+    """
 
     def __init__(self, root: str, store_dir: str) -> None:
         self.root = root
         self.path = os.path.join(store_dir, "init.json")
         self.clients: list[str] = []
         self.notes: dict[str, Note] = {}
-        self.folders: list[str] = []  # those that were made on the way
+        self.folders: list[str] = []
         try:
             self.load()
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -242,28 +246,11 @@ class InitRecord:
         with open(self.path, encoding="utf-8") as source:
             said = json.load(source)
         self.clients = [str(name) for name in said["clients"]]
-        self.folders = [str(name) for name in said["folders"]]
+        self.folders = [os.path.join(self.root, name) for name in said["folders"]]
         for name, note in said["files"].items():
             insertions = [(int(place), str(text)) for place, text in note["insertions"]]
-            self.notes[name] = Note(bool(note["made"]), insertions, list(note["parts"]))
-
-    def get(self, path: str) -> Note | None:
-        return self.notes.get(label(path, self.root))
-
-    def put(self, path: str, note: Note | None) -> None:
-        """Note what was done to a file; None is nothing any more."""
-        self.notes.pop(label(path, self.root), None)
-        if note is not None:
-            self.notes[label(path, self.root)] = note
-
-    def made(self, folders: list[str]) -> None:
-        self.folders += [label(folder, self.root) for folder in folders]
-
-    def remove_folders(self) -> None:
-        """Remove the folders we have made that are empty again."""
-        remove_empty([os.path.join(self.root, name) for name in self.folders])
-        there = [name for name in self.folders if os.path.isdir(os.path.join(self.root, name))]
-        self.folders = there
+            made = Note(bool(note["made"]), insertions, list(note["parts"]))
+            self.notes[os.path.join(self.root, name)] = made
 
     def save(self) -> None:
         """Write it down; with nothing to say there is no file."""
@@ -273,6 +260,7 @@ class InitRecord:
             except FileNotFoundError:
                 pass
             return
-        said = {name: note._asdict() for name, note in sorted(self.notes.items())}
-        notes = {"clients": self.clients, "folders": self.folders, "files": said}
-        write(self.path, json.dumps(notes, indent=1) + "\n", 0o600)
+        notes = {label(path, self.root): note._asdict() for path, note in self.notes.items()}
+        folders = [label(folder, self.root) for folder in self.folders]
+        said = {"clients": self.clients, "folders": folders, "files": dict(sorted(notes.items()))}
+        write(self.path, json.dumps(said, indent=1) + "\n", 0o600)

@@ -33,10 +33,10 @@ class Node:
     before, after: where the commas on its two sides are
     """
 
-    def __init__(self, opens: int) -> None:
+    def __init__(self, opens: int, value: Any = None) -> None:
         self.start = self.opens = self.end = opens
         self.key: str | None = None
-        self.value: Any = None
+        self.value = value
         self.elements: list[Node] = []
         self.before: int | None = None
         self.after: int | None = None
@@ -61,9 +61,7 @@ def parse(text: str) -> Node:
     reader = JsonReader(text)
     reader.blank()
     if reader.place == len(text):
-        node = Node(len(text))
-        node.value = {}
-        return node
+        return Node(len(text), {})
     node = reader.read(0)
     reader.blank()
     if reader.place < len(text):
@@ -76,8 +74,8 @@ class JsonReader:
         self.text = text
         self.place = len(BOM) if text.startswith(BOM) else 0
 
-    def fail(self, why: str, place: int | None = None) -> NoReturn:
-        line = line_of(self.text, self.place if place is None else place)
+    def fail(self, why: str) -> NoReturn:
+        line = line_of(self.text, self.place)
         raise Refusal(why, line, "mend the file, then run dibs init again")
 
     def blank(self) -> None:
@@ -147,9 +145,9 @@ class JsonReader:
                 self.place += 1
 
     def key(self, node: Node) -> str:
-        start, key = self.place, self.string()
+        key = self.string()
         if key in node.value:
-            self.fail(f"the key {json.dumps(key)} is there twice", start)
+            self.fail(f"the key {json.dumps(key)} is there twice")
         self.blank()
         if self.here() != ":":
             self.fail("a colon is missing")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dibs.clients import Client
     from dibs.setup.jsonc import Node
 
+    Item = dict[str, Any]
+
 SERVER = {"command": "dibs", "args": ["mcp"]}
 STDIO = {"type": "stdio", **SERVER}
 TIMEOUT_S = 10
@@ -111,7 +113,7 @@ class JsonMember(Part):
 class Hook(Part):
     """An item in the list of an event, with a command of ours."""
 
-    def __init__(self, path: tuple[str, ...], item: dict[str, Any]) -> None:
+    def __init__(self, path: tuple[str, ...], item: Item) -> None:
         self.path = path
         self.item = item
 
@@ -219,9 +221,7 @@ class Name(Part):
         return text if mine is None else jsonc.take(text, mine)
 
 
-def groups(
-    client: Client, handler: dict[str, Any], *above: str, **special: dict[str, Any]
-) -> list[Part]:
+def groups(client: Client, handler: Item, *above: str, **special: Item) -> list[Part]:
     """Hooks in the shape of Claude Code: for each event a list of matchers with commands.
 
     special: what is different in the handler of an event
@@ -229,14 +229,12 @@ def groups(
     return hooks(client, above, lambda event: {"hooks": [handler | special.get(event, {})]})
 
 
-def flat(client: Client, handler: dict[str, Any], *above: str) -> list[Part]:
+def flat(client: Client, handler: Item, *above: str) -> list[Part]:
     """Hooks where an event has a list of commands, each with its own matcher."""
     return hooks(client, above, lambda event: handler)
 
 
-def hooks(
-    client: Client, above: tuple[str, ...], item: Callable[[str], dict[str, Any]]
-) -> list[Part]:
+def hooks(client: Client, above: tuple[str, ...], item: Callable[[str], Item]) -> list[Part]:
     events = client.events or {}
     found = [
         Hook((*above, event), ({"matcher": matcher} if matcher else {}) | item(event))
@@ -245,7 +243,7 @@ def hooks(
     return [*found, NoOthers(above, set(events))]
 
 
-def shell(client: Client, timeout: int = TIMEOUT_S) -> dict[str, Any]:
+def shell(client: Client, timeout: int = TIMEOUT_S) -> Item:
     """A hook that is a line for a shell."""
     return {"type": "command", "command": f"dibs hook {client.name}", "timeout": timeout}
 

@@ -11,7 +11,9 @@ import os
 
 from dibs.errors import InvalidError
 from dibs.names.checkouts import git_directory
+from dibs.names.paths import resources_overlap
 from dibs.operation import EVERYBODY
+from dibs.records import plain
 from dibs.surroundings.git import code_and_output, elsewhere, git, names
 from dibs.surroundings.wording import note, paint, print_json, say
 
@@ -41,44 +43,6 @@ MERGE_TREE = (2, 38)
 """From this version on git can merge without a working tree."""
 
 
-class Worktree:
-    """
-    name: its branch, or its directory where it is on none
-    commit: its present state, "" until it was looked at
-    """
-
-    def __init__(self, path: str, branch: str) -> None:
-        self.path = path
-        self.branch = branch
-        self.commit = ""
-
-    @property
-    def name(self) -> str:
-        return self.branch or os.path.basename(self.path)
-
-
-class Pair:
-    """Two worktrees with the files that both change: how each would merge, and who holds it."""
-
-    def __init__(
-        self, worktrees: list[Worktree], files: dict[str, str], holders: dict[str, list[Blocker]]
-    ) -> None:
-        self.worktrees = worktrees
-        self.files = files
-        self.holders = holders
-
-    def to_json(self) -> dict[str, Any]:
-        from dibs.records import plain
-
-        return {
-            "worktrees": [{"path": one.path, "branch": one.branch} for one in self.worktrees],
-            "files": [
-                {"path": path, "merge": merge, "holders": plain(self.holders[path])}
-                for path, merge in self.files.items()
-            ],
-        }
-
-
 def main(call: Globals, *paths: str) -> int:
     """Show which files two worktrees both change, whether they would merge, and who holds them.
 
@@ -91,18 +55,17 @@ def main(call: Globals, *paths: str) -> int:
     with call.open() as space:
         pairs = find(space, paths)
     if call.json:
-        print_json([pair.to_json() for pair in pairs])
+        print_json(plain(pairs))
     else:
         for pair in pairs:
             draw(pair)
         if not pairs:
             note("no two worktrees change the same files")
-    return int(any(CONFLICT in pair.files.values() for pair in pairs))
+    return int(any(file["merge"] == CONFLICT for pair in pairs for file in pair["files"]))
 
 
-def find(space: Dibs, paths: Sequence[str]) -> list[Pair]:
-    from dibs.names.paths import resources_overlap
-
+def find(space: Dibs, paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Pairs of worktrees with the files that both change, how these merge, and who holds them."""
     place = space.scope.place
     if place.checkout.kind != "repository":
         raise InvalidError("this is no git repository", next="cd into one")
@@ -110,23 +73,26 @@ def find(space: Dibs, paths: Sequence[str]) -> list[Pair]:
 
     def is_wanted(path: str) -> bool:
         file = place.resource(f"path:{place.top}/{path}")
-        return not wanted or any(resources_overlap(file, one) for one in wanted)
+        return any(resources_overlap(file, one) for one in wanted)
 
     pairs = []
     for worktrees, found in overlaps(place.top):
-        files = {path: merge for path, merge in found.items() if is_wanted(path)}
+        both = [path for path in found if not wanted or is_wanted(path)]
+        held = holders(space, list(worktrees), both)
+        files = [{"path": path, "merge": found[path], "holders": held[path]} for path in both]
+        sides = [{"path": path, "branch": branch} for path, branch in worktrees.items()]
         if files:
-            pairs.append(Pair(worktrees, files, holders(space, worktrees, list(files))))
+            pairs.append({"worktrees": sides, "files": files})
     return pairs
 
 
-def holders(space: Dibs, worktrees: list[Worktree], paths: list[str]) -> dict[str, list[Blocker]]:
+def holders(space: Dibs, worktrees: list[str], paths: list[str]) -> dict[str, list[Blocker]]:
     """Who holds each path, in whatever worktree, each of them once."""
     from dibs.arguments import CLAIM_LIMIT
 
     here = f"file:{os.uname().nodename}:"
     # A file that is held elsewhere already has a name for its own worktree, too.
-    roots = [f"path:{space.scope.place.top}", *(f"{here}{one.path}" for one in worktrees)]
+    roots = [f"path:{space.scope.place.top}", *(here + folder for folder in worktrees)]
     asked = [(path, f"{root}/{path}") for path in paths for root in roots]
     sessions: dict[str, dict[int, Blocker]] = {path: {} for path in paths}
     for start in range(0, len(asked), CLAIM_LIMIT):
@@ -139,15 +105,16 @@ def holders(space: Dibs, worktrees: list[Worktree], paths: list[str]) -> dict[st
     return {path: list(those.values()) for path, those in sessions.items()}
 
 
-def draw(pair: Pair) -> None:
-    one, other = pair.worktrees
-    say(paint("bold", f"{one.name} and {other.name}") + f"  ({one.path}, {other.path})")
-    width = max(map(len, pair.files))
-    for path, merge in pair.files.items():
-        held = ", ".join(holder(blocker) for blocker in pair.holders[path])
-        state = paint(COLOURS[merge], merge.ljust(len(CONFLICT)))
-        say(f"  {path.ljust(width)}  {state}  {held}".rstrip())
-    if UNKNOWN in pair.files.values():
+def draw(pair: dict[str, Any]) -> None:
+    sides, files = pair["worktrees"], pair["files"]
+    names = [one["branch"] or os.path.basename(one["path"]) for one in sides]
+    say(paint("bold", " and ".join(names)) + f"  ({', '.join(one['path'] for one in sides)})")
+    width = max(len(file["path"]) for file in files)
+    for file in files:
+        held = ", ".join(holder(blocker) for blocker in file["holders"])
+        state = paint(COLOURS[file["merge"]], file["merge"].ljust(len(CONFLICT)))
+        say(f"  {file['path'].ljust(width)}  {state}  {held}".rstrip())
+    if any(file["merge"] == UNKNOWN for file in files):
         note("git 2.38 or newer is needed to say whether they would merge")
 
 
@@ -157,20 +124,23 @@ def holder(blocker: Blocker) -> str:
     return f"{blocker.agent} holds {name}" + (f" in {where}" if where else "")
 
 
-def worktrees_of(top: str) -> list[Worktree]:
-    """Those that have files; a bare repository and what was moved away have none."""
-    found = []
+def worktrees_of(top: str) -> dict[str, str]:
+    """The branches, by the folder of a worktree; "" where it is on none.
+
+    A bare repository and what was moved away have no files, and are left out.
+    """
+    found = {}
     # Not with -z, which older versions do not know.
     said = git("worktree", "list", "--porcelain", cwd=top, environment=elsewhere())
     for block in os.fsdecode(said).split("\n\n"):
         facts = dict(line.partition(" ")[::2] for line in block.split("\n") if line)
         path = facts.get("worktree", "")
         if path and "bare" not in facts and os.path.exists(f"{path}/.git"):
-            found.append(Worktree(path, facts.get("branch", "").removeprefix("refs/heads/")))
+            found[path] = facts.get("branch", "").removeprefix("refs/heads/")
     return found
 
 
-def overlaps(top: str) -> Iterator[tuple[list[Worktree], dict[str, str]]]:
+def overlaps(top: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """Each pair of worktrees that change the same paths, and how each of these would merge."""
     from itertools import combinations
     from tempfile import TemporaryDirectory
@@ -180,13 +150,14 @@ def overlaps(top: str) -> Iterator[tuple[list[Worktree], dict[str, str]]]:
         return
     with TemporaryDirectory(prefix="dibs-") as folder:
         environment = apart(top, folder)
-        for number, one in enumerate(found):
-            inside = [other.path for other in found if other.path.startswith(f"{one.path}/")]
+        commits = {}
+        for number, path in enumerate(found):
+            inside = [other for other in found if other.startswith(f"{path}/")]
             index = f"{folder}/index{number}"
-            one.commit = snapshot(one, inside, environment | {"GIT_INDEX_FILE": index})
-        for pair in combinations(found, 2):
-            if files := compare(top, pair[0].commit, pair[1].commit, environment):
-                yield list(pair), files
+            commits[path] = snapshot(path, inside, environment | {"GIT_INDEX_FILE": index})
+        for one, other in combinations(found, 2):
+            if files := compare(top, commits[one], commits[other], environment):
+                yield {path: found[path] for path in (one, other)}, files
 
 
 def apart(top: str, folder: str) -> dict[str, str]:
@@ -204,19 +175,19 @@ def apart(top: str, folder: str) -> dict[str, str]:
     }
 
 
-def snapshot(worktree: Worktree, inside: list[str], environment: dict[str, str]) -> str:
+def snapshot(worktree: str, inside: list[str], environment: dict[str, str]) -> str:
     """The commit of a worktree's present state; `inside` are others that lie in its directory."""
     from shutil import copy2
 
-    own = os.path.join(git_directory(worktree.path), "index")
+    own = os.path.join(git_directory(worktree), "index")
     if os.path.exists(own):
         # With what git knows of each file already, only what has changed is read. Its time is
         # part of that: a file that was written in the same moment is compared.
         copy2(own, environment["GIT_INDEX_FILE"])
-    others = [f":(top,exclude,literal){path[len(worktree.path) + 1 :]}" for path in inside]
+    others = [f":(top,exclude,literal){path[len(worktree) + 1 :]}" for path in inside]
 
     def call(*words: str, codes: tuple[int, ...] = (0,)) -> str:
-        said = git(*SETTINGS, *words, cwd=worktree.path, environment=environment, codes=codes)
+        said = git(*SETTINGS, *words, cwd=worktree, environment=environment, codes=codes)
         return said.decode().strip()
 
     call("add", "-A", "--", ":(top)", *others)

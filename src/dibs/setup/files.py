@@ -143,12 +143,11 @@ def write(path: str, text: str, mode: int) -> list[str]:
         there = os.stat(real)
     except FileNotFoundError:
         there = None
-    if there is not None:
-        if not stat.S_ISREG(there.st_mode):
-            raise Refusal("it is not a plain file", next="move it away")
-        # To put another in its place would work, and would be against what its mode says.
-        if not there.st_mode & 0o222 or not os.access(real, os.W_OK):
-            raise Refusal("it is read-only", next="make it writable, then run dibs init again")
+    if there and not stat.S_ISREG(there.st_mode):
+        raise Refusal("it is not a plain file", next="move it away")
+    # To put another in its place would work, and would be against what its mode says.
+    if there and not (there.st_mode & 0o222 and os.access(real, os.W_OK)):
+        raise Refusal("it is read-only", next="make it writable, then run dibs init again")
     try:
         made = make_folders(os.path.dirname(real))
         replace(real, text.encode(), mode, there)

@@ -161,24 +161,21 @@ class NoOthers(Part):
         self.events = events
 
     def present(self, root: Node) -> bool:
-        return not self.left_over(root)
+        return not any(hook.ours(root) for hook in self.others(root))
 
-    def left_over(self, root: Node) -> list[Hook]:
+    def others(self, root: Node) -> list[Hook]:
         holder = root.value_at(self.path)
-        if not isinstance(holder, dict):
-            return []
         return [
             Hook((*self.path, event), {})
-            for event, items in holder.items()
+            for event, items in (holder.items() if isinstance(holder, dict) else ())
             if event not in self.events and isinstance(items, list)
-            if any(is_ours(one) for item in items for one in handlers(item))
         ]
 
     def add(self, draft: Draft) -> list[str]:
         return []
 
     def strip(self, text: str, only: set[str] | None) -> str:
-        for hook in self.left_over(jsonc.parse(text)):
+        for hook in self.others(jsonc.parse(text)):
             text = hook.strip(text, None)
         return text
 
@@ -248,9 +245,9 @@ def shell(client: Client, timeout: int = TIMEOUT_S) -> Item:
     return {"type": "command", "command": f"dibs hook {client.name}", "timeout": timeout}
 
 
-def handlers(item: object) -> list[Any]:
+def handlers(item: Item) -> list[Any]:
     """The commands of an item: some clients put them into a list inside."""
-    inner = item.get("hooks", [item]) if isinstance(item, dict) else []
+    inner = item.get("hooks", [item])
     return inner if isinstance(inner, list) else []
 
 

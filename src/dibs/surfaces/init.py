@@ -6,6 +6,7 @@ import os
 
 from dibs.clients import client_of
 from dibs.errors import InvalidError
+from dibs.names.paths import find_place
 from dibs.operation import EVERYBODY
 from dibs.setup import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED, Setup
 from dibs.surroundings.wording import note, paint, print_json, say
@@ -14,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dibs.names.paths import Place
     from dibs.setup import Step
     from dibs.surroundings.commands import Globals
 
@@ -39,11 +39,13 @@ def main(
     remove: take out what dibs init wrote
     example: --dry-run
     """
+    from dibs.dibs import default_user_dir
+
     for name in clients:
         client_of(name)  # or a refusal
     if check and (dry_run or remove):
         raise InvalidError("--check goes alone", next="dibs init --check")
-    setup = Setup(place_of(call), clients)
+    setup = Setup(find_place(None, call.user_dir or default_user_dir()), clients)
     setup.check_place()
     if remove:
         return take_out(call, setup, dry_run)
@@ -54,13 +56,6 @@ def main(
         return preview(call, setup, setup.plan(names))
     done = setup.init(names)
     return report(call, setup, done, advice(names, any(step.changes for step in done)))
-
-
-def place_of(call: Globals) -> Place:
-    from dibs.dibs import default_user_dir
-    from dibs.names.paths import find_place
-
-    return find_place(None, call.user_dir or default_user_dir())
 
 
 def compare(call: Globals, setup: Setup) -> int:

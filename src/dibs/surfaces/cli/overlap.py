@@ -8,6 +8,7 @@ temporary: neither a worktree nor the repository is changed.
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from dibs.errors import InvalidError
 from dibs.names.checkouts import git_directory
@@ -185,23 +186,17 @@ def snapshot(worktree: str, inside: list[str], environment: dict[str, str]) -> s
         # part of that: a file that was written in the same moment is compared.
         copy2(own, environment["GIT_INDEX_FILE"])
     others = [f":(top,exclude,literal){path[len(worktree) + 1 :]}" for path in inside]
-
-    def call(*words: str, codes: tuple[int, ...] = (0,)) -> str:
-        said = git(*SETTINGS, *words, cwd=worktree, environment=environment, codes=codes)
-        return said.decode().strip()
-
+    call = partial(git, *SETTINGS, cwd=worktree, environment=environment)
     call("add", "-A", "--", ":(top)", *others)
-    head = call("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
+    head = call("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1)).decode().strip()
     parent = ["-p", head] if head else []
-    return call("commit-tree", *parent, "-m", "as it is now", call("write-tree"))
+    tree = call("write-tree").decode().strip()
+    return call("commit-tree", *parent, "-m", "as it is now", tree).decode().strip()
 
 
 def compare(top: str, one: str, other: str, environment: dict[str, str]) -> dict[str, str]:
     """The paths that two commits change since they parted, and how each would merge."""
-
-    def call(*words: str, codes: tuple[int, ...] = (0,)) -> bytes:
-        return git(*SETTINGS, *words, cwd=top, environment=environment, codes=codes)
-
+    call = partial(git, *SETTINGS, cwd=top, environment=environment)
     bases = call("merge-base", one, other, codes=(0, 1)).decode().split()
     base = bases[0] if bases else call("hash-object", "-t", "tree", "/dev/null").decode().strip()
     changed = [

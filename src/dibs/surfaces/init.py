@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
+from dibs.arguments import Choice
 from dibs.clients import client_of
 from dibs.errors import InvalidError
 from dibs.operation import EVERYBODY
-from dibs.setup import Setup
+from dibs.setup import Setup, known
 from dibs.setup.steps import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED
 from dibs.surroundings.wording import note, paint, say
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dibs.surroundings.commands import Globals
 
 BY = EVERYBODY
+KINDS = {"clients": Choice(*known())}
 COLOURS = {CREATED: "green", UPDATED: "green", REMOVED: "green", SKIPPED: "yellow",
            UNCHANGED: "dim"}  # fmt: skip
 
@@ -34,14 +36,12 @@ def main(
 ) -> int:
     """Set up this repository for every agent client used here: server, hooks, AGENTS.md, git.
 
-    clients: only this one, such as claude or codex
+    clients: only this one
     dry_run: show what would change, as a diff, and change nothing
     check: exit with 1 if something is not as dibs init would write it
     remove: take out what dibs init wrote
     example: --dry-run
     """
-    for name in clients:
-        client_of(name)  # or a refusal
     if check and (dry_run or remove):
         raise InvalidError("--check goes alone", next="dibs init --check")
     setup = Setup(place_of(call), list(clients), os.path.expanduser("~"))

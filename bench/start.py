@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -56,3 +57,45 @@ def commands(folder: str, rounds: int, calls: int) -> dict[str, list[float]]:
     with open(os.path.join(place, "a.py"), "w", encoding="utf-8") as target:
         target.write("line\n" * 200)
     return in_turns(calling, rounds, calls)
+
+
+SHELLS, CLAIMS = 16, 16
+
+
+def crowds(folder: str, rounds: int) -> dict[str, list[float]]:
+    """Seconds for 16 shells that claim 16 things each, and for as many bare interpreters."""
+    place = os.path.join(folder, "crowd")
+    subprocess.run(["git", "init", "-q", place], check=True)
+    environment = {
+        name: os.environ[name] for name in ("PATH", "LANG", "HOME") if name in os.environ
+    }
+    environment["PYTHONPYCACHEPREFIX"] = os.path.join(folder, "pycache")
+    sides = {
+        "bare": f"{sys.executable} -c pass",
+        "dibs": f"{DIBS} claim thing:$1-$2-$i --as agent-$1",
+    }
+    loop = "i=0; while [ $i -lt %d ]; do %s || exit 1; i=$((i+1)); done"
+
+    def crowd(side: str, number: int) -> None:
+        script = loop % (CLAIMS, sides[side])
+        shells = [
+            subprocess.Popen(
+                ["sh", "-c", script, "sh", str(shell), str(number)],
+                cwd=place,
+                env=environment,
+                stdout=subprocess.DEVNULL,
+            )
+            for shell in range(SHELLS)
+        ]
+        for shell in shells:
+            if shell.wait() != 0:
+                raise RuntimeError(f"a shell of {side} ended with {shell.returncode}")
+
+    figures: dict[str, list[float]] = {side: [] for side in sides}
+    for number in range(rounds + 1):
+        for side, taken in figures.items():
+            began = time.perf_counter()
+            crowd(side, number)
+            if number:  # the first time, everything is compiled and everybody joins
+                taken.append(time.perf_counter() - began)
+    return figures

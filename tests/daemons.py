@@ -120,7 +120,7 @@ def become(store: str, space: str, user_dir: str, clock: str) -> None:
 def leave_token(space: Dibs, home: Home) -> None:
     """A token for the test, without a trace in the journal or among the agents."""
     from dibs.nouns.agents import operations as agents
-    from dibs.nouns.agents.sessions import AGENTS
+    from dibs.space.scope import AGENTS
     from dibs.surfaces.http.home import OWNER, name_of, replace
 
     secret = agents.new_secret()

@@ -50,15 +50,6 @@ CONFINED = {
     "uvicorn": [SURFACES],
 }
 
-# A module of one surface, and another surface that it still imports. It only ever shrinks: what
-# both need goes beneath the surfaces, and a command goes to the surface that it is about.
-KNOWN_SIBLINGS = {
-    ("dibs/surfaces/cli/doctor.py", "init"),
-    ("dibs/surfaces/cli/init.py", "init"),
-    ("dibs/surfaces/cli/serve.py", "http"),
-    ("dibs/surfaces/cli/stop.py", "http"),
-}
-
 # Statements live in .sql files. Drivers spell out only what controls their connection.
 STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|REPLACE|CREATE|ALTER|DROP|WITH)\s")
 CONTROL = re.compile(
@@ -113,18 +104,12 @@ def layer_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def sibling_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for line, surface in siblings(path, tree):
-        if (path, surface) not in KNOWN_SIBLINGS:
-            yield line, f"imports {surface}, which is another surface"
-
-
-def siblings(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Every other surface that a module of a surface imports."""
+    """No surface imports another: what both need is beneath them."""
     mine = surface_of(module_name(path))
     for line, module in imports(path, tree):
         theirs = surface_of(module)
         if mine and theirs and mine != theirs:
-            yield line, theirs
+            yield line, f"imports {theirs}, which is another surface"
 
 
 def surface_of(module: str) -> str:
@@ -281,14 +266,6 @@ def test_an_offence_is_reported(path: str, line: str, why: str) -> None:
 )
 def test_what_is_allowed_is_not_reported(path: str, line: str) -> None:
     assert offences(path, line) == []
-
-
-@pytest.mark.parametrize(("path", "surface"), sorted(KNOWN_SIBLINGS))
-def test_a_surface_that_no_longer_needs_another_is_off_the_list(path: str, surface: str) -> None:
-    source = SRC / path
-    assert source.exists(), "take it out of KNOWN_SIBLINGS"
-    tree = ast.parse(source.read_text(encoding="utf-8"), path)
-    assert surface in {found for _, found in siblings(path, tree)}, "take it out of KNOWN_SIBLINGS"
 
 
 def loaded_by(statement: str) -> set[str]:

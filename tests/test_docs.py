@@ -251,16 +251,37 @@ def architecture(heading: str) -> str:
     return section.partition("\n## ")[0]
 
 
-def test_the_map_of_files_has_every_module_and_no_other() -> None:
-    named = set(
-        re.findall(r"`([\w/]+\.py)`", architecture("Map of files").partition("\nOutside")[0])
-    )
+def test_what_the_architecture_names_is_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 80, "it fits a page"
+    (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert (ROOT / picture).exists()
     folder = ROOT / "src/dibs"
-    there = {
-        path.relative_to(folder).as_posix() for path in folder.rglob("*.py") if path.stat().st_size
+    named = set(re.findall(r"`([\w/]+\.py)`", text))
+    assert named
+    missing = {
+        name
+        for name in named
+        if not (folder / name).exists()
+        and not (ROOT / name).exists()
+        and not list(folder.rglob(name))
     }
-    surfaces = ("cli", "mcp", "http", "hooks", "git", "init")
-    assert named == there - {f"surfaces/{name}/__init__.py" for name in surfaces}
+    assert missing == set()
+
+
+def test_every_folder_is_in_the_picture() -> None:
+    picture = (ROOT / "docs/images/architecture.svg").read_text(encoding="utf-8")
+    folder = ROOT / "src/dibs"
+    packages = {path.name for path in folder.iterdir() if (path / "__init__.py").exists()}
+    surfaces = {path.stem for path in (folder / "surfaces").iterdir() if path.stem.isalpha()}
+    assert {name for name in packages | surfaces if name not in picture} == set()
+
+
+def test_no_two_modules_share_a_name_unless_they_are_the_same_contract() -> None:
+    """The nouns have an `operations` each; whoever sees any other name knows which file it is."""
+    modules = (ROOT / "src/dibs").rglob("*.py")
+    names = [path.stem for path in modules if path.stem not in ("__init__", "operations")]
+    assert sorted(names) == sorted(set(names))
 
 
 def test_the_path_of_a_claim_is_as_the_architecture_says(

@@ -69,6 +69,9 @@ class Dibs:
         setattr(self, name, noun)
         return noun
 
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *NOUNS})
+
     @property
     def space(self) -> str:
         return self.scope.space

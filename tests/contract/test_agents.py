@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import dibs
-from dibs.nouns.agents import sessions
+from dibs.space.scope import mint
 from tests.contract.waiting import FrozenClock, eventually, result
 from tests.contract.world import LONG_S, Opener, direct
 
@@ -461,7 +461,7 @@ def test_a_server_that_is_started_again_keeps_its_session_alive(opener: Opener, 
 def join_remotely(space: dibs.Dibs, name: str, ttl_s: float = 30, **options) -> dibs.Agent:
     """What a daemon does for a caller on the other end of a connection."""
     given = {"status": "", "shell": False, "client": None, **options}
-    caller = sessions.join(space.scope, name, ttl_s=ttl_s, remote=True, **given)
+    caller = mint(space.scope, name, ttl_s=ttl_s, remote=True, **given)
     return dibs.Agent(space.scope.of(caller))
 
 

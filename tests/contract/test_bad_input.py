@@ -517,3 +517,36 @@ def test_an_address_may_be_a_path_object(tmp_path):
     with dibs.open(folder / "dibs.db", space="here", user_dir=tmp_path / "user") as space:
         assert space.events.last() == 0
     assert (folder / "dibs.db").exists()
+
+
+# What the markers say.
+
+# What a write may bring about besides: the end of what a session or a task had, and its hand-over.
+CONSEQUENCES = {"lease.freed", "lease.claimed", "task.freed", "task.available"}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_an_operation_writes_the_events_that_its_marker_names(name, alice, ids):
+    args, options = RIGHT[name]
+    caller = alice
+    if name == "agents.beat":
+        options = {"status": "working"}
+    elif name == "agents.rename":
+        caller, args = alice.join("carol"), ("zoe",)  # somebody who holds nothing
+    elif name == "agents.leave":
+        caller = alice.join("carol")
+    before = alice.events.last()
+    call(caller, name, tuple(numbered(args, ids)), options)
+    written = {event.kind for event in alice.events.since(before)}
+    declared = set(OPERATIONS[name].events)
+    assert written & declared, f"{name} wrote {written}"
+    assert written <= declared | CONSEQUENCES, f"{name} wrote {written - declared}"
+
+
+@pytest.mark.parametrize("names", [READING], ids=["reading"])
+def test_an_operation_without_events_writes_none(names, alice, ids):
+    before = alice.events.last()
+    for name in names:
+        args, options = RIGHT[name]
+        call(alice, name, tuple(numbered(args, ids)), options)
+    assert alice.events.last() == before

@@ -35,7 +35,7 @@ from tests.surfaces.mcp_client import (
 
 BATCH = 20
 # What would end the session, or throw away what a later call is about, is asked for less often.
-RARE = {"agents_leave", "events_prune", "clear_namespace"}
+RARE = {"agents_leave", "clear_namespace"}
 
 # Text that is right, text that is nearly right, and text that is neither.
 NAMES = ["a", "b", "src/a.py", "src/", "src/*.py", "port:1", "task", "other", "n", "k", "news"]

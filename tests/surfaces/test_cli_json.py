@@ -22,8 +22,7 @@ from tests.surfaces.shell import Answer, Shell
 
 GOLDEN = Path(__file__).parent / "golden" / "answers.json"
 
-# One story in which every command has its turn, and most kinds of refusal: `alice` is an agent's
-# shell, `@alice` that of a person of that name, `-` that of somebody who does not say.
+# One story in which every command has its turn, and most kinds of refusal.
 STORY = """
 alice claim src/a.py --note 'fix the parser' --ttl 30m
 bob claim src/
@@ -97,7 +96,7 @@ bob status
 - events watch 1000 --wait 100ms
 - log --kind entry
 - top
-@alice gc
+alice gc
 - log --since 3 --kind session
 - doctor
 - backup ../copy.db
@@ -108,26 +107,30 @@ alice protocol
 - claim x --as 'not a name'
 - completion tcsh
 alice claim src/a.py --note 'fix the parser'
-@bob revoke src --reason 'the release needs it'
-@bob revoke src
+bob revoke src --reason 'the release needs it'
+bob revoke src
 alice renew src/a.py
 alice claim docs
-@alice revoke docs
+alice revoke docs
 alice work claim other --lease src/b.py
-@bob work revoke other --reason 'alice is on holiday'
-@bob work revoke other
-@alice token add ci --scope read --expires 30d
-@alice token list
-@alice token revoke 46
-@alice token revoke 999
+bob work revoke other --reason 'alice is on holiday'
+bob work revoke other
+alice token add ci --scope read --expires 30d
+- token list
+alice token revoke 46
+alice token revoke 999
 alice claim src/a.py
-@alice leases see src/a.py
-@bob leases report src/a.py --by carol
-@bob leases report docs/none.py
+alice leases see src/a.py
+bob leases report src/a.py --by carol
+bob leases report docs/none.py
 - overlap
 - recover src/a.py --list
 - recover src/a.py
 - overview
+alice transfer src/a.py --to bob --note 'the tests are yours'
+alice transfer src/a.py --to bob
+bob transfer src/a.py --to nobody
+carol claim --take src/a.py --reason 'the release needs it'
 """
 # Where a value depends on the machine or the moment.
 SHAPES = [
@@ -167,9 +170,8 @@ def told(shell: Shell) -> dict[str, Any]:
     heard: dict[str, Any] = {}
     for number, line in enumerate(STORY.strip().splitlines(), 1):
         agent, _, command = line.partition(" ")
-        caller = shell.as_(agent) if agent.isalpha() else shell
-        who = f" --as {agent[1:]}" if agent.startswith("@") else ""
-        answer = caller.sh(f"dibs {command} --json{who}")
+        caller = shell if agent == "-" else shell.as_(agent)
+        answer = caller.sh(f"dibs {command} --json")
         heard[f"{number:02} {line}"] = {"exit": answer.code, "answer": parsed(command, answer)}
     return heard
 

@@ -226,3 +226,38 @@ def test_the_count_sees_a_function_wherever_it_runs(client: Client) -> None:
     names = passed(client.shell, ["status"])
     assert {"dibs.dibs", "dibs.records", "dibs.surfaces.cli.views"} <= set(names)
     assert not {"dibs.surfaces.hooks.hook"} & set(names)
+
+
+TURNS = """
+import sys
+from dibs.surfaces.cli.main import main
+turns = []
+def profile(frame, event, _):
+    if event == "call" and frame.f_code.co_name in ("begin_write", "begin_read"):
+        turns.append(frame.f_code.co_name)
+sys.setprofile(profile)
+code = main({words!r})
+sys.setprofile(None)
+print()
+print(code, *turns)
+"""
+
+
+def turns(shell: Shell, *words: str) -> list[str]:
+    """The transactions of a command that succeeds, in their order."""
+    answer = finish(shell.spawn([sys.executable, "-c", TURNS.format(words=list(words))]))
+    code, *found = answer.out.splitlines()[-1].split()
+    assert code == "0", answer
+    return found
+
+
+def test_a_command_takes_the_turn_to_write_only_to_write(shell: Shell) -> None:
+    alice = shell.as_("alice")
+    alice.ok("claim", "src/b.py")
+    assert turns(alice, "claim", "src/a.py").count("begin_write") == 1
+    assert turns(alice, "release", "src/a.py") == ["begin_read", "begin_write"]
+    assert turns(alice, "leases") == ["begin_read"] * 2
+    # Whose session it is, and then everything from one snapshot.
+    assert turns(alice, "status") == ["begin_read"] * 2
+    assert turns(shell, "status") == ["begin_read"]
+    assert turns(shell.as_("nobody-yet"), "status").count("begin_write") == 0

@@ -137,7 +137,8 @@ def settled(value: Any) -> Any:
     return {
         name: settled(item)
         for name, item in value.items()
-        if not name.endswith(("_at", "_ms")) and name not in ("at", "pid", "host", "secret")
+        if not name.endswith(("_at", "_ms"))
+        and name not in ("at", "pid", "host", "secret", "space")
     }
 
 

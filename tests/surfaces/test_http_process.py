@@ -500,9 +500,9 @@ def sign_in(daemon: Daemon, *words: str) -> str:
 
 
 def test_an_agent_does_not_sign_in(daemon: Daemon) -> None:
-    answer = daemon.shell.as_("alice")("open", "--print", "--as", "somebody")
+    answer = daemon.shell.with_(CLAUDE_CODE_SESSION_ID="1")("open", "--print", "--as", "somebody")
     assert (answer.code, answer.out) == (1, "")
-    assert "dibs open is for people" in answer.err
+    assert "only people may do this (dibs open)" in answer.err
 
 
 def test_open_leads_to_a_cookie_once(daemon: Daemon) -> None:

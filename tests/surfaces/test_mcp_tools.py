@@ -31,7 +31,7 @@ from tests.surfaces.shell import Shell, until
 STANDARD = "status claim release wait work_next work_claim work_add work_done send inbox".split()
 STATE = "get set list history delete clear_namespace export watch".split()
 REST = {
-    "leases_renew", "leases_list", "leases_waiting", "leases_outcomes",
+    "leases_renew", "leases_list", "leases_waiting", "leases_outcomes", "leases_transfer",
     "work_renew", "work_cancel", "work_reopen", "work_show", "work_list",
     "messages_announce", "messages_ack", "messages_delivery", "messages_history",
     "messages_search", "state_namespaces",
@@ -131,7 +131,7 @@ def test_annotations_say_who_only_reads_and_who_destroys() -> None:
 def test_every_operation_is_within_reach_of_some_tool_unless_it_is_for_others() -> None:
     for_people = {
         "leases_revoke", "work_revoke", "agents_add_token", "agents_tokens", "agents_revoke_token",
-        "events_prune",
+        "events_prune", "leases_take",
     }  # fmt: skip
     for_hooks = {"leases_see", "leases_report"}
     covered = {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
+from dibs.arguments import Choice
 from dibs.clients import client_of
 from dibs.errors import InvalidError
 from dibs.names.paths import find_place
 from dibs.operation import EVERYBODY
-from dibs.setup import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED, Setup
+from dibs.setup import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED, Setup, known
 from dibs.surroundings.wording import note, paint, print_json, say
 
 TYPE_CHECKING = False
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dibs.surroundings.commands import Globals
 
 BY = EVERYBODY
+KINDS = {"clients": Choice(*known())}
 COLOURS = {CREATED: "green", UPDATED: "green", REMOVED: "green", SKIPPED: "yellow",
            UNCHANGED: "dim"}  # fmt: skip
 
@@ -33,7 +35,7 @@ def main(
 ) -> int:
     """Set up this repository for every agent client used here: server, hooks, AGENTS.md, git.
 
-    clients: only this one, such as claude or codex
+    clients: only this one
     dry_run: show what would change, as a diff, and change nothing
     check: exit with 1 if something is not as dibs init would write it
     remove: take out what dibs init wrote
@@ -41,8 +43,6 @@ def main(
     """
     from dibs.dibs import default_user_dir
 
-    for name in clients:
-        client_of(name)  # or a refusal
     if check and (dry_run or remove):
         raise InvalidError("--check goes alone", next="dibs init --check")
     setup = Setup(find_place(None, call.user_dir or default_user_dir()), clients)

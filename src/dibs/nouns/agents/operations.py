@@ -32,13 +32,13 @@ import os
 
 from dibs.arguments import NUMBER, milliseconds
 from dibs.digest import same, sha256
-from dibs.errors import ExistsError, InvalidError, NotFoundError, NotYoursError, StateError
-from dibs.nouns.agents.sessions import AGENTS, session_record
+from dibs.errors import ExistsError, NotFoundError, NotYoursError, StateError
+from dibs.nouns.agents.sessions import session_record
 from dibs.nouns.leases.grants import ticket_alive
 from dibs.nouns.recovery import LEASES, end_session
 from dibs.operation import EVERYBODY, PEOPLE, operation, writes
 from dibs.records import Mismatch, NewToken, Session, Token
-from dibs.space.scope import Noun
+from dibs.space.scope import AGENTS, Noun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ class Agents(Noun):
     @writes(
         ExistsError,
         StateError,
-        InvalidError,
         by=EVERYBODY,
         scope="admin",  # a token is for one name
         events=("session.renamed",),
@@ -173,7 +172,6 @@ class Agents(Noun):
 
     # It takes no idempotency key: the answer that is kept for one would keep the secret too.
     @writes(
-        InvalidError,
         by=PEOPLE,
         events=("token.added",),
         cli="token add",

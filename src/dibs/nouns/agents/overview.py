@@ -6,12 +6,13 @@ decided here, once, for the terminal, for agents and for the dashboard.
 
 from __future__ import annotations
 
-from dibs.nouns.agents.sessions import AGENTS, session_record
+from dibs.nouns.agents.sessions import session_record
 from dibs.nouns.leases import grants, looking
 from dibs.nouns.leases.grants import LEASES
 from dibs.nouns.messages.operations import MESSAGES, message_record, unread_of, unread_rows
 from dibs.nouns.work.tasks import WORK, task_record
 from dibs.records import Attention, Overview, Presence
+from dibs.space.scope import AGENTS
 from dibs.storage.queries import Queries
 from dibs.storage.store import from_text
 

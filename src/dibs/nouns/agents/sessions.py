@@ -1,134 +1,20 @@
-"""Sessions: how one begins, is found again and ends."""
+"""Sessions: how one ends, and is taken up by another process; `Scope.join` begins one."""
 
 from __future__ import annotations
 
-import os
-
-from dibs.arguments import (
-    LINE,
-    NAME_LIMIT,
-    TTL,
-    Whole,
-    check_agent,
-    check_name,
-    check_text,
-    milliseconds,
-    shown,
-)
-from dibs.errors import InvalidError, NotYoursError
+from dibs.arguments import check_text
+from dibs.errors import NotYoursError
 from dibs.nouns.recovery import end_dead_sessions, end_session
 from dibs.records import Session
-from dibs.space.scope import SHELL
-from dibs.storage.clock import is_process_name, runs
-from dibs.storage.queries import Queries
+from dibs.space.scope import AGENTS
+from dibs.storage.clock import runs
 from dibs.storage.store import Caller
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.space.scope import Scope
     from dibs.storage.driver import Row
-    from dibs.storage.store import Read, Write
-
-AGENTS = Queries("agents")
-PID = Whole(0, 2**31)
-
-
-def join(
-    scope: Scope,
-    name: str,
-    status: str,
-    shell: bool,
-    client: str | None,
-    ttl_s: float,
-    process: str | None = None,
-    remote: bool = False,
-    host: str | None = None,
-    pid: int | None = None,
-) -> Caller:
-    """Mint a session, or find the shell's or the client's; return who calls from now on.
-
-    process: what `boot.process_name` calls the process that a shell session ends with
-    remote: the caller is not this process, so that its session lives by beats, also where
-        processes can be seen, and does not end with this one
-    host, pid: which machine and process that is, as it says itself
-    """
-    check_agent("the agent's name", name)
-    LINE.check("status", status)
-    beat_ms = milliseconds(TTL.check("ttl_s", ttl_s))
-    host = os.uname().nodename if host is None else check_text("host", host, NAME_LIMIT)
-    pid = os.getpid() if pid is None else PID.check("pid", pid)
-    if process is not None and not is_process_name(check_name("process", process)):
-        raise InvalidError(f"{shown(process)} is not the name of a process")
-    store, liveness = scope.store, scope.store.liveness
-    bound = liveness is not None and not shell and not remote
-    label = SHELL if shell else ""
-    if client is not None:
-        label = f"client:{check_name('client', client)}"
-    with store.write(None) as tx:
-        if label:
-            query = AGENTS.labelled if client is None else AGENTS.of_client
-            row = tx.row(query, agent=name, label=label)
-            if row is not None and store.alive(row, tx.now):
-                return find(tx, row, shell, bound, beat_ms, host, pid, process)
-        end_dead_sessions(tx, scope.keys, tx.rows(AGENTS.open))
-        ttl_ms = None if bound or shell else beat_ms
-        session = tx.event("session.joined", name, {"status": status}, agent=name)
-        if bound:
-            tx.hold(session)
-        tx.run(AGENTS.known, agent=name, seq=session, at=tx.wall)
-        tx.run(
-            AGENTS.join,
-            id=session,
-            agent=name,
-            label=label,
-            process_bound=int(bound),
-            process=process,
-            boot=store.driver.boot,
-            host=host,
-            pid=pid,
-            status=status,
-            joined_at=tx.wall,
-            ttl_ms=ttl_ms,
-            deadline=None if ttl_ms is None else tx.now + ttl_ms,
-        )
-    return Caller(name, session, owned=not shell)
-
-
-def find(
-    tx: Write,
-    row: Row,
-    shell: bool,
-    bound: bool,
-    beat_ms: int,
-    host: str,
-    pid: int,
-    process: str | None,
-) -> Caller:
-    """Act in a session that is there, and keep it alive if nobody does yet.
-
-    Where that is done by beats, everybody who stays beats: whoever did before may be dead.
-    """
-    bound_to = row["process"]
-    gone = bound_to is None or not runs(row["host"], bound_to)
-    if shell and process is not None and gone:
-        tx.run(AGENTS.bind, session=row["id"], process=process, host=host)
-        return Caller(row["agent"], row["id"], owned=False)
-    if shell or (row["process_bound"] and tx.store.lock_held(row["id"])):
-        tx.discard()
-        return Caller(row["agent"], row["id"], owned=False)
-    if bound:
-        tx.hold(row["id"])
-    ttl_ms = max(beat_ms, row["ttl_ms"] or 0)
-    tx.run(
-        AGENTS.keep,
-        session=row["id"],
-        process_bound=int(bound),
-        host=host,
-        pid=pid,
-        ttl_ms=None if bound else ttl_ms,
-        deadline=None if bound else tx.now + ttl_ms,
-    )
-    return Caller(row["agent"], row["id"], owned=bound or row["ttl_ms"] is None)
+    from dibs.storage.store import Read
 
 
 def part(scope: Scope) -> None:

@@ -11,7 +11,7 @@ and never seq: it, epochs and versions only rise.
 from __future__ import annotations
 
 from dibs.arguments import milliseconds
-from dibs.errors import InvalidError, PrunedError
+from dibs.errors import PrunedError
 from dibs.nouns.recovery import end_dead_sessions
 from dibs.operation import EVERYBODY, PEOPLE, operation, writes
 from dibs.records import Event, Pruned
@@ -102,7 +102,6 @@ class Events(Noun):
         return self.scope.store.wait(look, TOPICS, wait_s) or ()
 
     @writes(
-        InvalidError,
         by=PEOPLE,
         events=("space.pruned",),
         destructive=True,

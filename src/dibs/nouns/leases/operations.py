@@ -52,7 +52,6 @@ class Leases(Noun):
         HeldError,
         DeadlockError,
         TimeoutError,
-        InvalidError,
         hashes=True,
         by=EVERYBODY,
         events=("lease.claimed", "lease.renewed", "lease.queued", "lease.unqueued"),
@@ -245,7 +244,6 @@ class Leases(Noun):
     @operation(
         NotFoundError,
         StaleError,
-        InvalidError,
         hashes=True,
         by=HOOKS,
         events=("lease.intruded", "message.sent"),
@@ -310,7 +308,6 @@ class Leases(Noun):
     @writes(
         NotFoundError,
         StateError,
-        InvalidError,
         by=PEOPLE,
         events=("lease.revoked", "message.sent"),
         destructive=True,
@@ -388,7 +385,6 @@ class Leases(Noun):
         return tuple(given)
 
     @operation(
-        InvalidError,
         by=PEOPLE,
         events=("lease.revoked", "message.sent", "lease.claimed", "lease.renewed"),
         destructive=True,
@@ -439,7 +435,7 @@ class Leases(Noun):
             )
         return others
 
-    @operation(InvalidError, by=EVERYBODY, cli="status", example="src/a.py")
+    @operation(by=EVERYBODY, cli="status", example="src/a.py")
     def status(self, *resources: str) -> tuple[Availability, ...]:
         """Say of each resource whether it is free for you, and if not, who has it.
 
@@ -453,7 +449,6 @@ class Leases(Noun):
         return [self.scope.place.resource(text) for text in texts]
 
     @operation(
-        InvalidError,
         by=EVERYBODY,
         cli="leases",
         example="--agent alice",
@@ -470,13 +465,13 @@ class Leases(Noun):
         with self.scope.store.read() as tx:
             return grants.in_force(tx, agent, session, limit)
 
-    @operation(InvalidError, by=EVERYBODY, empty="nobody waits")
+    @operation(by=EVERYBODY, empty="nobody waits")
     def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:
         """List who waits for what, first come first."""
         with self.scope.store.read() as tx:
             return looking.waiters(tx, limit)
 
-    @operation(InvalidError, by=EVERYBODY, example="src/a.py", empty="nobody has said anything")
+    @operation(by=EVERYBODY, example="src/a.py", empty="nobody has said anything")
     def outcomes(self, *resources: str, limit: int = 100) -> tuple[Outcome, ...]:
         """Show what earlier holders said they had done to these resources, the latest first.
 
@@ -495,7 +490,6 @@ class Leases(Noun):
 
     @operation(
         TimeoutError,
-        InvalidError,
         by=EVERYBODY,
         at_least_one=True,
         cli="wait",

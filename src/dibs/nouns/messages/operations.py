@@ -37,7 +37,6 @@ WORD_LIMIT = 64
 class Messages(Noun):
     @writes(
         NotFoundError,
-        InvalidError,
         by=EVERYBODY,
         events=("message.sent",),
         cli="send",
@@ -65,7 +64,6 @@ class Messages(Noun):
         return post(tx, self.scope, body, to=to, channel=channel, reply_to=reply_to)
 
     @writes(
-        InvalidError,
         by=EVERYBODY,
         events=("message.announced",),
         cli="announce",
@@ -80,7 +78,6 @@ class Messages(Noun):
         return post(tx, self.scope, body, kind="announcement")
 
     @operation(
-        InvalidError,
         by=EVERYBODY,
         events=("message.delivered",),
         cli="inbox",
@@ -229,7 +226,6 @@ class Messages(Noun):
         return tx.rows(MESSAGES.readers, sender=row["sender"], id=row["id"])
 
     @operation(
-        InvalidError,
         by=EVERYBODY,
         cli="messages",
         example="--agent bob",
@@ -262,7 +258,7 @@ class Messages(Noun):
             )
             return self._records(tx, self._genuine(rows))
 
-    @operation(InvalidError, by=EVERYBODY, cli="messages --search", example="'login tests'")
+    @operation(by=EVERYBODY, cli="messages --search", example="'login tests'")
     def search(self, text: str, *, limit: int = 100) -> tuple[Message, ...]:
         """Find messages that have all these words, the newest first.
 

@@ -60,7 +60,6 @@ class State(Noun):
 
     @writes(
         ConflictError,
-        InvalidError,
         by=EVERYBODY,
         events=("entry.set",),
         destructive=True,
@@ -117,7 +116,6 @@ class State(Noun):
         return write_version(tx, self.scope, namespace, key, row["version"] + 1, None, None)
 
     @writes(
-        InvalidError,
         by=EVERYBODY,
         events=("entry.deleted",),
         destructive=True,

@@ -29,7 +29,6 @@ from dibs.errors import (
     EmptyError,
     ExistsError,
     HeldError,
-    InvalidError,
     NotFoundError,
     StaleError,
     StateError,
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 class Work(Noun):
     @writes(
         ExistsError,
-        InvalidError,
         by=EVERYBODY,
         events=("task.added",),
         kinds={"kind": Text(NAME_LIMIT)},
@@ -109,7 +107,6 @@ class Work(Noun):
     @operation(
         HeldError,
         StateError,
-        InvalidError,
         hashes=True,
         by=EVERYBODY,
         events=("task.added", "task.claimed", "task.renewed", "lease.claimed", "lease.renewed"),
@@ -147,7 +144,6 @@ class Work(Noun):
     @operation(
         EmptyError,
         HeldError,
-        InvalidError,
         by=EVERYBODY,
         events=("task.claimed",),
         example="--tag python --wait 60s",
@@ -468,7 +464,6 @@ class Work(Noun):
             return record_of(tx, id)
 
     @operation(
-        InvalidError,
         by=EVERYBODY,
         example="--state available",
         empty="no tasks",

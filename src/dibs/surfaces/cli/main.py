@@ -216,19 +216,10 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
     """Call the operation as a person or an agent typed it, and print its answer."""
     placed, named = Command.of(operation).parse(words)
     refuse_nothing(operation, placed, named)
-    who = None if globals_.chosen else globals_.who()
     if AGENT not in operation.by:
         operation.permit(globals_.party())
     with globals_.open() as space:
-        handle: Dibs = space
-        if who is not None or globals_.chosen:
-            handle = globals_.join(space)
-        elif AGENT not in operation.by:
-            from dibs.surroundings.who import person
-
-            handle = space.join(person(), shell=True)
-        elif operation.mutates:
-            handle = globals_.join(space)
+        handle = acting(globals_, operation, space)
         method = getattr(getattr(handle, operation.noun), operation.verb)
         try:
             result = method(*placed, **named)
@@ -243,6 +234,19 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
             # As they were typed: the names in the grant are written from the top.
             others_said(handle.leases.outcomes(*placed), result.leases[0].agent)
     return 0
+
+
+def acting(globals_: Globals, operation: Operation, space: Dibs) -> Dibs:
+    """The space as the caller sees it; without a name it can only be looked at."""
+    if globals_.chosen or globals_.who() is not None:
+        return globals_.join(space)
+    if not operation.mutates:
+        return space
+    if AGENT in operation.by:
+        return globals_.join(space)  # or rather, a refusal
+    from dibs.surroundings.who import person
+
+    return space.join(person(), shell=True)
 
 
 def refuse_nothing(operation: Operation, placed: list[Any], named: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from dibs.nouns import topics
 from dibs.nouns.agents import sessions
 from dibs.operation import SCOPES
 from dibs.records import plain
-from dibs.space.scope import SESSION_TTL_S
+from dibs.space.scope import AGENTS, SESSION_TTL_S, mint
 from dibs.storage.group import GroupingDriver
 from dibs.storage.hub import Hub
 from dibs.surfaces.http.access import (
@@ -232,7 +232,7 @@ class Daemon:
             client = f"{access.name}:{client}"  # the sessions of others are not to be found
 
         def job() -> Caller:
-            return sessions.join(
+            return mint(
                 scope,
                 access.agent,
                 given.get("status", ""),
@@ -247,7 +247,7 @@ class Daemon:
 
         def read() -> Any:
             with scope.store.read() as tx:
-                row = tx.rows(sessions.AGENTS.one, session=caller.session)[0]
+                row = tx.rows(AGENTS.one, session=caller.session)[0]
                 return plain(sessions.session_record(tx, row))
 
         caller: Caller = await self.writer.do(job)

@@ -25,7 +25,7 @@ from dibs.mcp.callers import Callers, client_session, kind_of
 from dibs.mcp.calls import Connection
 from dibs.mcp.protocol import BATCHES
 from dibs.mcp.standard import STANDARD
-from dibs.nouns.agents import sessions
+from dibs.space.scope import AGENTS, mint
 from dibs.surfaces.http.access import GuardError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Seat(Callers):
         scope, name = self._daemon.space.scope, self.access.agent
         if owner(self._daemon, label) not in (None, name):
             raise NotYoursError("the session that this call names is somebody else's")
-        return Agent(scope.of(sessions.join(scope, name, "", False, label, TTL_S, remote=True)))
+        return Agent(scope.of(mint(scope, name, "", False, label, TTL_S, remote=True)))
 
     def forget(self, error: DibsError) -> None:
         """Let the next call begin anew if the session is over."""
@@ -143,7 +143,7 @@ def owner(daemon: Daemon, label: str) -> str | None:
     """Whose session it is that has this label, if there is one and it lives."""
     store = daemon.space.scope.store
     with store.read() as tx:
-        row = tx.row(sessions.AGENTS.of_client, label=f"client:{label}")
+        row = tx.row(AGENTS.of_client, label=f"client:{label}")
         return str(row["agent"]) if row is not None and store.alive(row, tx.now) else None
 
 

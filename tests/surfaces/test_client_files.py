@@ -38,8 +38,7 @@ class Toy(Client):
     processes = ("toy",)
 
     def targets(self, top):
-        from dibs.setup.parts import STDIO, JsonMember, groups, shell
-        from dibs.setup.targets import JsonFile
+        from dibs.setup.parts import STDIO, JsonFile, JsonMember, groups, shell
 
         parts = [JsonMember(("servers", "dibs"), STDIO), *groups(self, shell(self), "hooks")]
         return [JsonFile(f"{top}/.toy/settings.json", parts)]

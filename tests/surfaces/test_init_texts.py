@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from dibs.setup import jsonc
 from dibs.setup.files import BOM, Draft, Refusal, undo
-from dibs.setup.parts import Hook, JsonMember, Name
-from dibs.setup.targets import JsonFile, TomlFile
+from dibs.setup.parts import Hook, JsonFile, JsonMember, Name, TomlFile
 
 SERVER = {"command": "dibs", "args": ["mcp"]}
 HOOK = {"matcher": "Edit", "hooks": [{"type": "command", "command": "dibs hook x"}]}

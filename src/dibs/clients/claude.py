@@ -46,8 +46,8 @@ class Claude(Client):
     clear_renames = True
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import STDIO, JsonMember
-        from dibs.setup.targets import Instead, JsonFile
+        from dibs.setup.parts import STDIO, JsonFile, JsonMember
+        from dibs.setup.targets import Instead
 
         memory = memory_of(top)
         return [

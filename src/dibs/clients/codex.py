@@ -42,8 +42,7 @@ class Codex(Client):
     clear_replaces = True
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import groups, shell
-        from dibs.setup.targets import JsonFile, TomlFile
+        from dibs.setup.parts import JsonFile, TomlFile, groups, shell
 
         table = {"command": '"dibs"', "args": '["mcp"]'}
         # It gives a hook at the end no more than three seconds, and warns of more at every start.

@@ -50,8 +50,7 @@ class Copilot(Client):
     processes = ("copilot",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import STDIO, JsonMember, flat, shell
-        from dibs.setup.targets import JsonFile
+        from dibs.setup.parts import STDIO, JsonFile, JsonMember, flat, shell
 
         # Also where Claude Code is set up: VS Code reads that file too, but runs a command
         # without its arguments.

@@ -51,8 +51,7 @@ class Cursor(Client):
     processes = ("cursor",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import STDIO, TIMEOUT_S, JsonMember, flat
-        from dibs.setup.targets import JsonFile
+        from dibs.setup.parts import STDIO, TIMEOUT_S, JsonFile, JsonMember, flat
 
         handler = {"command": "dibs hook cursor", "timeout": TIMEOUT_S}
         version = JsonMember(("version",), 1, serves="hooks")

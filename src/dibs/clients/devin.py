@@ -39,8 +39,7 @@ class Devin(Client):
     processes = ("devin",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import SERVER, JsonMember, groups, shell
-        from dibs.setup.targets import JsonFile
+        from dibs.setup.parts import SERVER, JsonFile, JsonMember, groups, shell
 
         return [
             JsonFile(f"{top}/.devin/config.json", [JsonMember(("mcpServers", "dibs"), SERVER)]),

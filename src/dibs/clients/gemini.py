@@ -67,8 +67,7 @@ class Gemini(Client):
     processes = ("gemini",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import SERVER, TIMEOUT_S, JsonMember, Name, groups, shell
-        from dibs.setup.targets import JsonFile
+        from dibs.setup.parts import SERVER, TIMEOUT_S, JsonFile, JsonMember, Name, groups, shell
 
         handler = {"name": "dibs"} | shell(self, TIMEOUT_S * 1000)  # it counts milliseconds
         # Where dibs is not installed it would block every prompt; exit code 1 is only a warning.

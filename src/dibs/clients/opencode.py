@@ -51,8 +51,8 @@ class OpenCode(Client):
     processes = ("opencode",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import JsonMember, Name
-        from dibs.setup.targets import JsonFile, Whole
+        from dibs.setup.parts import JsonFile, JsonMember, Name
+        from dibs.setup.targets import Whole
 
         there = [name for name in SETTINGS if os.path.lexists(f"{top}/{name}")]
         server = {"type": "local", "command": ["dibs", "mcp"], "enabled": True}

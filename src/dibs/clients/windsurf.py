@@ -50,8 +50,7 @@ class Windsurf(Client):
     processes = ("windsurf",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import flat
-        from dibs.setup.targets import JsonFile
+        from dibs.setup.parts import JsonFile, flat
 
         handler = {"command": "dibs hook windsurf", "show_output": True}
         return [JsonFile(f"{top}/.windsurf/hooks.json", flat(self, handler, "hooks"))]

@@ -18,8 +18,7 @@ class Zed(Client):
     after = "Zed has no hooks: its agent must claim files itself, and git checks its commits."
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import SERVER, JsonMember
-        from dibs.setup.targets import JsonFile
+        from dibs.setup.parts import SERVER, JsonFile, JsonMember
 
         server = {"source": "custom", **SERVER, "env": {}}
         entry = JsonMember(("context_servers", "dibs"), server)

@@ -1,30 +1,37 @@
 """What `dibs init` writes into the files of others, and how it is taken out again.
 
-Every change is a set of insertions into a text (`files`), so nothing of the user's can be lost.
-What was inserted where is noted (`steps`), and taking it out is cutting the same characters
-again. Where the note is gone, or the file has changed since, our parts are recognised by what
-they say (`targets`, `parts`).
+Every change is a set of insertions into a text, and what was inserted where is noted (`files`).
+So nothing of the user's can be lost, and taking it out is cutting the same characters again.
+Where the note is gone, or the file has changed since, our parts are recognised by what they say
+(`targets`, `parts`).
 
-This module says which files a run is about, and what is done to them, in order.
+This module says which files a run is about, and what is done to them, in order. Each is looked at
+first, changed only if that is to be done, and then noted.
 """
 
 from __future__ import annotations
 
 import os
+from functools import cached_property
 
 from dibs.clients import client_of, every_client
 from dibs.errors import InvalidError
-from dibs.setup import files, githooks, steps
-from dibs.setup.files import Draft, Refusal
-from dibs.setup.steps import CREATED, REMOVED, UNCHANGED, UPDATED, InitRecord, Note, Step
-from dibs.setup.targets import Block, Line, Settings, Target
+from dibs.setup import files
+from dibs.setup.files import Draft, InitRecord, Note, Refusal, undo
+from dibs.setup.targets import Block, GitHook, Line, Settings, Target
+from dibs.surroundings.git import HOOKS, elsewhere
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from dibs.clients import Client
     from dibs.names.paths import Place
+
+CREATED, UPDATED, UNCHANGED, SKIPPED, REMOVED = "created updated unchanged skipped removed".split()
+IGNORED = ("*\n", "*\n!config.toml\n")
+"""The `.gitignore` of a store, as it is without `dibs init` and as that leaves it."""
 
 CONFIG = """\
 # Settings of dibs for this repository. Each line shows its default; commit this file to share it.
@@ -49,13 +56,44 @@ CONFIG = """\
 class Ignore(Line):
     """The `.gitignore` of `.dibs`: everything but the settings, which a team shares."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path, "!config.toml")
+    def __init__(self, store_dir: str) -> None:
+        super().__init__(os.path.join(store_dir, ".gitignore"), "!config.toml")
 
     def add(self, draft: Draft) -> list[str]:
         if not draft.text:
             draft.insert(0, "*\n")
         return super().add(draft)
+
+
+class Step:
+    """One file: what is to become of it, and why if nothing can.
+
+    fault: whether that is something the user has to mend
+    """
+
+    state = UNCHANGED
+    why = next = ""
+    fault = False
+    before: str | None = None
+    after: str | None = None
+    note: Note | None = None
+    line: int | None = None
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.path = target.path
+
+    @property
+    def changes(self) -> bool:
+        return self.state in (CREATED, UPDATED, REMOVED)
+
+    def refuse(self, refusal: Refusal) -> None:
+        self.state, self.why, self.fault = SKIPPED, refusal.why, refusal.fault
+        self.line, self.next = refusal.line, refusal.next
+
+    def to_json(self, label: str) -> dict[str, Any]:
+        return {"file": label, "state": self.state, "why": self.why, "line": self.line,
+                "next": self.next}  # fmt: skip
 
 
 class Setup:
@@ -64,21 +102,18 @@ class Setup:
     named: the clients that were asked for; with none, those that are used here
     """
 
-    def __init__(self, place: Place, named: list[str], home: str) -> None:
+    def __init__(self, place: Place, named: Iterable[str] = ()) -> None:
         self.place = place
         self.record = InitRecord(place.root, place.store_dir)
         self.named = list(dict.fromkeys(named))
-        self.home = home
         self.skipped: list[str] = []
-        self._of_repository: list[Target] = []
 
     def check_place(self) -> None:
         if self.place.checkout.kind == "none":
             raise InvalidError(
                 "this is not a repository", next="git init first, or mkdir .dibs to do without git"
             )
-        asked = ("rev-parse", "--is-bare-repository")
-        if self.has_git and githooks.git(self.place.top, *asked) == "true":
+        if self.has_git and git(self.place.top, "rev-parse", "--is-bare-repository") == "true":
             raise InvalidError(
                 "there is no checkout here, only the repository", next="cd into a worktree of it"
             )
@@ -88,9 +123,7 @@ class Setup:
         return self.place.checkout.kind == "repository"
 
     def label(self, path: str) -> str:
-        """A file as the user would name it: from the top of the checkout."""
-        below = os.path.relpath(path, self.place.top)
-        return path if below.startswith("..") else below
+        return files.label(path, self.place.top)
 
     def used(self) -> list[str]:
         """The clients to set up."""
@@ -99,11 +132,10 @@ class Setup:
     def is_used(self, client: Client) -> bool:
         from shutil import which
 
-        return (
-            any(which(command) for command in client.commands)
-            or any(os.path.exists(os.path.join(self.home, name)) for name in client.home)
-            or any(os.path.exists(os.path.join(self.place.top, name)) for name in client.traces)
-        )
+        home = os.path.expanduser("~")
+        traces = [os.path.join(home, name) for name in client.home]
+        traces += [os.path.join(self.place.top, name) for name in client.traces]
+        return any(map(which, client.commands)) or any(map(os.path.exists, traces))
 
     def set_up(self) -> list[str]:
         """The clients that were set up here before, as far as can be told."""
@@ -123,35 +155,52 @@ class Setup:
     def has_ours(self, target: Target) -> bool:
         try:
             text = files.read(target.path)
-            return text is not None and steps.own(target, text, None)[0] != text
+            return text is not None and own(target, text, None)[0] != text
         except Refusal:
             return False
 
     def of_clients(self, names: Iterable[str]) -> list[Target]:
         return [target for name in names for target in client_of(name).targets(self.place.top)]
 
+    @cached_property
     def of_repository(self) -> list[Target]:
         """What every client needs."""
-        if self._of_repository:
-            return self._of_repository
         store = self.place.store_dir
-        self._of_repository = [
+        found: list[Target] = [
             Block(os.path.join(self.place.top, "AGENTS.md")),
-            Ignore(os.path.join(store, ".gitignore")),
+            Ignore(store),
             Settings(os.path.join(store, "config.toml"), CONFIG),
         ]
-        if self.has_git:
-            for hooks in githooks.of(self.place):
-                self._of_repository += hooks.targets
-                self.skipped += [hooks.why] if hooks.why else []
-        return self._of_repository
+        for checkout in with_submodules(self.place.top) if self.has_git else ():
+            hooks, why = git_hooks(checkout, self.place.top)
+            found += hooks
+            self.skipped += [why] if why else []
+        return found
 
     def targets(self, names: list[str]) -> list[Target]:
-        return [*self.of_clients(names), *self.of_repository()]
+        return [*self.of_clients(names), *self.of_repository]
 
     def plan(self, names: list[str]) -> list[Step]:
         """What is to be done for these clients and for the repository."""
-        return [steps.plan_init(target, self.record) for target in self.targets(names)]
+        return [self.plan_init(target) for target in self.targets(names)]
+
+    def plan_init(self, target: Target) -> Step:
+        """Find out what has to be added."""
+        step = Step(target)
+        try:
+            step.before = text = target.read()
+            if text is not None and target.present(text):
+                return step
+            clean, made = own(target, text, self.record.notes.get(target.path))
+            draft = Draft(clean)
+            parts = target.add(draft)
+            step.after = draft.text
+            step.note = Note(made, draft.insertions, parts)
+            step.why = target.moves()
+            step.state = CREATED if text is None and not step.why else UPDATED
+        except Refusal as refusal:
+            step.refuse(refusal)
+        return step
 
     def init(self, names: list[str]) -> list[Step]:
         from dibs.dibs import own_store
@@ -161,13 +210,14 @@ class Setup:
         own_store(self.place)
         for target in targets:
             # One after the other: two names may lead to one file.
-            step = steps.plan_init(target, self.record)
-            steps.do(step, self.record, self.place.top)
+            step = self.plan_init(target)
+            self.do(step)
             done.append(step)
             if step.state == UNCHANGED and step.path in theirs:
-                self.record.put(step.path, Note(False, [], []))
-            if isinstance(step.target, Ignore):
-                self.record.drop(step.path)  # the store needs it as long as there is a store
+                self.record.notes[step.path] = Note(False, [], [])
+            if isinstance(target, Ignore):
+                # The store needs it as long as there is a store.
+                self.record.notes.pop(step.path, None)
                 step.state = step.state if had_ignore or step.fault else CREATED
         self.record.clients = [name for name in known() if name in (*self.record.clients, *names)]
         self.record.save()
@@ -176,56 +226,174 @@ class Setup:
     def said_before(self, names: list[str]) -> set[str]:
         """The files of clients that dibs has not been in: what they say already is the user's."""
         before = self.record.clients
-        if not self.record.notes and any(map(self.has_ours, self.of_repository())):
+        if not self.record.notes and any(map(self.has_ours, self.of_repository)):
             before = known()  # the notes are lost, or came by git to another machine
         new = [name for name in names if name not in before]
         paths = {target.path for target in self.of_clients(new)}
-        return {path for path in paths if self.record.get(path) is None}
+        return paths - self.record.notes.keys()
 
     def plan_remove(self) -> list[Step]:
+        """Find out what is ours, and what is left without it."""
         targets = self.of_clients(self.named or known())
         if not self.named:
-            targets += [one for one in self.of_repository() if not isinstance(one, Ignore)]
-        return [steps.plan_remove(target, self.record) for target in targets]
+            targets += [one for one in self.of_repository if not isinstance(one, Ignore)]
+        planned = [Step(target) for target in targets]
+        for step in planned:
+            try:
+                step.before = text = step.target.read()
+                clean, made = own(step.target, text, self.record.notes.get(step.path))
+                if text is not None and (made or clean != text):
+                    step.state = REMOVED if made else UPDATED
+                    step.after = None if made else clean
+            except Refusal as refusal:
+                step.refuse(refusal)
+        return planned
 
     def remove(self, planned: list[Step]) -> list[Step]:
         for step in planned:
-            steps.do(step, self.record, self.place.top)
+            self.do(step)
             if not step.fault:
-                self.record.drop(step.path)
-        self.record.clients = [name for name in self.record.clients if name not in self.named]
-        if not self.named:
-            self.record.clients = []
+                self.record.notes.pop(step.path, None)
+        gone = self.named or self.record.clients
+        self.record.clients = [name for name in self.record.clients if name not in gone]
         self.record.save()
         return [] if self.named else self.remove_store()
 
     def remove_store(self) -> list[Step]:
         """Remove `.dibs` if nothing but its `.gitignore` is left; else git keeps ignoring it."""
-        target = Ignore(os.path.join(self.place.store_dir, ".gitignore"))
-        step = Step(target, UNCHANGED)
+        target = Ignore(self.place.store_dir)
+        step = Step(target)
         try:
-            text = files.read(target.path)
+            text = target.read()
             if text is None:
                 return []
-            if os.listdir(self.place.store_dir) == [".gitignore"] and text in ("*\n", ignored()):
+            there = os.listdir(self.place.store_dir)
+            if there == [".gitignore"] and text in IGNORED:
                 os.unlink(target.path)
                 os.rmdir(self.place.store_dir)
                 step.state = REMOVED
-            elif "config.toml" not in os.listdir(self.place.store_dir):
-                clean = target.strip(text, None)
-                if clean != text:
-                    files.write(target.path, clean, target.mode)
-                    step.state = UPDATED
+            elif "config.toml" not in there and (clean := target.strip(text, None)) != text:
+                target.write(clean)
+                step.state = UPDATED
         except Refusal as refusal:
             step.refuse(refusal)
         return [step]
+
+    def do(self, step: Step) -> None:
+        """Write what was planned, and note it."""
+        try:
+            if step.state == REMOVED:
+                self.unlink(step.target)
+            elif step.changes:
+                self.record.folders += step.target.write(step.after or "")
+                if step.note is not None:
+                    self.record.notes[step.path] = step.note
+        except Refusal as refusal:
+            step.refuse(refusal)
+        except OSError as error:
+            why = f"it cannot be changed: {error.strerror}"
+            step.refuse(Refusal(why, next="look at its folder"))
+
+    def unlink(self, target: Target) -> None:
+        target.unlink()
+        if target.path in self.record.notes:
+            files.remove_empty(self.record.folders)
+            self.record.folders = [one for one in self.record.folders if os.path.isdir(one)]
+        else:
+            files.remove_empty(folders_below(self.place.top, target.path))
 
 
 def known() -> list[str]:
     return [client.name for client in every_client()]
 
 
-def ignored() -> str:
-    draft = Draft("")
-    Ignore("").add(draft)
-    return draft.text
+def own(target: Target, text: str | None, note: Note | None) -> tuple[str, bool]:
+    """What is the user's own in a text, and whether there was no file without us."""
+    if text is None:
+        return "", True
+    if note is not None and not note.parts:
+        return text, False  # it said the same before we came
+    made, parts = (note.made, set(note.parts)) if note else (True, None)
+    exact = undo(text, note.insertions) if note else None
+    if exact is not None and target.strip(exact, parts) == exact:
+        return exact, made and target.void(exact)
+    clean = target.strip(text, parts)
+    if clean != text and made and target.void(clean):
+        return "", True
+    return clean, False
+
+
+def folders_below(top: str, path: str) -> list[str]:
+    """The folders between the top of the checkout and a file in it."""
+    found = []
+    folder = os.path.dirname(path)
+    while folder.startswith(top + os.sep) and ".git" not in folder[len(top) :].split(os.sep):
+        found.append(folder)
+        folder = os.path.dirname(folder)
+    return found
+
+
+def with_submodules(top: str) -> list[str]:
+    """A checkout and its submodules, which have hooks of their own."""
+    if not os.path.exists(os.path.join(top, ".gitmodules")):
+        return [top]
+    listing = "submodule --quiet foreach --recursive".split()
+    return [top, *git(top, *listing, "pwd -P").splitlines()]
+
+
+def git_hooks(checkout: str, top: str) -> tuple[list[GitHook], str]:
+    """The hooks of one repository, and why they cannot be set up, if so.
+
+    - husky keeps its own scripts in `.husky/_`; people's are beside that folder, so the block goes
+      there.
+    - The script of pre-commit is written anew by `pre-commit install`. It runs `NAME.legacy` first,
+      and leaves that alone, so the block goes there.
+    - lefthook has no such place: the block is in its script, and `dibs init --check` says when it
+      has been written over.
+    """
+
+    def path(*words: str) -> str:
+        return os.path.normpath(os.path.join(checkout, git(checkout, "rev-parse", *words)))
+
+    folder, common = path("--git-path", "hooks"), path("--git-common-dir")
+    if not any(inside(folder, root) for root in (top, common)):
+        return [], (f"core.hooksPath is {folder}, which other repositories may share: "
+                    'have its scripts run `dibs hook git NAME "$@"`')  # fmt: skip
+    bare = os.path.basename(folder) == "_" and os.path.exists(os.path.join(folder, "h"))
+    if bare:
+        folder = os.path.dirname(folder)
+    targets = []
+    for name in HOOKS:
+        script = os.path.join(folder, name)
+        if not bare and written_by_pre_commit(script):
+            script += ".legacy"
+        targets.append(GitHook(script, name, bare))
+    return targets, ""
+
+
+def inside(path: str, root: str) -> bool:
+    path, root = os.path.realpath(path), os.path.realpath(root)
+    return path == root or path.startswith(root + os.sep)
+
+
+def written_by_pre_commit(path: str) -> bool:
+    try:
+        with open(path, "rb") as source:
+            return b"File generated by pre-commit" in source.read(1 << 16)
+    except OSError:
+        return False
+
+
+def git(folder: str, *words: str) -> str:
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            ["git", "-C", folder, *words],
+            capture_output=True, text=True, check=False, env=elsewhere(),
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise InvalidError("git is not installed", next="install git") from None
+    if done.returncode:
+        raise InvalidError(f"git {words[0]} failed: {done.stderr.strip()}", next="git status")
+    return done.stdout.rstrip("\n")

@@ -2,22 +2,34 @@
 
 A file is written at once or not at all, through links, and keeps its mode. A text in it only
 grows: what is inserted is kept, so that it can be cut out again.
+
+`.dibs/init.json` (`InitRecord`) says what was inserted where, so that it can be taken out to the
+byte. It is a convenience, not the truth: `git clean` may take it at any time, and then our parts
+are recognised by what they say. It belongs to one machine and is not committed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 BOM = "\ufeff"
+BLANK = " \t\r\n"
 
 
 class Refusal(Exception):
-    """A file that dibs does not dare to change: where, why, and what to do about it."""
+    """A file that dibs does not dare to change: where, why, and what to do about it.
+
+    fault: whether that is something the user has to mend
+    """
+
+    fault = True
 
     def __init__(self, why: str, line: int | None = None, next: str = "") -> None:
         super().__init__(why)
@@ -71,12 +83,31 @@ def cut(text: str, spans: Iterable[tuple[int, int]]) -> str:
     return text
 
 
+def gap_after(text: str) -> str:
+    """What sets apart what is put at the end of a text."""
+    return "" if not text.strip(BOM) else "\n" if text.endswith("\n") else "\n\n"
+
+
+def cut_apart(text: str, start: int, end: int) -> str:
+    """Cut a span out of a text, with the line that sets it apart."""
+    newline = Draft(text).newline
+    if text[:start].endswith(newline * 2):
+        start -= len(newline)
+    return text[:start] + text[end:]
+
+
 def line_of(text: str, place: int) -> int:
     return text.count("\n", 0, place) + 1
 
 
 class NotText(Refusal):
     """The file is there, and is no text."""
+
+
+class Overruled(Refusal):
+    """The user has decided otherwise, and that stands."""
+
+    fault = False
 
 
 def read(path: str) -> str | None:
@@ -112,34 +143,32 @@ def write(path: str, text: str, mode: int) -> list[str]:
         there = os.stat(real)
     except FileNotFoundError:
         there = None
-    if there is not None:
-        if not stat.S_ISREG(there.st_mode):
-            raise Refusal("it is not a plain file", next="move it away")
-        # To put another in its place would work, and would be against what its mode says.
-        if not there.st_mode & 0o222 or not os.access(real, os.W_OK):
-            raise Refusal("it is read-only", next="make it writable, then run dibs init again")
+    if there and not stat.S_ISREG(there.st_mode):
+        raise Refusal("it is not a plain file", next="move it away")
+    # To put another in its place would work, and would be against what its mode says.
+    if there and not (there.st_mode & 0o222 and os.access(real, os.W_OK)):
+        raise Refusal("it is read-only", next="make it writable, then run dibs init again")
     try:
         made = make_folders(os.path.dirname(real))
-        replace(real, text.encode(), mode if there is None else None, there)
+        replace(real, text.encode(), mode, there)
     except OSError as error:
         why = f"it cannot be written: {error.strerror}"
         raise Refusal(why, next="make it writable, then run dibs init again") from None
     return made
 
 
-def replace(path: str, content: bytes, mode: int | None, old: os.stat_result | None) -> None:
+def replace(path: str, content: bytes, mode: int, old: os.stat_result | None) -> None:
     draft = f"{path}.dibs-{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    handle = os.open(draft, flags, 0o600 if mode is None else mode)
+    handle = os.open(draft, flags, mode if old is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as out:
             if old is not None:
-                os.fchmod(out.fileno(), stat.S_IMODE(old.st_mode))
-                if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-                    keep_owner(out.fileno(), old)
+                keep_owner(handle, old)
+                os.fchmod(handle, stat.S_IMODE(old.st_mode))
             out.write(content)
             out.flush()
-            os.fsync(out.fileno())
+            os.fsync(handle)
         os.rename(draft, path)
     except BaseException:
         os.unlink(draft)
@@ -148,21 +177,21 @@ def replace(path: str, content: bytes, mode: int | None, old: os.stat_result | N
 
 def keep_owner(handle: int, old: os.stat_result) -> None:
     try:
-        os.fchown(handle, old.st_uid, old.st_gid)
-        os.fchmod(handle, stat.S_IMODE(old.st_mode))
+        if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(handle, old.st_uid, old.st_gid)
     except PermissionError:
         pass  # only root may give files away, and everybody else owns what they write
 
 
 def make_folders(folder: str) -> list[str]:
     """Make a folder and those above it that are missing; the outermost first."""
-    missing = []
+    missing: list[str] = []
     while folder and not os.path.isdir(folder):
-        missing.append(folder)
+        missing.insert(0, folder)
         folder = os.path.dirname(folder)
-    for path in reversed(missing):
+    for path in missing:
         os.mkdir(path)
-    return missing[::-1]
+    return missing
 
 
 def remove_empty(folders: list[str]) -> None:
@@ -172,3 +201,65 @@ def remove_empty(folders: list[str]) -> None:
             os.rmdir(folder)
         except OSError:
             pass  # not empty, or gone: both are fine
+
+
+def label(path: str, root: str) -> str:
+    """A file as the user would name it: from this folder, if it is below."""
+    below = os.path.relpath(path, root)
+    return path if below.startswith("..") else below
+
+
+class Note(NamedTuple):
+    """What was done to one file.
+
+    made: whether the file was not there before
+    insertions: what was inserted, at places of the text as it was then
+    parts: the names of what was added; without any, the file said the same before we came
+    """
+
+    made: bool
+    insertions: list[tuple[int, str]]
+    parts: list[str]
+
+
+class InitRecord:
+    """The notes of one space; paths below its root are saved from there, so that it can move.
+
+    notes: by the path of a file
+    folders: those that were made on the way
+    """
+
+    def __init__(self, root: str, store_dir: str) -> None:
+        self.root = root
+        self.path = os.path.join(store_dir, "init.json")
+        self.clients: list[str] = []
+        self.notes: dict[str, Note] = {}
+        self.folders: list[str] = []
+        try:
+            self.load()
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            # Gone, or not ours any more: see above.
+            self.clients, self.notes, self.folders = [], {}, []
+
+    def load(self) -> None:
+        with open(self.path, encoding="utf-8") as source:
+            said = json.load(source)
+        self.clients = [str(name) for name in said["clients"]]
+        self.folders = [os.path.join(self.root, name) for name in said["folders"]]
+        for name, note in said["files"].items():
+            insertions = [(int(place), str(text)) for place, text in note["insertions"]]
+            made = Note(bool(note["made"]), insertions, list(note["parts"]))
+            self.notes[os.path.join(self.root, name)] = made
+
+    def save(self) -> None:
+        """Write it down; with nothing to say there is no file."""
+        if not self.notes:
+            try:
+                os.unlink(self.path)
+            except FileNotFoundError:
+                pass
+            return
+        notes = {label(path, self.root): note._asdict() for path, note in self.notes.items()}
+        folders = [label(folder, self.root) for folder in self.folders]
+        said = {"clients": self.clients, "folders": folders, "files": dict(sorted(notes.items()))}
+        write(self.path, json.dumps(said, indent=1) + "\n", 0o600)

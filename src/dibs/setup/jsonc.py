@@ -9,50 +9,51 @@ from __future__ import annotations
 import json
 import re
 
-from dibs.setup.files import BOM, Draft, Refusal, cut, line_of
+from dibs.setup.files import BLANK, BOM, Draft, Refusal, cut, line_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, NoReturn
 
-BLANK = " \t\r\n"
 DEEPEST = 200
-NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+BLANKS = re.compile(r"([ \t\r\n]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+# A line comment ends before its line end.
+COMMENT = re.compile(r"//.*?(?=\r?\n)|/\*.*?\*/", re.DOTALL)
+SCALAR = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|true|false|null")
 STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
-WORDS = {"true": True, "false": False, "null": None}
 
 
 class Node:
-    """A value and where it stands; an object or a list has elements."""
+    """A value: the whole, a member of an object or an item of a list.
 
-    def __init__(self, start: int) -> None:
-        self.start = start
-        self.end = start
-        self.value: Any = None
-        self.elements: list[Element] = []
+    start: its first character; that of its key, if it has one
+    opens: the first character of the value itself
+    elements: what an object or a list holds
+    before, after: where the commas on its two sides are
+    """
 
-    @property
-    def is_object(self) -> bool:
-        return isinstance(self.value, dict)
-
-    def member(self, key: str) -> Element | None:
-        return next((element for element in self.elements if element.key == key), None)
-
-
-class Element:
-    """A member of an object or an item of a list, from its first character to its last."""
-
-    def __init__(self, start: int, key: str | None, node: Node, before: int | None) -> None:
-        self.start = start
-        self.key = key
-        self.node = node
-        # Where the commas on its two sides are.
-        self.before = before
+    def __init__(self, opens: int, value: Any = None) -> None:
+        self.start = self.opens = self.end = opens
+        self.key: str | None = None
+        self.value = value
+        self.elements: list[Node] = []
+        self.before: int | None = None
         self.after: int | None = None
 
-    @property
-    def end(self) -> int:
-        return self.node.end
+    def member(self, key: str) -> Node | None:
+        return next((element for element in self.elements if element.key == key), None)
+
+    def find(self, path: Sequence[str]) -> Node | None:
+        """What is at the end of a path of keys."""
+        node: Node | None = self
+        for key in path:
+            node = node and node.member(key)
+        return node
+
+    def value_at(self, path: Sequence[str]) -> Any:
+        found = self.find(path)
+        return found.value if found else None
 
 
 def parse(text: str) -> Node:
@@ -60,9 +61,7 @@ def parse(text: str) -> Node:
     reader = JsonReader(text)
     reader.blank()
     if reader.place == len(text):
-        node = Node(len(text))
-        node.value = {}
-        return node
+        return Node(len(text), {})
     node = reader.read(0)
     reader.blank()
     if reader.place < len(text):
@@ -75,26 +74,16 @@ class JsonReader:
         self.text = text
         self.place = len(BOM) if text.startswith(BOM) else 0
 
-    def fail(self, why: str, place: int | None = None) -> NoReturn:
-        line = line_of(self.text, self.place if place is None else place)
+    def fail(self, why: str) -> NoReturn:
+        line = line_of(self.text, self.place)
         raise Refusal(why, line, "mend the file, then run dibs init again")
 
     def blank(self) -> None:
         """Go on to what is neither space nor comment."""
-        text = self.text
-        while self.place < len(text):
-            if text[self.place] in BLANK:
-                self.place += 1
-            elif text.startswith("//", self.place):
-                end = text.find("\n", self.place)
-                self.place = len(text) if end < 0 else end
-            elif text.startswith("/*", self.place):
-                end = text.find("*/", self.place + 2)
-                if end < 0:
-                    self.fail("a comment has no end")
-                self.place = end + 2
-            else:
-                return
+        if found := BLANKS.match(self.text, self.place):
+            self.place = found.end()
+        if self.text.startswith("/*", self.place):
+            self.fail("a comment has no end")
 
     def here(self) -> str:
         return self.text[self.place : self.place + 1]
@@ -108,15 +97,11 @@ class JsonReader:
             self.collect(node, depth)
         elif char == '"':
             node.value = self.string()
-        elif number := NUMBER.match(self.text, self.place):
-            node.value = json.loads(number[0])
-            self.place = number.end()
+        elif scalar := SCALAR.match(self.text, self.place):
+            node.value = json.loads(scalar[0])
+            self.place = scalar.end()
         else:
-            word = next((word for word in WORDS if self.text.startswith(word, self.place)), None)
-            if word is None:
-                self.fail("a value was expected")
-            node.value = WORDS[word]
-            self.place += len(word)
+            self.fail("a value was expected")
         node.end = self.place
         return node
 
@@ -144,61 +129,61 @@ class JsonReader:
                 return
             if node.elements and comma is None:
                 self.fail("a comma is missing" if self.here() else "it ends in the middle")
-            element = self.element(node, is_object, comma, depth)
+            start = self.place
+            key = self.key(node) if is_object else None
+            element = self.read(depth + 1)
+            element.start, element.key, element.before = start, key, comma
             node.elements.append(element)
+            if key is None:
+                node.value.append(element.value)
+            else:
+                node.value[key] = element.value
             self.blank()
             comma = None
             if self.here() == ",":
                 comma = element.after = self.place
                 self.place += 1
 
-    def element(self, node: Node, is_object: bool, comma: int | None, depth: int) -> Element:
-        start, key = self.place, None
-        if is_object:
-            key = self.string()
-            if key in node.value:
-                self.fail(f"the key {json.dumps(key)} is there twice", start)
-            self.blank()
-            if self.here() != ":":
-                self.fail("a colon is missing")
-            self.place += 1
-            self.blank()
-        value = self.read(depth + 1)
-        if key is None:
-            node.value.append(value.value)
-        else:
-            node.value[key] = value.value
-        return Element(start, key, value, comma)
+    def key(self, node: Node) -> str:
+        key = self.string()
+        if key in node.value:
+            self.fail(f"the key {json.dumps(key)} is there twice")
+        self.blank()
+        if self.here() != ":":
+            self.fail("a colon is missing")
+        self.place += 1
+        self.blank()
+        return key
 
 
 def add(draft: Draft, node: Node, value: Any, key: str | None = None) -> None:
     """Insert a member (with a key) or an item (without) as the last of a node of this text."""
     text = draft.text
-    if node.start == node.end:  # a file that says nothing
+    head = "" if key is None else json.dumps(key) + ": "
+    if node.opens == node.end:  # a file that says nothing
         gap = "\n" if text.strip(BLANK + BOM) and not text.endswith("\n") else ""
-        draft.insert(len(text), f"{gap}{{\n  {written(value, key, '  ', '  ')}\n}}\n")
+        draft.insert(len(text), f"{gap}{{\n  {head}{spread(value, '  ', '  ')}\n}}\n")
         return
     content = content_end(text, node)
     on_lines = "\n" in text[content : node.end - 1]
     last = node.elements[-1] if node.elements else None
-    outer, unit = indent_at(text, node.start), unit_of(text)
+    outer, unit = indent_at(text, node.opens), unit_of(text)
     inner = indent_at(text, last.start) if last and starts_line(text, last.start) else outer + unit
-    if on_lines:
-        piece = "\n" + inner + written(value, key, inner, unit)
-    elif last:
-        piece = " " + inline(value, key)
+    if last and not on_lines:
+        piece = f" {head}{json.dumps(value, ensure_ascii=False)}"
     else:
-        piece = f"\n{inner}{written(value, key, inner, unit)}\n{outer}"
+        piece = f"\n{inner}{head}{spread(value, inner, unit)}"
+    if last is None and not on_lines:
+        piece += f"\n{outer}"
+        content = node.end - 1
     if last and last.after is not None:
         piece += ","
-    if last is None and not on_lines:
-        content = node.end - 1
     draft.insert(content, piece)
     if last and last.after is None:
         draft.insert(last.end, ",")
 
 
-def take(text: str, element: Element) -> str:
+def take(text: str, element: Node) -> str:
     """Cut an element out, with one comma and the line it stood on."""
     comma = element.after if element.after is not None else element.before
     start, end = element.start, element.end
@@ -218,35 +203,19 @@ def take(text: str, element: Element) -> str:
     return cut(text, spans)
 
 
-def collapse(text: str, node: Node) -> str:
-    """Leave nothing between the brackets of an empty object or list."""
-    inside = text[node.start + 1 : node.end - 1]
-    return text if inside.strip(BLANK) else cut(text, [(node.start + 1, node.end - 1)])
-
-
 def content_end(text: str, node: Node) -> int:
     """Where the last element, comma or comment of an object or a list ends."""
-    reader = JsonReader(text)
-    reader.place = end = node.start + 1
+    end = node.opens + 1
     if node.elements:
         last = node.elements[-1]
-        reader.place = end = last.end if last.after is None else last.after + 1
-    while reader.place < node.end - 1:
-        if text[reader.place] in BLANK:
-            reader.place += 1
-            continue
-        # Here begins a comment; a line comment ends before its line end.
-        if text.startswith("//", reader.place):
-            reader.place = text.find("\n", reader.place)
-            end = reader.place - (1 if text[reader.place - 1] == "\r" else 0)
-        else:
-            reader.place = end = text.find("*/", reader.place + 2) + 2
+        end = last.end if last.after is None else last.after + 1
+    for comment in COMMENT.finditer(text, end, node.end - 1):
+        end = comment.end()
     return end
 
 
 def starts_line(text: str, place: int) -> bool:
-    before = text[:place].rstrip(" \t")
-    return before.endswith("\n")
+    return text[:place].rstrip(" \t").endswith("\n")
 
 
 def indent_at(text: str, place: int) -> str:
@@ -261,26 +230,16 @@ def unit_of(text: str) -> str:
     return found[1] if found else "  "
 
 
-def written(value: Any, key: str | None, indent: str, unit: str) -> str:
-    """A member or an item over several lines; a list of plain values stays on one."""
-    head = "" if key is None else json.dumps(key) + ": "
-    return head + spread(value, indent, unit)
-
-
 def spread(value: Any, indent: str, unit: str) -> str:
+    """A value over several lines; a list of plain values stays on one."""
     plain = isinstance(value, list) and not any(isinstance(part, dict | list) for part in value)
     if not value or plain or not isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
     deeper = indent + unit
     if isinstance(value, dict):
-        parts = [written(part, key, deeper, unit) for key, part in value.items()]
+        parts = [f"{json.dumps(key)}: {spread(part, deeper, unit)}" for key, part in value.items()]
     else:
         parts = [spread(part, deeper, unit) for part in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     lines = ",\n".join(deeper + part for part in parts)
     return f"{opening}\n{lines}\n{indent}{closing}"
-
-
-def inline(value: Any, key: str | None) -> str:
-    head = "" if key is None else json.dumps(key) + ": "
-    return head + json.dumps(value, ensure_ascii=False)

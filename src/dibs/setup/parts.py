@@ -1,4 +1,4 @@
-"""What dibs puts into a JSON file: members of objects, hooks in lists, a name among others.
+"""What dibs puts into JSON and TOML: members, hooks in lists, a name among others, a table.
 
 Each part knows whether it is there, how to add itself, and how to recognise itself when it is
 taken out. A member that somebody wrote otherwise is theirs and stays. A hook is known by its
@@ -11,20 +11,48 @@ shared by git, and a path of one machine would be wrong on every other.
 
 from __future__ import annotations
 
+import json
+import tomllib
+
 from dibs.setup import jsonc
-from dibs.setup.files import Draft, Refusal, line_of
+from dibs.setup.files import BOM, Draft, Refusal, cut, cut_apart, gap_after, line_of
+from dibs.setup.targets import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from dibs.clients import Client
-    from dibs.setup.jsonc import Element, Node
+    from dibs.setup.jsonc import Node
+
+    Item = dict[str, Any]
 
 SERVER = {"command": "dibs", "args": ["mcp"]}
 STDIO = {"type": "stdio", **SERVER}
 TIMEOUT_S = 10
+MOST_TRIES = 400
+
+
+class JsonFile(Target):
+    def __init__(self, path: str, parts: Sequence[Part]) -> None:
+        super().__init__(path)
+        self.parts = parts
+
+    def present(self, text: str) -> bool:
+        root = jsonc.parse(text)
+        return all(part.present(root) for part in self.parts)
+
+    def add(self, draft: Draft) -> list[str]:
+        return [name for part in self.parts for name in part.add(draft)]
+
+    def strip(self, text: str, only: set[str] | None) -> str:
+        for part in reversed(self.parts):
+            text = part.strip(text, only)
+        return text
+
+    def void(self, text: str) -> bool:
+        return not "".join(text.removeprefix(BOM).split()).strip("{}")
 
 
 class Part:
@@ -36,15 +64,24 @@ class Part:
     def id(self) -> str:
         return ".".join(self.path)
 
-    def present(self, value: Any) -> bool:
+    def present(self, root: Node) -> bool:
         raise NotImplementedError
 
     def add(self, draft: Draft) -> list[str]:
         """Add what is missing; the names of what was added, containers first."""
+        if self.present(jsonc.parse(draft.text)):
+            return []
+        return [*self.insert(draft), self.id]
+
+    def insert(self, draft: Draft) -> list[str]:
+        """Add it; the names of the containers that had to be made for it."""
         raise NotImplementedError
 
     def strip(self, text: str, only: set[str] | None) -> str:
         """Take it out, and with it the containers that are empty then."""
+        return text if only is not None and self.id not in only else self.take(text, only)
+
+    def take(self, text: str, only: set[str] | None) -> str:
         raise NotImplementedError
 
 
@@ -57,38 +94,35 @@ class JsonMember(Part):
         # A member beside it that needs it: as long as that is there, ours stays.
         self.serves = serves
 
-    def present(self, value: Any) -> bool:
-        holder = look(value, self.path[:-1])
-        return isinstance(holder, dict) and self.path[-1] in holder
+    def present(self, root: Node) -> bool:
+        return root.find(self.path) is not None
 
-    def add(self, draft: Draft) -> list[str]:
-        if self.present(jsonc.parse(draft.text).value):
-            return []
+    def insert(self, draft: Draft) -> list[str]:
         made, node = descend(draft, self.path[:-1], dict)
         jsonc.add(draft, node, self.value, self.path[-1])
-        return [*made, self.id]
+        return made
 
-    def strip(self, text: str, only: set[str] | None) -> str:
-        if only is not None and self.id not in only:
-            return text
+    def take(self, text: str, only: set[str] | None) -> str:
         root = jsonc.parse(text)
-        element = find(root, self.path)
-        if element is None or element.node.value != self.value:
+        found = root.find(self.path)
+        if found is None or found.value != self.value or self.serves in root.value:
             return text
-        if self.serves in root.value:
-            return text
-        return empty_out(jsonc.take(text, element), self.path[:-1], only)
+        return empty_out(jsonc.take(text, found), self.path[:-1], only)
 
 
 class Hook(Part):
     """An item in the list of an event, with a command of ours."""
 
-    def __init__(self, path: tuple[str, ...], item: dict[str, Any]) -> None:
+    def __init__(self, path: tuple[str, ...], item: Item) -> None:
         self.path = path
         self.item = item
 
-    def present(self, value: Any) -> bool:
-        items = look(value, self.path)
+    @property
+    def id(self) -> str:
+        return f"{super().id}[]"
+
+    def present(self, root: Node) -> bool:
+        items = root.value_at(self.path)
         return isinstance(items, list) and any(self.does_the_same(item) for item in items)
 
     def does_the_same(self, item: object) -> bool:
@@ -96,35 +130,26 @@ class Hook(Part):
             return False
         return any(words(one) == words(handlers(self.item)[0]) for one in handlers(item))
 
-    def add(self, draft: Draft) -> list[str]:
-        if self.present(jsonc.parse(draft.text).value):
-            return []
+    def insert(self, draft: Draft) -> list[str]:
         made, node = descend(draft, self.path, list)
         jsonc.add(draft, node, self.item)
-        return [*made, f"{self.id}[]"]
+        return made
 
-    def strip(self, text: str, only: set[str] | None) -> str:
-        if only is not None and f"{self.id}[]" not in only:
-            return text
+    def take(self, text: str, only: set[str] | None) -> str:
         before = text
-        while True:
-            element = find(jsonc.parse(text), self.path)
-            place = None if element is None else self.ours(element.node)
-            if place is None:
-                return text if text == before else empty_out(text, self.path, only)
-            text = jsonc.take(text, place)
+        while ours := self.ours(jsonc.parse(text)):
+            text = jsonc.take(text, ours)
+        return text if text == before else empty_out(text, self.path, only)
 
-    def ours(self, node: Node) -> Element | None:
+    def ours(self, root: Node) -> Node | None:
         """Our item, or our command in an item with others."""
-        for element in node.elements:
-            inner = element.node.member("hooks") if element.node.is_object else None
-            if inner is None:
-                if is_ours(element.node.value):
-                    return element
-                continue
-            mine = [one for one in inner.node.elements if is_ours(one.node.value)]
+        items = root.find(self.path)
+        for element in items.elements if items else ():
+            inner = element.member("hooks")
+            inside = inner.elements if inner else [element]
+            mine = [one for one in inside if is_ours(one.value)]
             if mine:
-                return element if len(mine) == len(inner.node.elements) else mine[0]
+                return element if len(mine) == len(inside) else mine[0]
         return None
 
 
@@ -135,27 +160,22 @@ class NoOthers(Part):
         self.path = path
         self.events = events
 
-    def present(self, value: Any) -> bool:
-        return not self.left_over(value)
+    def present(self, root: Node) -> bool:
+        return not any(hook.ours(root) for hook in self.others(root))
 
-    def left_over(self, value: Any) -> list[Hook]:
-        holder = look(value, self.path)
-        if not isinstance(holder, dict):
-            return []
+    def others(self, root: Node) -> list[Hook]:
+        holder = root.value_at(self.path)
         return [
             Hook((*self.path, event), {})
-            for event, items in holder.items()
+            for event, items in (holder.items() if isinstance(holder, dict) else ())
             if event not in self.events and isinstance(items, list)
-            if any(
-                is_ours(one) for item in items if isinstance(item, dict) for one in handlers(item)
-            )
         ]
 
     def add(self, draft: Draft) -> list[str]:
         return []
 
     def strip(self, text: str, only: set[str] | None) -> str:
-        for hook in self.left_over(jsonc.parse(text).value):
+        for hook in self.others(jsonc.parse(text)):
             text = hook.strip(text, None)
         return text
 
@@ -168,41 +188,37 @@ class Name(Part):
         self.name = name
         self.default = default
 
-    def present(self, value: Any) -> bool:
-        found = look(value, self.path)
+    def present(self, root: Node) -> bool:
+        found = root.value_at(self.path)
         return found == self.name or (isinstance(found, list) and self.name in found)
 
-    def add(self, draft: Draft) -> list[str]:
-        if self.present(jsonc.parse(draft.text).value):
-            return []
+    def insert(self, draft: Draft) -> list[str]:
         made, node = descend(draft, self.path[:-1], dict)
         there = node.member(self.path[-1])
         if there is None:
             jsonc.add(draft, node, self.default, self.path[-1])
-        elif isinstance(there.node.value, list):
-            jsonc.add(draft, there.node, self.name)
-        elif isinstance(there.node.value, str):
-            draft.insert(there.node.end, f', "{self.name}"]')
-            draft.insert(there.node.start, "[")
+        elif isinstance(there.value, list):
+            jsonc.add(draft, there, self.name)
+        elif isinstance(there.value, str):
+            draft.insert(there.end, f', "{self.name}"]')
+            draft.insert(there.opens, "[")
         else:
-            raise wrong(draft.text, there.node, self.path, "a list of names")
-        return [*made, self.id]
+            raise wrong(draft.text, there, self.path, "a list of names")
+        return made
 
-    def strip(self, text: str, only: set[str] | None) -> str:
-        element = find(jsonc.parse(text), self.path)
-        if element is None or (only is not None and self.id not in only):
+    def take(self, text: str, only: set[str] | None) -> str:
+        found = jsonc.parse(text).find(self.path)
+        if found is None:
             return text
-        if element.node.value == self.default:
-            return empty_out(jsonc.take(text, element), self.path[:-1], only)
-        if only is None or not isinstance(element.node.value, list):
+        if found.value == self.default:
+            return empty_out(jsonc.take(text, found), self.path[:-1], only)
+        if only is None or not isinstance(found.value, list):
             return text  # nobody knows any more whose it is
-        mine = next((one for one in element.node.elements if one.node.value == self.name), None)
+        mine = next((one for one in found.elements if one.value == self.name), None)
         return text if mine is None else jsonc.take(text, mine)
 
 
-def groups(
-    client: Client, handler: dict[str, Any], *above: str, **special: dict[str, Any]
-) -> list[Part]:
+def groups(client: Client, handler: Item, *above: str, **special: Item) -> list[Part]:
     """Hooks in the shape of Claude Code: for each event a list of matchers with commands.
 
     special: what is different in the handler of an event
@@ -210,14 +226,12 @@ def groups(
     return hooks(client, above, lambda event: {"hooks": [handler | special.get(event, {})]})
 
 
-def flat(client: Client, handler: dict[str, Any], *above: str) -> list[Part]:
+def flat(client: Client, handler: Item, *above: str) -> list[Part]:
     """Hooks where an event has a list of commands, each with its own matcher."""
     return hooks(client, above, lambda event: handler)
 
 
-def hooks(
-    client: Client, above: tuple[str, ...], item: Callable[[str], dict[str, Any]]
-) -> list[Part]:
+def hooks(client: Client, above: tuple[str, ...], item: Callable[[str], Item]) -> list[Part]:
     events = client.events or {}
     found = [
         Hook((*above, event), ({"matcher": matcher} if matcher else {}) | item(event))
@@ -226,12 +240,12 @@ def hooks(
     return [*found, NoOthers(above, set(events))]
 
 
-def shell(client: Client, timeout: int = TIMEOUT_S) -> dict[str, Any]:
+def shell(client: Client, timeout: int = TIMEOUT_S) -> Item:
     """A hook that is a line for a shell."""
     return {"type": "command", "command": f"dibs hook {client.name}", "timeout": timeout}
 
 
-def handlers(item: dict[str, Any]) -> list[Any]:
+def handlers(item: Item) -> list[Any]:
     """The commands of an item: some clients put them into a list inside."""
     inner = item.get("hooks", [item])
     return inner if isinstance(inner, list) else []
@@ -251,29 +265,12 @@ def is_ours(handler: object) -> bool:
     return said[:2] == ["dibs", "hook"] or said[-4:-1] == ["exec", "dibs", "hook"]
 
 
-def look(value: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def find(node: Node, path: tuple[str, ...]) -> Element | None:
-    element = None
-    for key in path:
-        element = node.member(key) if node.is_object else None
-        if element is None:
-            return None
-        node = element.node
-    return element
-
-
 def descend(draft: Draft, path: tuple[str, ...], holder: type) -> tuple[list[str], Node]:
     """Go along a path, making what is missing; what was made, and the node at its end."""
     made: list[str] = []
     for depth in range(len(path) + 1):
-        node = jsonc.parse(draft.text)
-        above = find(node, path[:depth])
-        node = above.node if above else node
+        root = jsonc.parse(draft.text)
+        node = root.find(path[:depth]) or root
         kind = holder if depth == len(path) else dict
         if not isinstance(node.value, kind):
             raise wrong(draft.text, node, path[:depth], "a list" if kind is list else "an object")
@@ -286,18 +283,115 @@ def descend(draft: Draft, path: tuple[str, ...], holder: type) -> tuple[list[str
 def empty_out(text: str, path: tuple[str, ...], only: set[str] | None) -> str:
     """Take out the containers along a path that hold nothing any more, innermost first."""
     for depth in range(len(path), 0, -1):
-        element = find(jsonc.parse(text), path[:depth])
-        if element is None or element.node.value:
+        found = jsonc.parse(text).find(path[:depth])
+        if found is None or found.value:
             return text
-        if only is None or ".".join(path[:depth]) in only:
-            inside = text[element.node.start + 1 : element.node.end - 1]
-            if not inside.strip():  # else there is a comment of somebody's
-                text = jsonc.take(text, element)
-                continue
-        return jsonc.collapse(text, element.node)
+        inside = (found.opens + 1, found.end - 1)
+        if text[slice(*inside)].strip():  # a comment of somebody's
+            return text
+        if only is not None and ".".join(path[:depth]) not in only:
+            return cut(text, [inside])
+        text = jsonc.take(text, found)
     return text
 
 
 def wrong(text: str, node: Node, path: tuple[str, ...], kind: str) -> Refusal:
     what = f'"{".".join(path)}"' if path else "the whole"
-    return Refusal(f"{what} is not {kind}", line_of(text, node.start), f"make it {kind}")
+    return Refusal(f"{what} is not {kind}", line_of(text, node.opens), f"make it {kind}")
+
+
+class TomlFile(Target):
+    """A table in a TOML file; every candidate is parsed, and one that says the right thing counts.
+
+    The standard library reads TOML and does not write it. So we try the few places where our table
+    can stand, and keep the first after which the file means what it meant plus our table.
+
+    values: written as TOML already
+    """
+
+    def __init__(self, path: str, table: tuple[str, str], values: dict[str, str]) -> None:
+        super().__init__(path)
+        self.table = table
+        self.head = f"[{'.'.join(table)}]"
+        lines = [f"{key} = {value}" for key, value in values.items()]
+        self.block = "\n".join([self.head, *lines, ""])
+        self.values = tomllib.loads("\n".join(lines))
+        # Where the outer table is written in one line, ours stands inside its braces.
+        one = f"{table[1]} = {{ {', '.join(lines)} }}"
+        self.inlined = (f", {one}", f" {one} ")
+
+    def present(self, text: str) -> bool:
+        holder = toml(text).get(self.table[0])
+        return isinstance(holder, dict) and self.table[1] in holder
+
+    def add(self, draft: Draft) -> list[str]:
+        outer, inner = self.table
+        before = toml(draft.text)
+        holder = before.get(outer, {})
+        if not isinstance(holder, dict):
+            raise Refusal(f"{outer} is not a table", next=f"make {outer} a table")
+        after = before | {outer: holder | {inner: self.values}}
+        for place, text in self.candidates(draft.text):
+            trial = Draft(draft.text)
+            trial.insert(place, text)
+            if means(trial.text, after):
+                draft.insert(place, text)
+                return [".".join(self.table)]
+        raise Refusal(f"there is no place for {self.head} in it", next=f"write {self.head} by hand")
+
+    def candidates(self, text: str) -> Iterator[tuple[int, str]]:
+        yield len(text), gap_after(text) + self.block
+        braces = [place for place, char in enumerate(text) if char == "}"]
+        for place in reversed(braces[-MOST_TRIES:]):
+            end = len(text[:place].rstrip())
+            for piece in self.inlined:
+                yield end, piece
+
+    def strip(self, text: str, only: set[str] | None) -> str:
+        """Take the table out if it is as we wrote it; else leave it."""
+        if only == set():
+            return text
+        outer, inner = self.table
+        before = toml(text)
+        holder = before.get(outer)
+        if not isinstance(holder, dict) or holder.get(inner) != self.values:
+            return text
+        rest = {key: value for key, value in holder.items() if key != inner}
+        wanted = [before | {outer: rest}]
+        if not rest:
+            wanted.append({key: value for key, value in before.items() if key != outer})
+        for piece in (self.block, *self.inlined):
+            piece = piece.replace("\n", Draft(text).newline)
+            at = text.find(piece)
+            if at < 0:
+                continue
+            without = cut_apart(text, at, at + len(piece))
+            if any(means(without, meaning) for meaning in wanted):
+                return without
+        raise Refusal(f"{self.head} is not written as dibs writes it", next="take it out by hand")
+
+
+def toml(text: str) -> dict[str, Any]:
+    """What a TOML file says."""
+    try:
+        return tomllib.loads(text.removeprefix(BOM))
+    except tomllib.TOMLDecodeError as error:
+        # The parser says `… (at line 3, column 5)`.
+        why, _, place = str(error).partition(" (at line ")
+        digits = place.partition(",")[0]
+        line = int(digits) if digits.isdigit() else None
+        why = why[:1].lower() + why[1:]
+        raise Refusal(why, line, "mend the file, then run dibs init again") from None
+    except RecursionError:
+        raise Refusal("it is nested too deeply") from None
+
+
+def means(text: str, meaning: dict[str, Any]) -> bool:
+    def said(value: dict[str, Any]) -> str:
+        # There is a float that is not a number, and equals nothing, not even itself.
+        return json.dumps(value, sort_keys=True, default=repr)
+
+    try:
+        return said(toml(text)) == said(meaning)
+    except Refusal:
+        return False

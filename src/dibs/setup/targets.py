@@ -1,25 +1,16 @@
 """The files that `dibs init` changes: whether our parts are in them, and how to add and strip them.
 
-A target works on text alone. `steps` reads, writes and notes what was done.
+Those of JSON and TOML are in `parts`.
 """
 
 from __future__ import annotations
 
+import os
 import re
-import tomllib
 
-from dibs.setup import jsonc
-from dibs.setup.files import BOM, Draft, Refusal, line_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    from dibs.setup.parts import Part
-
-MOST_TRIES = 400
-BEGIN, END = "<!-- dibs:begin -->", "<!-- dibs:end -->"
+from dibs.setup import files
+from dibs.setup.files import BLANK, BOM, Draft, NotText, Overruled, Refusal, line_of
+from dibs.surroundings.git import STOPPING
 
 AGENTS = """\
 ## Other agents work here too
@@ -61,133 +52,70 @@ class Target:
 
     def void(self, text: str) -> bool:
         """Whether what is left is as good as no file."""
-        return not text.strip(BOM + jsonc.BLANK)
+        return not text.strip(BOM + BLANK)
+
+    def read(self) -> str | None:
+        """The text to work on; None if there is no file, or one that will be moved aside."""
+        return files.read(self.path)
+
+    def moves(self) -> str:
+        """What becomes of a file that is moved aside, "" if none is."""
+        return ""
+
+    def write(self, text: str) -> list[str]:
+        """Write it; the folders that had to be made for it."""
+        return files.write(self.path, text, self.mode)
+
+    def unlink(self) -> None:
+        os.unlink(self.path)
 
 
-class JsonFile(Target):
-    def __init__(self, path: str, parts: Sequence[Part]) -> None:
-        super().__init__(path)
-        self.parts = parts
+class Delimited(Target):
+    """A block of ours, between a first and a last line that nobody else writes.
 
-    def present(self, text: str) -> bool:
-        value = jsonc.parse(text).value
-        return all(part.present(value) for part in self.parts)
-
-    def add(self, draft: Draft) -> list[str]:
-        return [name for part in self.parts for name in part.add(draft)]
-
-    def strip(self, text: str, only: set[str] | None) -> str:
-        for part in reversed(self.parts):
-            text = part.strip(text, only)
-        return text
-
-    def void(self, text: str) -> bool:
-        return re.sub(r"[\s{}]", "", text.removeprefix(BOM)) == ""
-
-
-class TomlFile(Target):
-    """A table in a TOML file; every candidate is parsed, and one that says the right thing counts.
-
-    The standard library reads TOML and does not write it. So we try the few places where our table
-    can stand, and keep the first after which the file means what it meant plus our table.
-
-    values: written as TOML already
+    blocks: the forms that it may have
     """
 
-    def __init__(self, path: str, table: tuple[str, str], values: dict[str, str]) -> None:
-        super().__init__(path)
-        self.table = table
-        self.name = ".".join(table)
-        self.lines = "".join(f"{key} = {value}\n" for key, value in values.items())
-        self.block = f"[{self.name}]\n{self.lines}"
-        # Where the outer table is written in one line, ours stands inside its braces.
-        inside = ", ".join(f"{key} = {value}" for key, value in values.items())
-        one = f"{table[1]} = {{ {inside} }}"
-        self.inlined = (f", {one}", f" {one} ")
+    begin, end = "<!-- dibs:begin -->", "<!-- dibs:end -->"
+    blocks: tuple[str, ...]
 
     def present(self, text: str) -> bool:
-        holder = toml(text).get(self.table[0])
-        return isinstance(holder, dict) and self.table[1] in holder
-
-    def add(self, draft: Draft) -> list[str]:
-        outer, inner = self.table
-        before = toml(draft.text)
-        holder = before.get(outer, {})
-        if not isinstance(holder, dict):
-            raise Refusal(f"{outer} is not a table", next=f"make {outer} a table")
-        after = before | {outer: holder | {inner: toml(self.lines)}}
-        for place, text in self.candidates(draft.text):
-            trial = Draft(draft.text)
-            trial.insert(place, text)
-            if means(trial.text, after):
-                draft.insert(place, text)
-                return [self.name]
-        raise Refusal(
-            f"there is no place for [{self.name}] in it", next=f"write [{self.name}] by hand"
-        )
-
-    def candidates(self, text: str) -> Iterator[tuple[int, str]]:
-        gap = "" if not text.strip(BOM) else "\n" if text.endswith("\n") else "\n\n"
-        yield len(text), gap + self.block
-        place = len(text)
-        for _ in range(MOST_TRIES):
-            place = text.rfind("}", 0, place)
-            if place < 0:
-                return
-            end = len(text[:place].rstrip())
-            for piece in self.inlined:
-                yield end, piece
+        span = self.span(text)
+        return span is not None and text[slice(*span)].replace("\r\n", "\n") in self.blocks
 
     def strip(self, text: str, only: set[str] | None) -> str:
-        """Take the table out if it is as we wrote it; else leave it."""
-        if only == set():
-            return text
-        outer, inner = self.table
-        before = toml(text)
-        holder = before.get(outer)
-        if not isinstance(holder, dict) or holder.get(inner) != toml(self.lines):
-            return text
-        rest = {key: value for key, value in holder.items() if key != inner}
-        wanted = [before | {outer: rest}]
-        if not rest:
-            wanted.append({key: value for key, value in before.items() if key != outer})
-        newline = Draft(text).newline
-        for piece in (self.block, *self.inlined):
-            piece = piece.replace("\n", newline)
-            at = text.find(piece)
-            if at < 0:
-                continue
-            blank = newline if text[:at].endswith(newline * 2) else ""
-            without = text[: at - len(blank)] + text[at + len(piece) :]
-            if any(means(without, meaning) for meaning in wanted):
-                return without
-        raise Refusal(f"[{self.name}] is not written as dibs writes it", next="take it out by hand")
+        span = self.span(text)
+        return text if span is None else text[: span[0]] + text[span[1] :]
+
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Where the block is, with the end of its last line; None if there is none."""
+        begin, end = self.begin, self.end
+        start, stop = text.find(begin), text.find(end)
+        if start < 0 and stop < 0:
+            return None
+        if start < 0 or stop < start or text.count(begin) != 1 or text.count(end) != 1:
+            raise Refusal(
+                "the block of dibs has not exactly one beginning and one end",
+                line_of(text, max(start, 0)),
+                f"leave one {begin} and one {end} after it, or neither",
+            )
+        stop += len(end)
+        rest, newline, _ = text[stop:].partition("\n")
+        return start, stop if rest.strip() else stop + len(rest + newline)
 
 
-class Block(Target):
+class Block(Delimited):
     """What agents have to know, as a delimited block at the end of a text for them."""
 
-    block = f"{BEGIN}\n{AGENTS}{END}\n"
-
-    def present(self, text: str) -> bool:
-        span = delimited(text, BEGIN, END)
-        return span is not None and text[slice(*span)].replace("\r\n", "\n") == self.block
+    blocks = (f"{Delimited.begin}\n{AGENTS}{Delimited.end}\n",)
 
     def add(self, draft: Draft) -> list[str]:
-        text = draft.text
-        gap = "" if not text.strip(BOM) else "\n" if text.endswith("\n") else "\n\n"
-        draft.insert(len(text), gap + self.block)
+        draft.insert(len(draft.text), files.gap_after(draft.text) + self.blocks[0])
         return ["block"]
 
     def strip(self, text: str, only: set[str] | None) -> str:
-        span = delimited(text, BEGIN, END)
-        if span is None:
-            return text
-        start, end = span
-        newline = Draft(text).newline
-        if text[:start].endswith(newline * 2):
-            start -= len(newline)
-        return text[:start] + text[end:]
+        span = self.span(text)
+        return text if span is None else files.cut_apart(text, *span)
 
 
 class Instead(Block):
@@ -200,7 +128,7 @@ class Instead(Block):
 class Whole(Target):
     """A file that is ours alone, known by the words that it begins with."""
 
-    def __init__(self, path: str, content: str, sign: str) -> None:
+    def __init__(self, path: str, content: str, sign: str = "") -> None:
         super().__init__(path)
         self.content = content
         self.sign = sign
@@ -218,19 +146,11 @@ class Whole(Target):
         return "" if text.startswith(self.sign) else text
 
 
-class Settings(Target):
+class Settings(Whole):
     """A file that is made for people to edit: never changed once it is there."""
-
-    def __init__(self, path: str, content: str) -> None:
-        super().__init__(path)
-        self.content = content
 
     def present(self, text: str) -> bool:
         return True
-
-    def add(self, draft: Draft) -> list[str]:
-        draft.insert(0, self.content)
-        return ["file"]
 
     def strip(self, text: str, only: set[str] | None) -> str:
         return "" if text == self.content else text
@@ -285,57 +205,113 @@ class YamlLine(Line):
         return found is not None
 
 
-class Overruled(Exception):
-    """The user has decided otherwise, and that stands."""
+READ_LINES = ("pre-push", "post-rewrite")
+SAYING = ("pre-commit", "pre-merge-commit", "pre-push")
+"""Those that say that dibs is missing; of several hooks for one commit, one is enough."""
+ASIDE = ".before-dibs"
+SHELL = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(\S*/)?(ba|da|a|k|z)?sh(\s|$)")
+FIRST_LINE = "#!/bin/sh\n"
 
 
-def delimited(text: str, begin: str, end: str) -> tuple[int, int] | None:
-    """Where a block of ours is, with the end of its last line; None if there is none."""
-    start, stop = text.find(begin), text.find(end)
-    if start < 0 and stop < 0:
-        return None
-    if start < 0 or stop < start or text.count(begin) != 1 or text.count(end) != 1:
-        raise Refusal(
-            "the block of dibs has not exactly one beginning and one end",
-            line_of(text, max(start, 0)),
-            f"leave one {begin} and one {end} after it, or neither",
-        )
-    stop += len(end)
-    line_end = text.find("\n", stop)
-    rest = text[stop : line_end if line_end >= 0 else len(text)]
-    if not rest.strip():
-        stop = len(text) if line_end < 0 else line_end + 1
-    return start, stop
+class GitHook(Delimited):
+    """One hook of one repository.
 
+    The block stands right after the first line. It stops git only if dibs says so, with exit code
+    1, and only before something happens; where dibs is not installed it says so and goes on. Two
+    hooks are given lines to read, and the rest of the script finds them there again.
 
-def toml(text: str) -> dict[str, Any]:
-    """What a TOML file says."""
-    try:
-        return tomllib.loads(text.removeprefix(BOM))
-    except tomllib.TOMLDecodeError as error:
-        raise Refusal(*where(str(error)), "mend the file, then run dibs init again") from None
-    except RecursionError:
-        raise Refusal("it is nested too deeply") from None
+    A shell script gets the block. Anything else (another language, a link to a file that may
+    serve several hooks, a script that is switched off by its mode) is moved aside as
+    `NAME.before-dibs`, and ours calls it if it can be run.
 
+    bare: whether the script is run by a program of its own, so that it needs no first line and
+        no permission to be run
+    """
 
-def where(message: str) -> tuple[str, int | None]:
-    """The parser says `… (at line 3, column 5)`."""
-    why, _, place = message.partition(" (at line ")
-    digits = place.partition(",")[0]
-    return why[:1].lower() + why[1:], int(digits) if digits.isdigit() else None
+    mode = 0o777
+    begin = "# dibs:begin (written by dibs init; dibs init --remove takes it out)"
+    end = "# dibs:end"
 
+    def __init__(self, path: str, name: str, bare: bool = False) -> None:
+        super().__init__(path)
+        self.bare = bare
+        self.moving = False
+        self.aside = path + ASIDE
+        self.blocks = (self.block(name), self.block(name, calls_aside=True))
 
-def means(text: str, meaning: dict[str, Any]) -> bool:
-    try:
-        return bool(plain(toml(text)) == plain(meaning))
-    except Refusal:
-        return False
+    def block(self, name: str, calls_aside: bool = False) -> str:
+        lines = [self.begin, "if command -v dibs >/dev/null 2>&1; then"]
+        stops = "[ $? -ne 1 ] || exit 1" if name in STOPPING else ":"
+        if name in READ_LINES:
+            lines += [
+                "  dibs_lines=$(cat)",
+                f'  printf "%s\\n" "$dibs_lines" | dibs hook git {name} "$@" || {stops}',
+                '  if [ -n "$dibs_lines" ]; then',
+                "    exec <<DIBS_LINES",
+                "$dibs_lines",
+                "DIBS_LINES",
+                "  else",
+                "    exec </dev/null",
+                "  fi",
+            ]
+        else:
+            lines += [f'  dibs hook git {name} "$@" </dev/null || {stops}']
+        if name in SAYING:
+            lines += ["else", "  echo 'dibs is not installed: git goes on without it' >&2"]
+        lines += ["fi"]
+        if calls_aside:
+            lines += [f'[ ! -x "$0{ASIDE}" ] || exec "$0{ASIDE}" "$@"']
+        return "\n".join([*lines, self.end, ""])
 
+    def read(self) -> str | None:
+        try:
+            text = super().read()
+        except NotText:
+            if self.bare:
+                raise
+            text = None
+        ours = text is not None and self.begin in text
+        if not self.bare and not ours and os.path.lexists(self.path):
+            off = os.path.islink(self.path) or not os.access(self.path, os.X_OK)
+            self.moving = off or text is None or (text.startswith("#!") and not SHELL.match(text))
+        return None if self.moving else text
 
-def plain(value: Any) -> Any:
-    """Floats as text: one of them is not a number, and equals nothing, not even itself."""
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [plain(part) for part in value]
-    return repr(value) if isinstance(value, float) else value
+    def add(self, draft: Draft) -> list[str]:
+        text = draft.text
+        alone, before_theirs = self.blocks
+        if not text and not self.bare:
+            calls = self.moving or os.path.lexists(self.aside)
+            draft.insert(0, FIRST_LINE + (before_theirs if calls else alone))
+            return ["file"]
+        first = text[: text.find("\n") + 1] or text if text.startswith("#!") else ""
+        gap = "" if not first or first.endswith("\n") else "\n"
+        draft.insert(len(first), gap + alone)
+        return ["block"]
+
+    def void(self, text: str) -> bool:
+        return text.strip() in ("", FIRST_LINE.strip())
+
+    def moves(self) -> str:
+        if not self.moving:
+            return ""
+        if os.path.lexists(self.aside):
+            raise Refusal(
+                "a hook that was moved aside before is in the way", next=f"look at {self.aside}"
+            )
+        return f"the hook that was there is {os.path.basename(self.aside)} now, and is called"
+
+    def write(self, text: str) -> list[str]:
+        if not self.moving:
+            return super().write(text)
+        os.rename(self.path, self.aside)
+        try:
+            return super().write(text)
+        except BaseException:
+            os.rename(self.aside, self.path)
+            raise
+
+    def unlink(self) -> None:
+        if os.path.lexists(self.aside):
+            os.rename(self.aside, self.path)
+        else:
+            super().unlink()

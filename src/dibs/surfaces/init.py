@@ -7,17 +7,16 @@ import os
 from dibs.arguments import Choice
 from dibs.clients import client_of
 from dibs.errors import InvalidError
+from dibs.names.paths import find_place
 from dibs.operation import EVERYBODY
-from dibs.setup import Setup, known
-from dibs.setup.steps import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED
-from dibs.surroundings.wording import note, paint, say
+from dibs.setup import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED, Setup, known
+from dibs.surroundings.wording import note, paint, print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dibs.names.paths import Place
-    from dibs.setup.steps import Step
+    from dibs.setup import Step
     from dibs.surroundings.commands import Globals
 
 BY = EVERYBODY
@@ -42,9 +41,11 @@ def main(
     remove: take out what dibs init wrote
     example: --dry-run
     """
+    from dibs.dibs import default_user_dir
+
     if check and (dry_run or remove):
         raise InvalidError("--check goes alone", next="dibs init --check")
-    setup = Setup(place_of(call), list(clients), os.path.expanduser("~"))
+    setup = Setup(find_place(None, call.user_dir or default_user_dir()), clients)
     setup.check_place()
     if remove:
         return take_out(call, setup, dry_run)
@@ -54,46 +55,35 @@ def main(
     if dry_run:
         return preview(call, setup, setup.plan(names))
     done = setup.init(names)
-    report(call, setup, done, advice(names, any(step.changes for step in done)))
-    return faults(done)
+    return report(call, setup, done, advice(names, any(step.changes for step in done)))
 
 
-def place_of(globals_: Globals) -> Place:
-    from dibs.dibs import default_user_dir
-    from dibs.names.paths import find_place
-
-    return find_place(None, globals_.user_dir or default_user_dir())
-
-
-def compare(globals_: Globals, setup: Setup) -> int:
+def compare(call: Globals, setup: Setup) -> int:
     """Say what is not as it would be written; a client that is not set up is no drift."""
     wrong = setup.drift()
-    if globals_.json:
-        from dibs.surroundings.wording import print_json
-
+    if call.json:
         print_json([step.to_json(setup.label(step.path)) for step in wrong])
-    for step in [] if globals_.json else wrong:
-        say(f"{setup.label(step.path)}{where(step)}: {step.why}")
-    if not wrong and not globals_.json:
+    elif wrong:
+        say("\n".join(line_for(setup, step) for step in wrong))
+    else:
         note("everything is as dibs init writes it")
     return int(bool(wrong))
 
 
-def take_out(globals_: Globals, setup: Setup, dry: bool) -> int:
+def take_out(call: Globals, setup: Setup, dry: bool) -> int:
     planned = setup.plan_remove()
     if dry:
-        return preview(globals_, setup, planned)
+        return preview(call, setup, planned)
     planned += setup.remove(planned)
     touched = [step for step in planned if step.state != UNCHANGED]
     notes = [] if touched else ["nothing of dibs init is here"]
     if os.path.isdir(setup.place.store_dir) and not setup.named:
         notes.append(f"the store stays in {setup.label(setup.place.store_dir)}: delete that folder "
                      "to forget leases, tasks and messages")  # fmt: skip
-    report(globals_, setup, touched, notes)
-    return faults(planned)
+    return report(call, setup, touched, notes)
 
 
-def preview(globals_: Globals, setup: Setup, planned: list[Step]) -> int:
+def preview(call: Globals, setup: Setup, planned: list[Step]) -> int:
     """What would change, as a diff that `git apply` understands."""
     from difflib import unified_diff
 
@@ -102,14 +92,12 @@ def preview(globals_: Globals, setup: Setup, planned: list[Step]) -> int:
             label = setup.label(step.path)
             old = f"a/{label}" if step.before is not None else "/dev/null"
             new = f"b/{label}" if step.after is not None else "/dev/null"
-            before, after = lines(step.before), lines(step.after)
-            text = "".join(unified_diff(before, after, old, new))
-            if globals_.json:
+            text = "".join(unified_diff(lines(step.before), lines(step.after), old, new))
+            if call.json:
                 step.why = text
             else:
                 print(text, end="")
-    report(globals_, setup, planned, ["nothing was changed"], quiet=True)
-    return faults(planned)
+    return report(call, setup, planned, ["nothing was changed"], quiet=True)
 
 
 def lines(text: str | None) -> list[str]:
@@ -121,42 +109,36 @@ def lines(text: str | None) -> list[str]:
 
 
 def report(
-    globals_: Globals, setup: Setup, planned: list[Step], notes: list[str], quiet: bool = False
-) -> None:
+    call: Globals, setup: Setup, planned: list[Step], notes: list[str], quiet: bool = False
+) -> int:
     """Say what became of each file. `quiet` leaves out what needs no attention."""
-    shown = [(setup.label(step.path), step) for step in planned]
-    if globals_.json:
-        from dibs.surroundings.wording import print_json
-
-        found = [step.to_json(label) for label, step in shown]
-        print_json({"files": found, "notes": [*setup.skipped, *notes]})
-        return
-    for label, step in shown:
-        line = f"{label}{where(step)}" + (f": {step.why}" if step.why else "")
+    notes = [*setup.skipped, *notes]
+    code = int(any(step.fault for step in planned))
+    if call.json:
+        files = [step.to_json(setup.label(step.path)) for step in planned]
+        print_json({"files": files, "notes": notes})
+        return code
+    for step in planned:
         if step.state == SKIPPED or not quiet:
-            say(f"{paint(COLOURS[step.state], step.state.ljust(9))}  {line}")
+            say(f"{paint(COLOURS[step.state], step.state.ljust(9))}  {line_for(setup, step)}")
             if step.next:
                 say(f"           next: {step.next}")
-    for text in [*setup.skipped, *notes]:
+    for text in notes:
         note(text)
+    return code
 
 
-def where(step: Step) -> str:
-    return f", line {step.line}" if step.line else ""
-
-
-def faults(planned: list[Step]) -> int:
-    return int(any(step.fault for step in planned))
+def line_for(setup: Setup, step: Step) -> str:
+    where = f", line {step.line}" if step.line else ""
+    return f"{setup.label(step.path)}{where}" + (f": {step.why}" if step.why else "")
 
 
 def advice(names: list[str], new: bool) -> list[str]:
     """What is left for the user to do; the second time they know."""
-    said, used = [], [client_of(name) for name in names]
-    if used:
-        said.append(f"clients: {', '.join(client.title for client in used)}")
-    else:
-        said.append("no agent client was found here: name one with --client, such as "
-                    "dibs init --client claude")  # fmt: skip
+    used = [client_of(name) for name in names]
+    titles = ", ".join(client.title for client in used)
+    said = [f"clients: {titles}" if used else "no agent client was found here: name one with "
+            "--client, such as dibs init --client claude"]  # fmt: skip
     said += [client.after for client in used if new and client.after]
     if new:
         said.append("next: commit these files, and start running clients anew")

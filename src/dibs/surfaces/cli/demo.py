@@ -21,8 +21,6 @@ from dibs.surroundings.wording import note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from random import Random
-
     from dibs.dibs import Agent
     from dibs.records import Task
     from dibs.surroundings.commands import Globals
@@ -119,8 +117,7 @@ class Stage:
         for name in FILES:
             file = os.path.join(self.folder, name)
             os.makedirs(os.path.dirname(file), exist_ok=True)
-            with open(file, "a", encoding="utf-8"):
-                pass
+            open(file, "a").close()
         try:
             self.serve()
             self.invite()
@@ -130,7 +127,7 @@ class Stage:
 
     def serve(self) -> None:
         port = str(self.port)
-        self.daemon = self.spawn("-m", "dibs", "serve", "--port", port, out=subprocess.PIPE)
+        self.daemon = self.spawn("dibs", "serve", "--port", port, out=subprocess.PIPE)
         assert self.daemon.stdout is not None
         line = self.daemon.stdout.readline()
         if not line:
@@ -139,12 +136,8 @@ class Stage:
 
     def invite(self) -> None:
         """Open the dashboard, or say where it is."""
-        subprocess.run(
-            [sys.executable, "-m", "dibs", *self.opening],
-            env=self.environment,
-            cwd=self.folder,
-            check=False,
-        )
+        command = [sys.executable, "-m", "dibs", *self.opening]
+        subprocess.run(command, env=self.environment, cwd=self.folder, check=False)
 
     def play(self) -> None:
         """Let the agents act; kill the unlucky one now and then, and let it come back."""
@@ -160,26 +153,21 @@ class Stage:
             elif not listens:
                 time.sleep(0.25)
             if time.monotonic() > fate:
-                unlucky = self.cast[UNLUCKY]
-                if unlucky.poll() is None:
-                    unlucky.kill()
-                    fate = time.monotonic() + self.pace * LIFE_STEPS / 2
+                alive = self.cast[UNLUCKY].poll() is None
+                if alive:
+                    self.cast[UNLUCKY].kill()
                 else:
                     self.cast[UNLUCKY] = self.agent(UNLUCKY)
-                    fate = time.monotonic() + self.pace * LIFE_STEPS
+                fate = time.monotonic() + self.pace * LIFE_STEPS / (2 if alive else 1)
 
     def agent(self, name: str) -> subprocess.Popen[str]:
-        return self.spawn("-m", __name__, name, self.store, self.folder, str(self.pace))
+        return self.spawn(__name__, name, self.store, self.folder, str(self.pace))
 
-    def spawn(self, *words: str, out: int | None = None) -> subprocess.Popen[str]:
+    def spawn(self, module: str, *words: str, out: int | None = None) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, *words],
-            env=self.environment,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            text=True,
-        )
+            [sys.executable, "-m", module, *words],
+            env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, text=True,
+        )  # fmt: skip
 
     def clear(self) -> None:
         there = [*self.cast.values(), *([self.daemon] if self.daemon else [])]
@@ -192,10 +180,12 @@ class Stage:
 class Actor:
     """One agent of the scene, in a process of its own."""
 
-    def __init__(self, me: Agent, pace: float, random: Random) -> None:
+    def __init__(self, me: Agent, pace: float) -> None:
+        from random import Random
+
         self.me = me
         self.pace = pace
-        self.random = random
+        self.random = Random()
         self.stage = os.getppid()
 
     def step(self, steps: float = 1.0, status: str | None = None) -> None:
@@ -237,14 +227,15 @@ class Actor:
         }
         self.me.state.set("plan", "progress", counts, force=True)
 
-    def work(self, able: list[str]) -> None:
+    def work(self) -> None:
+        able = WORKERS[self.me.name]
         while True:
             try:
                 task = self.me.work.next(tags=able, wait_s=self.pace * 4, ttl_s=600)
             except RefusedError:
                 self.step(1, "looking for work")
-                continue
-            self.do(task)
+            else:
+                self.do(task)
 
     def do(self, task: Task) -> None:
         needs = task.payload["needs"]
@@ -256,28 +247,23 @@ class Actor:
             return
         self.step(3, task.title)
         if self.random.random() < 0.3:
-            self.me.messages.send(self.random.choice(REMARKS).format(needs), to=self.other())
+            other = self.random.choice([name for name in CAST if name != self.me.name])
+            self.me.messages.send(self.random.choice(REMARKS).format(needs), to=other)
         self.step(2)
         for message in self.me.messages.inbox():
             if message.to == self.me.name:
                 self.me.messages.ack(message.id)
+        value = {"by": self.me.name, "task": task.id, "lines": self.random.randrange(5, 90)}
+        entry = {"namespace": "results", "key": needs, "value": value, "force": True}
         try:
-            self.finish(task, needs)
+            self.me.leases.release(needs, outcome="modified")
+            if self.random.random() < 0.2:
+                self.me.work.fail(task.id, reason=self.random.choice(MISHAPS))
+            else:
+                self.me.work.complete(task.id, result={"ok": True}, entry=entry)
         except RefusedError:
             # A person took the task or the file away, and said why in a message.
             self.step(1, "lost it, looking for something else")
-
-    def finish(self, task: Task, needs: str) -> None:
-        self.me.leases.release(needs, outcome="modified")
-        if self.random.random() < 0.2:
-            self.me.work.fail(task.id, reason=self.random.choice(MISHAPS))
-        else:
-            value = {"by": self.me.name, "task": task.id, "lines": self.random.randrange(5, 90)}
-            entry = {"namespace": "results", "key": needs, "value": value, "force": True}
-            self.me.work.complete(task.id, result={"ok": True}, entry=entry)
-
-    def other(self) -> str:
-        return self.random.choice([name for name in CAST if name != self.me.name])
 
     def review(self) -> None:
         """Read what the others write, sharing it with whoever else only reads."""
@@ -308,23 +294,15 @@ class Actor:
 
 def act(name: str, store: str, folder: str, pace: str) -> None:
     """Play one agent until the end."""
-    from random import Random
-
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with (
             dibs.open(store, space=SPACE, start=folder, user_dir=f"{folder}/.dibs") as space,
             space.join(name, status="just arrived") as me,
         ):
-            actor = Actor(me, float(pace), Random())
-            if name == "planner":
-                actor.plan()
-            elif name == "dee":
-                actor.review()
-            elif name == UNLUCKY:
-                actor.struggle()
-            else:
-                actor.work(WORKERS[name])
+            actor = Actor(me, float(pace))
+            parts = {"planner": actor.plan, "dee": actor.review, UNLUCKY: actor.struggle}
+            parts.get(name, actor.work)()
     except (KeyboardInterrupt, UnavailableError):
         return
     except DibsError as error:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dibs.dibs import Dibs
     from dibs.surroundings.commands import Globals
 
+    Mend = Callable[[], object] | None
+
 BY = {"doctor": EVERYBODY, "backup": EVERYBODY}
 OK, WARNING, FAULT = "ok", "warning", "fault"
 COLOURS = {OK: "green", WARNING: "yellow", FAULT: "red"}
@@ -27,14 +29,7 @@ LARGE_LOG = 64 << 20
 
 
 class Finding:
-    def __init__(
-        self,
-        check: str,
-        state: str,
-        says: str,
-        next: str = "",
-        mend: Callable[[], object] | None = None,
-    ) -> None:
+    def __init__(self, check: str, state: str, says: str, next: str = "", mend: Mend = None):
         self.check = check
         self.state = state
         self.says = says
@@ -93,7 +88,7 @@ def examine(call: Globals) -> Iterator[Finding]:
         space = call.open()
     except DibsError as error:
         yield Finding("store", FAULT, error.message, error.next or "")
-        yield hooks(failures_folder())
+        yield hooks()
         return
     with space:
         yield hooks(space.scope.place.store_dir)
@@ -101,14 +96,12 @@ def examine(call: Globals) -> Iterator[Finding]:
         yield from set_up(space)
         if space.scope.daemon:
             # What lies beneath is looked at where it is.
-            says = f"{space.scope.daemon}, space {space.space}, seq {space.events.last()}"
-            yield Finding("store", OK, says)
+            yield where(space, space.scope.daemon)
             yield alive(space)
             yield signatures(space)
             return
         store = space.scope.store
-        yield Finding("store", OK, f"{store.driver.address}, space {store.name}, seq "
-                      f"{space.events.last()}")  # fmt: skip
+        yield where(space, store.driver.address)
         yield Finding("key", OK, "fits the space")
         if store.liveness is not None:
             kind = file_system(os.path.dirname(store.driver.address))
@@ -121,28 +114,25 @@ def examine(call: Globals) -> Iterator[Finding]:
         yield signatures(space)
 
 
-def failures_folder() -> str:
-    """Where hooks write down that they failed; a store that cannot be opened is one reason."""
-    from dibs.surroundings.failures import folder_and_policy
-
-    return folder_and_policy()[0]
+def where(space: Dibs, address: str) -> Finding:
+    return Finding("store", OK, f"{address}, space {space.space}, seq {space.events.last()}")
 
 
-def hooks(folder: str) -> Finding:
-    """What went wrong in hooks, where nobody was looking."""
-    from dibs.surroundings.failures import failures, forget
+def hooks(folder: str | None = None) -> Finding:
+    """What went wrong in hooks, where nobody was looking.
 
-    found = failures(folder)
+    folder: where they wrote it down; without a store, which is one reason, it has to be found
+    """
+    from dibs.surroundings.failures import failures, folder_and_policy, forget
+
+    place = folder or folder_and_policy()[0]
+    found = failures(place)
     if not found:
         return Finding("hooks", OK, "none has failed")
     times = "once" if len(found) == 1 else f"{len(found)} times"
-    return Finding(
-        "hooks",
-        WARNING,
-        f"failed {times}, the last: {found[-1]}",
-        "once the reason is mended, dibs doctor --fix forgets them",
-        lambda: forget(folder),
-    )
+    says = f"failed {times}, the last: {found[-1]}"
+    advice = "once the reason is mended, dibs doctor --fix forgets them"
+    return Finding("hooks", WARNING, says, advice, lambda: forget(place))
 
 
 def settings(space: Dibs) -> Finding:
@@ -161,7 +151,7 @@ def set_up(space: Dibs) -> Iterator[Finding]:
     from dibs.setup import Setup
 
     place = space.scope.place
-    setup = Setup(place, [], os.path.expanduser("~"))
+    setup = Setup(place)
     if place.checkout.kind != "repository" or not (clients := setup.set_up()):
         return
     wrong = setup.drift()
@@ -179,23 +169,20 @@ def versions() -> Finding:
 
     from dibs.storage.sqlite_file import SQLITE_VERSION
 
-    python = platform.python_version()
-    return Finding(
-        "versions", OK, f"dibs {version('agent-dibs')}, Python {python}, SQLite {SQLITE_VERSION}"
-    )
+    ours, python = version("agent-dibs"), platform.python_version()
+    return Finding("versions", OK, f"dibs {ours}, Python {python}, SQLite {SQLITE_VERSION}")
 
 
 def modes(private: list[str]) -> Iterator[Finding]:
     """Who can read the key can act for everybody."""
-    open_to_others = [path for path in private if os.stat(path).st_mode & 0o077]
-    for path in open_to_others:
-        yield Finding(
-            "modes",
-            FAULT,
-            f"{path} is open to others ({os.stat(path).st_mode & 0o777:o})",
-            f"chmod go-rwx {path}",
-            lambda path=path: os.chmod(path, os.stat(path).st_mode & 0o700),  # type: ignore[misc]
-        )
+    from functools import partial
+
+    found = {path: os.stat(path).st_mode & 0o777 for path in private}
+    open_to_others = {path: mode for path, mode in found.items() if mode & 0o077}
+    for path, mode in open_to_others.items():
+        says = f"{path} is open to others ({mode:o})"
+        mend = partial(os.chmod, path, mode & 0o700)
+        yield Finding("modes", FAULT, says, f"chmod go-rwx {path}", mend)
     if not open_to_others:
         yield Finding("modes", OK, f"{len(private)} files and folders are private")
 
@@ -210,31 +197,21 @@ def integrity(space: Dibs) -> Finding:
 def log_size(space: Dibs) -> Finding:
     driver = space.scope.store.driver
     size = driver.log_bytes()
-    if size > LARGE_LOG:
-        return Finding(
-            "log size",
-            WARNING,
-            f"the write-ahead log has {size >> 20} MiB: somebody reads for very long",
-            "dibs doctor --fix",
-            driver.shorten_log,
-        )
-    return Finding("log size", OK, f"{size >> 10} KiB")
+    if size <= LARGE_LOG:
+        return Finding("log size", OK, f"{size >> 10} KiB")
+    says = f"the write-ahead log has {size >> 20} MiB: somebody reads for very long"
+    return Finding("log size", WARNING, says, "dibs doctor --fix", driver.shorten_log)
 
 
 def sessions(space: Dibs) -> Finding:
     from dibs.nouns.agents.sessions import dead_sessions, end_dead
 
     dead = dead_sessions(space.scope)
-    if dead:
-        names = ", ".join(sorted({session.agent for session in dead}))
-        return Finding(
-            "sessions",
-            WARNING,
-            f"{len(dead)} ended without leaving ({names}); the next who needs it takes it over",
-            "dibs doctor --fix",
-            lambda: end_dead(space.scope),
-        )
-    return alive(space)
+    if not dead:
+        return alive(space)
+    names = ", ".join(sorted({session.agent for session in dead}))
+    says = f"{len(dead)} ended without leaving ({names}); the next who needs it takes it over"
+    return Finding("sessions", WARNING, says, "dibs doctor --fix", lambda: end_dead(space.scope))
 
 
 def alive(space: Dibs) -> Finding:
@@ -244,12 +221,8 @@ def alive(space: Dibs) -> Finding:
 
 def signatures(space: Dibs) -> Finding:
     wrong = space.agents.verify()
-    if wrong:
-        first = f"{wrong[0].noun} {wrong[0].subject} of {wrong[0].agent}"
-        return Finding(
-            "signatures",
-            FAULT,
-            f"{len(wrong)} rows were not written by those they name, such as {first}",
-            "dibs verify lists them; have a person look",
-        )
-    return Finding("signatures", OK, "every claim and message is by whom it says")
+    if not wrong:
+        return Finding("signatures", OK, "every claim and message is by whom it says")
+    first = f"{wrong[0].noun} {wrong[0].subject} of {wrong[0].agent}"
+    says = f"{len(wrong)} rows were not written by those they name, such as {first}"
+    return Finding("signatures", FAULT, says, "dibs verify lists them; have a person look")

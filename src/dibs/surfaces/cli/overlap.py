@@ -8,20 +8,22 @@ temporary: neither a worktree nor the repository is changed.
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from dibs.errors import InvalidError
 from dibs.names.checkouts import git_directory
+from dibs.names.paths import resources_overlap
 from dibs.operation import EVERYBODY
+from dibs.records import plain
 from dibs.surroundings.git import code_and_output, elsewhere, git, names
 from dibs.surroundings.wording import note, paint, print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from dibs.dibs import Dibs
-    from dibs.names.paths import Resource
     from dibs.records import Blocker
     from dibs.surroundings.commands import Globals
 
@@ -42,54 +44,6 @@ MERGE_TREE = (2, 38)
 """From this version on git can merge without a working tree."""
 
 
-class Worktree:
-    """
-    name: its branch, or its directory where it is on none
-    commit: its present state, "" until it was looked at
-    """
-
-    def __init__(self, path: str, branch: str) -> None:
-        self.path = path
-        self.branch = branch
-        self.commit = ""
-
-    @property
-    def name(self) -> str:
-        return self.branch or os.path.basename(self.path)
-
-
-class Overlap:
-    """Two worktrees, and the paths that both change: of each, whether it would merge cleanly.
-
-    That is None where git is too old to say.
-    """
-
-    def __init__(self, one: Worktree, other: Worktree, paths: dict[str, bool | None]) -> None:
-        self.one = one
-        self.other = other
-        self.paths = paths
-
-
-class Pair:
-    """Two worktrees with the files that both change, as they are shown."""
-
-    def __init__(self, found: Overlap, files: dict[str, str], holders: dict[str, list[Blocker]]):
-        self.worktrees = (found.one, found.other)
-        self.files = files
-        self.holders = holders
-
-    def to_json(self) -> dict[str, Any]:
-        from dibs.records import plain
-
-        return {
-            "worktrees": [{"path": one.path, "branch": one.branch} for one in self.worktrees],
-            "files": [
-                {"path": path, "merge": merge, "holders": plain(self.holders[path])}
-                for path, merge in self.files.items()
-            ],
-        }
-
-
 def main(call: Globals, *paths: str) -> int:
     """Show which files two worktrees both change, whether they would merge, and who holds them.
 
@@ -100,52 +54,47 @@ def main(call: Globals, *paths: str) -> int:
     example: src/
     """
     with call.open() as space:
-        pairs = find(space, list(paths))
+        pairs = find(space, paths)
     if call.json:
-        print_json([pair.to_json() for pair in pairs])
+        print_json(plain(pairs))
     else:
         for pair in pairs:
             draw(pair)
         if not pairs:
             note("no two worktrees change the same files")
-    return int(any(CONFLICT in pair.files.values() for pair in pairs))
+    return int(any(file["merge"] == CONFLICT for pair in pairs for file in pair["files"]))
 
 
-def find(space: Dibs, words: list[str]) -> list[Pair]:
+def find(space: Dibs, paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Pairs of worktrees with the files that both change, how these merge, and who holds them."""
     place = space.scope.place
     if place.checkout.kind != "repository":
         raise InvalidError("this is no git repository", next="cd into one")
-    wanted = [place.resource(word) for word in words]
+    wanted = [place.resource(path) for path in paths]
+
+    def is_wanted(path: str) -> bool:
+        file = place.resource(f"path:{place.top}/{path}")
+        return any(resources_overlap(file, one) for one in wanted)
+
     pairs = []
-    for found in overlaps(place.top):
-        files = {
-            path: UNKNOWN if clean is None else CLEAN if clean else CONFLICT
-            for path, clean in found.paths.items()
-            if not wanted or matches(place.resource(f"path:{place.top}/{path}"), wanted)
-        }
+    for worktrees, found in overlaps(place.top):
+        both = [path for path in found if not wanted or is_wanted(path)]
+        held = holders(space, list(worktrees), both)
+        files = [{"path": path, "merge": found[path], "holders": held[path]} for path in both]
+        sides = [{"path": path, "branch": branch} for path, branch in worktrees.items()]
         if files:
-            pairs.append(Pair(found, files, holders(space, found, list(files))))
+            pairs.append({"worktrees": sides, "files": files})
     return pairs
 
 
-def matches(file: Resource, wanted: list[Resource]) -> bool:
-    from dibs.names.paths import resources_overlap
-
-    return any(resources_overlap(file, one) for one in wanted)
-
-
-def holders(space: Dibs, found: Overlap, paths: list[str]) -> dict[str, list[Blocker]]:
+def holders(space: Dibs, worktrees: list[str], paths: list[str]) -> dict[str, list[Blocker]]:
     """Who holds each path, in whatever worktree, each of them once."""
     from dibs.arguments import CLAIM_LIMIT
 
-    top, here = space.scope.place.top, f"file:{os.uname().nodename}:"
-    asked = [
-        (path, text)
-        for path in paths
-        # A file that is held elsewhere already has a name for its own worktree, too.
-        for text in (f"path:{top}/{path}", f"{here}{found.one.path}/{path}",
-                     f"{here}{found.other.path}/{path}")
-    ]  # fmt: skip
+    here = f"file:{os.uname().nodename}:"
+    # A file that is held elsewhere already has a name for its own worktree, too.
+    roots = [f"path:{space.scope.place.top}", *(here + folder for folder in worktrees)]
+    asked = [(path, f"{root}/{path}") for path in paths for root in roots]
     sessions: dict[str, dict[int, Blocker]] = {path: {} for path in paths}
     for start in range(0, len(asked), CLAIM_LIMIT):
         some = asked[start : start + CLAIM_LIMIT]
@@ -157,15 +106,16 @@ def holders(space: Dibs, found: Overlap, paths: list[str]) -> dict[str, list[Blo
     return {path: list(those.values()) for path, those in sessions.items()}
 
 
-def draw(pair: Pair) -> None:
-    one, other = pair.worktrees
-    say(paint("bold", f"{one.name} and {other.name}") + f"  ({one.path}, {other.path})")
-    width = max(map(len, pair.files))
-    for path, merge in pair.files.items():
-        held = ", ".join(holder(blocker) for blocker in pair.holders[path])
-        state = paint(COLOURS[merge], merge.ljust(len(CONFLICT)))
-        say(f"  {path.ljust(width)}  {state}  {held}".rstrip())
-    if UNKNOWN in pair.files.values():
+def draw(pair: dict[str, Any]) -> None:
+    sides, files = pair["worktrees"], pair["files"]
+    names = [one["branch"] or os.path.basename(one["path"]) for one in sides]
+    say(paint("bold", " and ".join(names)) + f"  ({', '.join(one['path'] for one in sides)})")
+    width = max(len(file["path"]) for file in files)
+    for file in files:
+        held = ", ".join(holder(blocker) for blocker in file["holders"])
+        state = paint(COLOURS[file["merge"]], file["merge"].ljust(len(CONFLICT)))
+        say(f"  {file['path'].ljust(width)}  {state}  {held}".rstrip())
+    if any(file["merge"] == UNKNOWN for file in files):
         note("git 2.38 or newer is needed to say whether they would merge")
 
 
@@ -175,37 +125,40 @@ def holder(blocker: Blocker) -> str:
     return f"{blocker.agent} holds {name}" + (f" in {where}" if where else "")
 
 
-def worktrees(top: str) -> list[Worktree]:
-    """Those that have files; a bare repository and what was moved away have none."""
-    found = []
+def worktrees_of(top: str) -> dict[str, str]:
+    """The branches, by the folder of a worktree; "" where it is on none.
+
+    A bare repository and what was moved away have no files, and are left out.
+    """
+    found = {}
     # Not with -z, which older versions do not know.
     said = git("worktree", "list", "--porcelain", cwd=top, environment=elsewhere())
     for block in os.fsdecode(said).split("\n\n"):
         facts = dict(line.partition(" ")[::2] for line in block.split("\n") if line)
         path = facts.get("worktree", "")
         if path and "bare" not in facts and os.path.exists(f"{path}/.git"):
-            found.append(Worktree(path, facts.get("branch", "").removeprefix("refs/heads/")))
+            found[path] = facts.get("branch", "").removeprefix("refs/heads/")
     return found
 
 
-def overlaps(top: str) -> Iterator[Overlap]:
-    """Each pair of worktrees that change the same paths."""
+def overlaps(top: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """Each pair of worktrees that change the same paths, and how each of these would merge."""
+    from itertools import combinations
     from tempfile import TemporaryDirectory
 
-    found = worktrees(top)
+    found = worktrees_of(top)
     if len(found) < 2:
         return
     with TemporaryDirectory(prefix="dibs-") as folder:
         environment = apart(top, folder)
-        for number, worktree in enumerate(found):
-            inside = [other.path for other in found if is_inside(other.path, worktree.path)]
+        commits = {}
+        for number, path in enumerate(found):
+            inside = [other for other in found if other.startswith(f"{path}/")]
             index = f"{folder}/index{number}"
-            worktree.commit = snapshot(worktree, inside, environment | {"GIT_INDEX_FILE": index})
-        for number, one in enumerate(found):
-            for other in found[number + 1 :]:
-                paths = compare(top, one, other, environment)
-                if paths:
-                    yield Overlap(one, other, paths)
+            commits[path] = snapshot(path, inside, environment | {"GIT_INDEX_FILE": index})
+        for one, other in combinations(found, 2):
+            if files := compare(top, commits[one], commits[other], environment):
+                yield {path: found[path] for path in (one, other)}, files
 
 
 def apart(top: str, folder: str) -> dict[str, str]:
@@ -223,57 +176,45 @@ def apart(top: str, folder: str) -> dict[str, str]:
     }
 
 
-def is_inside(path: str, outer: str) -> bool:
-    return path.startswith(f"{outer}/")
-
-
-def snapshot(worktree: Worktree, inside: list[str], environment: dict[str, str]) -> str:
+def snapshot(worktree: str, inside: list[str], environment: dict[str, str]) -> str:
     """The commit of a worktree's present state; `inside` are others that lie in its directory."""
     from shutil import copy2
 
-    own = os.path.join(git_directory(worktree.path), "index")
+    own = os.path.join(git_directory(worktree), "index")
     if os.path.exists(own):
         # With what git knows of each file already, only what has changed is read. Its time is
         # part of that: a file that was written in the same moment is compared.
         copy2(own, environment["GIT_INDEX_FILE"])
-    others = [f":(top,exclude,literal){path[len(worktree.path) + 1 :]}" for path in inside]
-
-    def call(*words: str, codes: tuple[int, ...] = (0,)) -> str:
-        said = git(*SETTINGS, *words, cwd=worktree.path, environment=environment, codes=codes)
-        return said.decode().strip()
-
+    others = [f":(top,exclude,literal){path[len(worktree) + 1 :]}" for path in inside]
+    call = partial(git, *SETTINGS, cwd=worktree, environment=environment)
     call("add", "-A", "--", ":(top)", *others)
-    head = call("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
+    head = call("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1)).decode().strip()
     parent = ["-p", head] if head else []
-    return call("commit-tree", *parent, "-m", "as it is now", call("write-tree"))
+    tree = call("write-tree").decode().strip()
+    return call("commit-tree", *parent, "-m", "as it is now", tree).decode().strip()
 
 
-def compare(
-    top: str, one: Worktree, other: Worktree, environment: dict[str, str]
-) -> dict[str, bool | None]:
-    """The paths that both change since they parted; of each, whether it would merge cleanly."""
-
-    def call(*words: str, codes: tuple[int, ...] = (0,)) -> bytes:
-        return git(*SETTINGS, *words, cwd=top, environment=environment, codes=codes)
-
-    bases = call("merge-base", one.commit, other.commit, codes=(0, 1)).decode().split()
+def compare(top: str, one: str, other: str, environment: dict[str, str]) -> dict[str, str]:
+    """The paths that two commits change since they parted, and how each would merge."""
+    call = partial(git, *SETTINGS, cwd=top, environment=environment)
+    bases = call("merge-base", one, other, codes=(0, 1)).decode().split()
     base = bases[0] if bases else call("hash-object", "-t", "tree", "/dev/null").decode().strip()
     changed = [
-        set(names(call("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, now.commit)))
+        set(names(call("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, now)))
         for now in (one, other)
     ]
     both = changed[0] & changed[1]
     if not both:
         return {}
     if not can_merge(call("version").decode()):
-        return dict.fromkeys(sorted(both))
+        return dict.fromkeys(sorted(both), UNKNOWN)
     code, said = code_and_output(
         *SETTINGS, "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z",
-        "--allow-unrelated-histories", one.commit, other.commit,
+        "--allow-unrelated-histories", one, other,
         cwd=top, environment=environment, codes=(0, 1),
     )  # fmt: skip
     conflicting = set(names(said)[1:]) if code else set()
-    return {path: path not in conflicting for path in sorted(both | conflicting)}
+    return {path: CONFLICT if path in conflicting else CLEAN for path in sorted(both | conflicting)}
 
 
 def can_merge(version: str) -> bool:

@@ -20,7 +20,6 @@ from dibs.mcp.protocol import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MODERN_ONLY,
-    Peer,
     ProtocolError,
     Request,
     check_message,
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from dibs.dibs import Agent
+    from dibs.mcp.callers import Holdings
     from dibs.mcp.server import Server
 
     Send = Callable[[Any], None]
@@ -53,17 +54,38 @@ class Call:
         self.request = request
         self.connection = connection
         self.waits_s = waits_s
+        self._callers = connection.server.callers
         self._send = send
         self.wake = None if waits_s is None else Cancel()
         self._lock = allocate_lock()
         self._cancelled = self._decided = False
 
-    def decide(self) -> None:
-        """From here on the call counts as answered; raise if it was cancelled before."""
+    @property
+    def agent(self) -> Agent:
+        """The session that the call acts in."""
+        return self._callers.agent(self.request)
+
+    @property
+    def nameless(self) -> bool:
+        """Whether nobody has chosen the agent's name yet."""
+        return self._callers.is_nameless(self.request)
+
+    @property
+    def holdings(self) -> Holdings:
+        return self._callers.holdings(self.request)
+
+    def decide(self, undo: Callable[[], object] | None = None) -> None:
+        """From here on the call counts as answered, and a cancellation comes too late.
+
+        undo: give back what was granted, if the call was cancelled before
+        """
         with self._lock:
-            if self._cancelled:
-                raise CancelledError("the client cancelled the call")
-            self._decided = True
+            if not self._cancelled:
+                self._decided = True
+                return
+        if undo is not None:
+            undo()
+        raise CancelledError("the client cancelled the call")
 
     def cancel(self) -> None:
         with self._lock:
@@ -92,8 +114,10 @@ class Call:
 class Connection:
     def __init__(self, server: Server, send: Send) -> None:
         self.server = server
-        self.peer = Peer()
         self.send = send
+        self.version: str | None = None
+        """The version that a handshake settled."""
+        self.client = ""
         self.followed: set[str] = set()
         """The pages a client of a handshake era has subscribed to."""
         self.follower: Cancel | None = None
@@ -113,7 +137,7 @@ class Connection:
             message = parse(line)
             if not isinstance(message, list):
                 self._take(message, send, send, inline)
-            elif self.peer.version != BATCHES or not message:
+            elif self.version != BATCHES or not message:
                 raise ProtocolError(INVALID_REQUEST, "several messages at once are not served")
             elif len(message) > CALLS_LIMIT:
                 raise ProtocolError(INVALID_REQUEST, f"more than {CALLS_LIMIT} messages at once")
@@ -141,7 +165,7 @@ class Connection:
                 self._notified(message)
                 return
             id = message["id"]
-            request = Request(message, self.peer)
+            request = Request(message, self.version, self.client)
             if request.method in (HANDSHAKE_ONLY if request.modern else MODERN_ONLY):
                 raise ProtocolError(METHOD_NOT_FOUND, f"{request.method} is not of this era")
             call = self._begin(request, send)

@@ -80,7 +80,7 @@ METHODS = (
 
 async def card(request: Request) -> JSONResponse:
     """What this agent is, and where it is talked to."""
-    daemon: Daemon = request.app.state.daemon
+    daemon: Daemon = request.app.daemon
     scheme = "https" if daemon.sign_ins.secure else request.url.scheme
     told = {
         "name": "dibs",
@@ -124,7 +124,7 @@ class Endpoint:
     """`/a2a`, as an ASGI application."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        daemon: Daemon = scope["app"].state.daemon
+        daemon: Daemon = scope["app"].daemon
         headers = fold(scope["headers"])
         access = await daemon.admit(headers)
         if scope["method"] != "POST":

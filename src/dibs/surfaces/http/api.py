@@ -360,7 +360,7 @@ def spelled(found: Schema) -> str:
 
 
 async def openapi_page(request: Request) -> HTMLResponse:
-    daemon: Daemon = request.app.state.daemon
+    daemon: Daemon = request.app.daemon
     await daemon.admit(dict(request.headers))
     policy = (
         "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
@@ -371,6 +371,6 @@ async def openapi_page(request: Request) -> HTMLResponse:
 
 
 async def openapi(request: Request) -> JSONResponse:
-    daemon: Daemon = request.app.state.daemon
+    daemon: Daemon = request.app.daemon
     await daemon.admit(dict(request.headers))
     return JSONResponse(document(daemon.operations))

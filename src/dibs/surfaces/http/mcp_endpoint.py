@@ -79,7 +79,7 @@ class Endpoint:
         self._sessions = McpSessions(kind)
 
     async def __call__(self, scope: Scope, receive: Receive, send: AsgiSend) -> None:
-        daemon: Daemon = scope["app"].state.daemon
+        daemon: Daemon = scope["app"].daemon
         headers = fold(scope["headers"])
         access = await daemon.admit(headers)
         permit("mcp", "agent", access)
@@ -131,7 +131,7 @@ class Visit:
             id = uuid4().hex
             session = self.sessions.begin(self.daemon, self.access, id)
             await self.exchange(session.connection, [message], body, session, {SESSION: id})
-            if session.connection.peer.version is None:  # the handshake was refused
+            if session.connection.version is None:  # the handshake was refused
                 await self.sessions.end(self.daemon, id)
         elif (found := await self.session()) is not None:
             await self.exchange(found.connection, [message], body, found)
@@ -141,7 +141,7 @@ class Visit:
         if not messages or SESSION not in self.headers:
             await self.refuse(400, "several messages at once are not served")
         elif (found := await self.session()) is not None:
-            if found.connection.peer.version != BATCHES:
+            if found.connection.version != BATCHES:
                 await self.refuse(400, "several messages at once are not served")
             else:
                 await self.exchange(found.connection, messages, body, found)

@@ -273,7 +273,7 @@ class McpSessions:
         look = partial(owner, daemon, label_of(id))
         if session is None and named and await daemon.reader.do(look) == access.agent:
             session = self._sessions.get(id) or self.begin(daemon, access, id)
-            session.connection.peer.version = headers.get(VERSION, BATCHES)
+            session.connection.version = headers.get(VERSION, BATCHES)
         if session is None or session.seat.access.agent != access.agent:
             return None
         session.hear()

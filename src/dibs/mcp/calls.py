@@ -222,7 +222,7 @@ class Connection:
                 return
 
     def _serve(self, call: Call, reply: Send) -> None:
-        request, answered = call.request, False
+        request = call.request
         try:
             try:
                 answer = request.answer(self.server.serve(call))
@@ -235,7 +235,6 @@ class Connection:
                     return
                 answer = confess(error).to_json(request.id)
             call.decide()
-            answered = True
             reply(answer)
         except CancelledError:
             pass  # a cancelled call is not answered
@@ -244,11 +243,6 @@ class Connection:
             with self.lock:
                 if self._calls.get(request.id) is call:
                     del self._calls[request.id]
-            if not answered:
-                self.unanswered(reply)
-
-    def unanswered(self, reply: Send) -> None:
-        """A call has ended without an answer; where it had a way back of its own, close that."""
 
     def _notified(self, message: dict[str, Any]) -> None:
         if message["method"] != "notifications/cancelled":

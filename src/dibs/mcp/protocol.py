@@ -129,15 +129,19 @@ class Request:
 
 
 def parse(line: bytes) -> Any:
-    """The JSON of a line. NaN and the like are none."""
+    """The JSON of a line."""
     try:
-        return json.loads(line.decode("utf-8"), parse_constant=_refuse)
+        return DECODER.decode(line.decode("utf-8"))
     except (ValueError, RecursionError):
         raise ProtocolError(PARSE_ERROR, "this is not JSON") from None
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(constant)
+
+
+DECODER = json.JSONDecoder(parse_constant=_refuse)
+"""Of JSON as it is defined: NaN and the like are none."""
 
 
 def is_id(value: object) -> bool:

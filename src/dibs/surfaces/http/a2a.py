@@ -38,7 +38,7 @@ from dibs.surfaces.http.api import to_body
 from dibs.surfaces.http.app import read_body, respond, stopping, unless_gone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
@@ -68,14 +68,6 @@ ANY_STATE = "TASK_STATE_UNSPECIFIED"
 TOLD = (InvalidError, NotFoundError, tasks.NotTextError)
 """What is refused within the protocol; who may not come in, or must wait, is told by HTTP."""
 MODES = ["text/plain", "application/json"]
-METHODS = (
-    "SendMessage",
-    "SendStreamingMessage",
-    "GetTask",
-    "ListTasks",
-    "CancelTask",
-    "SubscribeToTask",
-)
 
 
 async def card(request: Request) -> JSONResponse:
@@ -134,13 +126,12 @@ class Endpoint:
             message = parse(body)
             id = id_of(message)
             method, params = read(message, headers.get("a2a-version", ""))
-            if method in visit.streams:
-                updates = await visit.streams[method](params)
-            else:
+            if method in CALLS:
                 with contextlib.suppress(ConnectionError):
-                    answer = await unless_gone(visit.calls[method](params), receive)
+                    answer = await unless_gone(CALLS[method](visit, params), receive)
                     await respond(send, 200, {"jsonrpc": "2.0", "id": id, "result": answer})
                 return
+            updates = await STREAMS[method](visit, params)
         except (ProtocolError, *TOLD) as error:
             await respond(send, 200, refusal(error, id))
             return
@@ -158,20 +149,11 @@ class Visit:
     def __init__(self, daemon: Daemon, access: Access) -> None:
         self.daemon = daemon
         self.access = access
-        self.calls: dict[str, Callable[[Object], Awaitable[Object]]] = {
-            "SendMessage": self.send_message,
-            "GetTask": self.get_task,
-            "ListTasks": self.list_tasks,
-            "CancelTask": self.cancel_task,
-        }
-        self.streams: dict[str, Callable[[Object], Awaitable[AsyncIterator[Object | None]]]] = {
-            "SendStreamingMessage": self.send_and_follow,
-            "SubscribeToTask": self.subscribe,
-        }
 
-    async def operate(self, name: str, **given: Any) -> Any:
+    async def operate(self, name: str, **given: Any) -> Object:
         route = self.daemon.operations[f"/v1/{name.replace('.', '/')}"]
-        return plain(await self.daemon.call(route, self.access, given))
+        done: Object = plain(await self.daemon.call(route, self.access, given))
+        return done
 
     async def add(self, params: Object) -> Object:
         """The task that a message asks for, which may be there already."""
@@ -183,8 +165,7 @@ class Visit:
             )
         asked = tasks.asked_for(message, self.access.agent)
         try:
-            added: Object = await self.operate("work.add", **asked)
-            return added
+            return await self.operate("work.add", **asked)
         except ExistsError as error:
             there: Object = plain(error.details["task"])
             if not tasks.same(asked, there):
@@ -213,8 +194,7 @@ class Visit:
     async def task(self, id: Any) -> Object:
         if not isinstance(id, str):
             raise InvalidError("the id of the task is missing")
-        found: Object = await self.operate("work.show", id=id)
-        return found
+        return await self.operate("work.show", id=id)
 
     async def cancel_task(self, params: Object) -> Object:
         task = await self.task(params.get("id"))
@@ -317,6 +297,15 @@ class Visit:
                 yield None
 
 
+CALLS = {
+    "SendMessage": Visit.send_message,
+    "GetTask": Visit.get_task,
+    "ListTasks": Visit.list_tasks,
+    "CancelTask": Visit.cancel_task,
+}
+STREAMS = {"SendStreamingMessage": Visit.send_and_follow, "SubscribeToTask": Visit.subscribe}
+
+
 def id_of(message: Any) -> int | str:
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise ProtocolError(INVALID_REQUEST, "this is not a JSON-RPC 2.0 request")
@@ -338,7 +327,7 @@ def read(message: Object, version: str) -> tuple[str, Object]:
         raise ProtocolError(NO_PUSH, "nothing is pushed from here; subscribe to the task")
     if method == "GetExtendedAgentCard":
         raise ProtocolError(UNSUPPORTED, "there is only the one card")
-    if method not in METHODS:
+    if method not in CALLS and method not in STREAMS:
         raise ProtocolError(METHOD_NOT_FOUND, f"there is no method {method!r}")
     if not isinstance(params, dict):
         raise ProtocolError(INVALID_PARAMS, "params must be an object")
@@ -348,12 +337,8 @@ def read(message: Object, version: str) -> tuple[str, Object]:
 def refusal(error: Exception, id: int | str | None) -> Object:
     """An error as the protocol words it."""
     if not isinstance(error, ProtocolError):
-        code = INVALID_PARAMS
-        if isinstance(error, NotFoundError):
-            code = NOT_FOUND
-        elif isinstance(error, tasks.NotTextError):
-            code = CONTENT_TYPE
-        error = ProtocolError(code, str(error))
+        codes: dict[type, int] = {NotFoundError: NOT_FOUND, tasks.NotTextError: CONTENT_TYPE}
+        error = ProtocolError(codes.get(type(error), INVALID_PARAMS), str(error))
     if error.code in REASONS:
         error.data = [
             {

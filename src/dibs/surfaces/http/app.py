@@ -41,7 +41,7 @@ from dibs.surfaces.http.access import (
     refuse_doubles,
     too_large,
 )
-from dibs.surfaces.http.api import JOIN, read_object, routes, to_body
+from dibs.surfaces.http.api import APART, JOIN, read_object, routes, to_body
 from dibs.surfaces.http.worker import Waits, Worker, Writer
 
 if TYPE_CHECKING:
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 
 SWEEP_S = 0.5
 STOP_LOOKS = 150
-APART = ("/v1/agents/join", "/v1/me", "/v1/cancel")
-"""What is called as an operation is, and is none."""
 JOINING: dict[str, Any] = {"status": "", "shell": False, "client": None, "ttl_s": SESSION_TTL_S}
 HEADERS = [
     (b"content-type", b"application/json"),

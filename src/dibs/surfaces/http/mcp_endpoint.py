@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from dibs.mcp.calls import to_line
+from dibs.mcp.calls import Connection, to_line
 from dibs.mcp.protocol import (
     BATCHES,
     HANDSHAKE,
@@ -37,18 +37,20 @@ from dibs.mcp.protocol import (
 from dibs.mcp.server import Server
 from dibs.surfaces.http.access import GuardError, fold
 from dibs.surfaces.http.app import HEADERS, permit, read_body, respond, stopping
-from dibs.surfaces.http.mcp_sessions import SESSION, VERSION, HttpConnection, McpSessions, Told
+from dibs.surfaces.http.mcp_sessions import SESSION, VERSION, McpSessions, Told
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.types import Receive, Scope
     from starlette.types import Send as AsgiSend
 
-    from dibs.mcp.calls import Connection
     from dibs.surfaces.http.access import Access
     from dibs.surfaces.http.app import Daemon
     from dibs.surfaces.http.mcp_sessions import Session
 
     Headers = dict[str, str]
+    Pairs = Sequence[tuple[bytes, bytes]]
 
 BREATH_S = 15.0
 """A comment so often shows both ends that the other is there."""
@@ -76,15 +78,17 @@ class Endpoint:
 
     def __init__(self, kind: type[Server] = Server) -> None:
         """An endpoint whose answers come from a server of this kind."""
-        self._sessions = McpSessions(kind)
+        self._kind = kind
+        self._sessions: McpSessions | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: AsgiSend) -> None:
         daemon: Daemon = scope["app"].daemon
         headers = fold(scope["headers"])
         access = await daemon.admit(headers)
         permit("mcp", "agent", access)
-        self._sessions.start(daemon)
-        visit = Visit(self._sessions, daemon, access, headers, receive, send)
+        if self._sessions is None:
+            self._sessions = McpSessions(daemon, self._kind)
+        visit = Visit(self._sessions, access, headers, receive, send)
         method = {"POST": visit.post, "GET": visit.get, "DELETE": visit.delete}.get(scope["method"])
         if method is None:
             raise GuardError(405, "method", "/mcp takes POST, GET and DELETE", "use POST")
@@ -98,14 +102,13 @@ class Visit:
     def __init__(
         self,
         sessions: McpSessions,
-        daemon: Daemon,
         access: Access,
         headers: Headers,
         receive: Receive,
         send: AsgiSend,
     ) -> None:
         self.sessions = sessions
-        self.daemon = daemon
+        self.daemon = sessions.daemon
         self.access = access
         self.headers = headers
         self.receive = receive
@@ -129,10 +132,11 @@ class Visit:
             await self.post_modern(message, body)
         elif asks(message) and message["method"] == "initialize":
             id = uuid4().hex
-            session = self.sessions.begin(self.daemon, self.access, id)
-            await self.exchange(session.connection, [message], body, session, {SESSION: id})
+            session = self.sessions.begin(self.access, id)
+            named = [(SESSION.encode(), id.encode())]
+            await self.exchange(session.connection, [message], body, session, named)
             if session.connection.version is None:  # the handshake was refused
-                await self.sessions.end(self.daemon, id)
+                await self.sessions.end(id)
         elif (found := await self.session()) is not None:
             await self.exchange(found.connection, [message], body, found)
 
@@ -156,14 +160,14 @@ class Visit:
             answer = error.to_json(message["id"])
             await self.say(status_of(answer, modern=True), answer)
             return
-        seat = self.sessions.stateless(self.daemon, self.access)
+        seat = self.sessions.stateless(self.access)
         unasked = Told()  # in this era nothing goes there
-        connection = HttpConnection(self.sessions.server(seat), unasked.put)
+        connection = Connection(self.sessions.server(seat), unasked.put)
         await self.exchange(connection, [message], body)
 
     async def session(self) -> Session | None:
         """The session a request belongs to; without one it is refused here."""
-        found = await self.sessions.find(self.daemon, self.access, self.headers)
+        found = await self.sessions.find(self.access, self.headers)
         if found is None:
             named = SESSION in self.headers
             await self.refuse(
@@ -174,7 +178,7 @@ class Visit:
     async def get(self) -> None:
         """The stream of what nobody asked for, such as news of a page subscribed to."""
         if not takes(self.headers, EVENTS) or SESSION not in self.headers:
-            await self.say(405, extra={"allow": "POST"})
+            await self.say(405, extra=[(b"allow", b"POST")])
         elif (session := await self.session()) is not None:
             await read_body(self.receive)
             gone = self.gone()
@@ -184,16 +188,16 @@ class Visit:
                 await self.pass_on(session.news, gone)
             except ConnectionError:
                 if session.streams == 1:
-                    self.sessions.miss(self.daemon, self.headers[SESSION], session)
+                    self.sessions.miss(self.headers[SESSION], session)
             finally:
                 gone.cancel()
                 session.streams -= 1
 
     async def delete(self) -> None:
         if SESSION not in self.headers:
-            await self.say(405, extra={"allow": "POST"})
+            await self.say(405, extra=[(b"allow", b"POST")])
         elif await self.session() is not None:
-            await self.sessions.end(self.daemon, self.headers[SESSION])
+            await self.sessions.end(self.headers[SESSION])
             await self.say(204)
 
     async def exchange(
@@ -202,7 +206,7 @@ class Visit:
         messages: list[dict[str, Any]],
         body: bytes,
         session: Session | None = None,
-        extra: dict[str, str] | None = None,
+        extra: Pairs = (),
     ) -> None:
         """Answer what one POST asks for, with all that is told about it before."""
         told, gone = Told(), self.gone()
@@ -237,27 +241,27 @@ class Visit:
         gone: asyncio.Future[Any],
         running: asyncio.Future[Any],
         modern: bool,
-        extra: dict[str, str] | None,
+        extra: Pairs,
     ) -> None:
         try:
             first = await told.next(gone, BREATH_S)
         except TimeoutError:
             await self.start(extra)
+            await self.pass_on(told, gone)
+            return
+        if first is None and self.daemon.stopping:
+            raise stopping()
+        if first is None:
+            await running  # raises what kept it from being answered
+        elif is_answer(first):
+            await self.say(status_of(first, modern), first, extra)
+            return
+        await self.start(extra)
+        if first is None:
+            await self.finish()
         else:
-            if first is None and self.daemon.stopping:
-                raise stopping()
-            if first is None:
-                await running  # raises what kept it from being answered
-            if first is not None and is_answer(first):
-                await self.say(status_of(first, modern), first, extra)
-                return
-            await self.start(extra)
-            if first is not None:
-                await self.tell(first)
-            else:
-                await self.finish()
-                return
-        await self.pass_on(told, gone)
+            await self.tell(first)
+            await self.pass_on(told, gone)
 
     async def pass_on(self, told: Told, gone: asyncio.Future[Any]) -> None:
         """Tell everything up to an answer, or up to the end."""
@@ -270,19 +274,19 @@ class Visit:
             if part is not None:
                 await self.tell(part)
             if part is None or is_answer(part):
-                await self.finish()
-                return
+                break
+        await self.finish()
 
     def gone(self) -> asyncio.Future[Any]:
         return asyncio.ensure_future(self.receive())
 
-    async def start(self, extra: dict[str, str] | None = None) -> None:
+    async def start(self, extra: Pairs = ()) -> None:
         """Begin a stream of events."""
-        named = {"content-type": EVENTS, "x-accel-buffering": "no", **(extra or {})}
-        await self.head(200, named)
+        kind = (b"content-type", EVENTS.encode())
+        await self.head(200, [kind, (b"x-accel-buffering", b"no"), *extra])
 
     async def tell(self, message: Any) -> None:
-        await self.send_part(as_event(to_line(message)))
+        await self.send_part(b"event: message\ndata: " + to_line(message) + b"\n")
 
     async def send_part(self, body: bytes) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
@@ -290,20 +294,15 @@ class Visit:
     async def finish(self) -> None:
         await self.send({"type": "http.response.body", "body": b""})
 
-    async def head(self, status: int, named: dict[str, str]) -> None:
-        headers = [(name.encode(), value.encode()) for name, value in named.items()]
-        given = {name for name, _ in headers}
-        headers += [pair for pair in HEADERS[1:] if pair[0] not in given]
+    async def head(self, status: int, headers: Pairs) -> None:
+        headers = [*headers, *HEADERS[1:]]
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def say(
-        self, status: int, answer: Any = None, extra: dict[str, str] | None = None
-    ) -> None:
-        more = [(name.encode(), value.encode()) for name, value in (extra or {}).items()]
+    async def say(self, status: int, answer: Any = None, extra: Pairs = ()) -> None:
         if answer is not None:
-            await respond(self.send, status, answer, more)
+            await respond(self.send, status, answer, extra)
             return
-        await self.head(status, {"content-length": "0", **(extra or {})} if status != 204 else {})
+        await self.head(status, extra if status == 204 else [(b"content-length", b"0"), *extra])
         await self.finish()
 
     async def refuse(self, status: int, reason: str, code: int = INVALID_REQUEST) -> None:
@@ -381,8 +380,3 @@ def unwrapped(value: str) -> str | None:
 def status_of(answer: Any, modern: bool) -> int:
     """The HTTP status of an answer. Before sessions were dropped, an error was a good answer."""
     return STATUS.get(answer["error"]["code"], 200) if modern and "error" in answer else 200
-
-
-def as_event(line: bytes) -> bytes:
-    """A message, as the line that it is, as one server-sent event."""
-    return b"event: message\ndata: " + line + b"\n"

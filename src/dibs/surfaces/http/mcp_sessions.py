@@ -29,7 +29,6 @@ from dibs.nouns.agents import sessions
 from dibs.surfaces.http.access import GuardError
 
 if TYPE_CHECKING:
-    from dibs.mcp.calls import Send
     from dibs.mcp.protocol import Request
     from dibs.mcp.server import Server
     from dibs.surfaces.http.access import Access
@@ -177,20 +176,13 @@ class Told:
         return self._queue.get_nowait()
 
 
-class HttpConnection(Connection):
-    """A connection whose calls each have a way back of their own."""
-
-    def unanswered(self, reply: Send) -> None:
-        reply(None)
-
-
 class Session:
     """What a client of a handshake era comes back to."""
 
     def __init__(self, server: Server, seat: Seat) -> None:
         self.seat = seat
         self.news = Told(NEWS_LIMIT)
-        self.connection = HttpConnection(server, self.news.put)
+        self.connection = Connection(server, self.news.put)
         self.heard = time.monotonic()
         self.exchanges = self.streams = 0
         self.ending: asyncio.TimerHandle | None = None
@@ -206,34 +198,29 @@ class Session:
 class McpSessions:
     """The sessions of all clients, and the seats of those that have none."""
 
-    def __init__(self, kind: type[Server]) -> None:
+    def __init__(self, daemon: Daemon, kind: type[Server]) -> None:
         """kind: what the answers come from"""
+        self.daemon = daemon
         self._kind = kind
         self._sessions: dict[str, Session] = {}
         self._seats: dict[tuple[str, ...], Seat] = {}
-        self._keeping: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         """The loop itself holds on to none of its tasks."""
         self.connections: set[Connection] = set()
         """Those with a call under way."""
-
-    def start(self, daemon: Daemon) -> None:
-        """Keep the sessions alive, from the first request on."""
-        if self._keeping is None:
-            daemon.at_hush.append(self.hush)
-            self._keeping = asyncio.create_task(self._keep(daemon))
+        daemon.at_hush.append(self.hush)
+        self._keeping = asyncio.create_task(self._keep())
 
     def hush(self) -> None:
         """Answer those who wait, since the daemon is stopping; their sessions go on."""
-        if self._keeping is not None:
-            self._keeping.cancel()
+        self._keeping.cancel()
         for session in self._sessions.values():
             session.connection.close()
             session.news.put(None)
         for connection in list(self.connections):
             connection.close()
 
-    async def _keep(self, daemon: Daemon) -> None:
+    async def _keep(self) -> None:
         """Beat for those who are there, and forget those who are not."""
         while True:
             await asyncio.sleep(BEAT_S)
@@ -241,62 +228,62 @@ class McpSessions:
                 if session.exchanges or session.streams:
                     session.heard = time.monotonic()
                 if time.monotonic() - session.heard > IDLE_S:
-                    await self.end(daemon, id)
+                    await self.end(id)
                 else:
-                    await daemon.waits.do(partial(session.seat.keep, session.heard))
+                    await self.daemon.waits.do(partial(session.seat.keep, session.heard))
             for seat in list(self._seats.values()):
-                await daemon.waits.do(seat.keep)
+                await self.daemon.waits.do(seat.keep)
 
     def server(self, seat: Seat) -> Server:
         return self._kind(seat, list(STANDARD))
 
-    def stateless(self, daemon: Daemon, access: Access) -> Seat:
+    def stateless(self, access: Access) -> Seat:
         key = (access.name, access.scope, access.agent, access.session or "")
         if key not in self._seats:
             if len(self._seats) >= SESSIONS_LIMIT:
                 self._seats.clear()  # who comes back finds the same sessions again
-            self._seats[key] = Seat(daemon, access, None)
+            self._seats[key] = Seat(self.daemon, access, None)
         return self._seats[key]
 
-    def begin(self, daemon: Daemon, access: Access, id: str) -> Session:
+    def begin(self, access: Access, id: str) -> Session:
         if len(self._sessions) >= SESSIONS_LIMIT:
             raise GuardError(429, "too_many", "too many MCP sessions are open", "end some of them")
-        seat = Seat(daemon, access, id)
+        seat = Seat(self.daemon, access, id)
         session = self._sessions[id] = Session(self.server(seat), seat)
         return session
 
-    async def find(self, daemon: Daemon, access: Access, headers: dict[str, str]) -> Session | None:
+    async def find(self, access: Access, headers: dict[str, str]) -> Session | None:
         """The session that a request goes on with, also one that another daemon began."""
         id = headers.get(SESSION, "")
         session = self._sessions.get(id)
         named = id.isascii() and id.isalnum() and len(id) <= 100
-        look = partial(owner, daemon, label_of(id))
-        if session is None and named and await daemon.reader.do(look) == access.agent:
-            session = self._sessions.get(id) or self.begin(daemon, access, id)
+        look = partial(owner, self.daemon, label_of(id))
+        if session is None and named and await self.daemon.reader.do(look) == access.agent:
+            session = self._sessions.get(id) or self.begin(access, id)
             session.connection.version = headers.get(VERSION, BATCHES)
         if session is None or session.seat.access.agent != access.agent:
             return None
         session.hear()
         return session
 
-    async def end(self, daemon: Daemon, id: str) -> None:
+    async def end(self, id: str) -> None:
         """End a session; what it holds is free."""
         session = self._sessions.pop(id, None)
         if session is not None:
             session.hear()
             session.connection.close()
             session.news.put(None)
-            await daemon.waits.do(session.seat.close)
+            await self.daemon.waits.do(session.seat.close)
 
-    def miss(self, daemon: Daemon, id: str, session: Session) -> None:
+    def miss(self, id: str, session: Session) -> None:
         """The stream of a client has broken off: end its session unless it comes back."""
 
         def end() -> None:
             session.ending = None
             if session.exchanges:
-                self.miss(daemon, id, session)
+                self.miss(id, session)
             else:
-                self._ending.add(task := asyncio.ensure_future(self.end(daemon, id)))
+                self._ending.add(task := asyncio.ensure_future(self.end(id)))
                 task.add_done_callback(self._ending.discard)
 
         session.ending = asyncio.get_running_loop().call_later(GONE_S, end)

@@ -15,11 +15,8 @@ from errno import EMFILE, ENFILE
 from dibs.errors import CancelledError
 from dibs.mcp.protocol import (
     BATCHES,
-    HANDSHAKE_ONLY,
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MODERN_ONLY,
     ProtocolError,
     Request,
     check_message,
@@ -54,7 +51,7 @@ class Call:
         self.request = request
         self.connection = connection
         self.waits_s = waits_s
-        self._callers = connection.server.callers
+        self.callers = connection.server.callers
         self._send = send
         self.wake = None if waits_s is None else Cancel()
         self._lock = allocate_lock()
@@ -63,16 +60,11 @@ class Call:
     @property
     def agent(self) -> Agent:
         """The session that the call acts in."""
-        return self._callers.agent(self.request)
-
-    @property
-    def nameless(self) -> bool:
-        """Whether nobody has chosen the agent's name yet."""
-        return self._callers.is_nameless(self.request)
+        return self.callers.agent(self.request)
 
     @property
     def holdings(self) -> Holdings:
-        return self._callers.holdings(self.request)
+        return self.callers.holdings(self.request)
 
     def decide(self, undo: Callable[[], object] | None = None) -> None:
         """From here on the call counts as answered, and a cancellation comes too late.
@@ -166,8 +158,6 @@ class Connection:
                 return
             id = message["id"]
             request = Request(message, self.version, self.client)
-            if request.method in (HANDSHAKE_ONLY if request.modern else MODERN_ONLY):
-                raise ProtocolError(METHOD_NOT_FOUND, f"{request.method} is not of this era")
             call = self._begin(request, send)
         except ProtocolError as error:
             reply(error.to_json(id))
@@ -245,11 +235,9 @@ class Connection:
                     del self._calls[request.id]
 
     def _notified(self, message: dict[str, Any]) -> None:
-        if message["method"] != "notifications/cancelled":
-            return
         params = message.get("params")
         id: Any = params.get("requestId") if isinstance(params, dict) else None
-        if is_id(id):
+        if message["method"] == "notifications/cancelled" and is_id(id):
             self.cancel(id)
 
     def cancel(self, id: int | str) -> None:

@@ -86,13 +86,11 @@ def conflict(error: ConflictError, expected: int | None) -> Answer:
 
 
 def list_(call: Call, arguments: dict[str, Any]) -> Answer:
-    entries = call.agent.state.list(**arguments)
-    return {"status": "ok", "entries": [told(entry) for entry in entries]}
+    return {"status": "ok", "entries": [*map(told, call.agent.state.list(**arguments))]}
 
 
 def history(call: Call, arguments: dict[str, Any]) -> Answer:
-    versions = call.agent.state.history(**arguments)
-    return {"status": "ok", "history": [told(entry) for entry in versions]}
+    return {"status": "ok", "history": [*map(told, call.agent.state.history(**arguments))]}
 
 
 def delete(call: Call, arguments: dict[str, Any]) -> Answer:

@@ -81,9 +81,10 @@ class Request:
         self.params: dict[str, Any] = params
         self.meta: dict[str, Any] = meta if isinstance(meta, dict) else {}
         self.modern = self._is_modern(version)
-        self.client = client_name(
-            self.meta.get(PREFIX + "clientInfo") if self.modern else None, client
-        )
+        said = self.meta.get(PREFIX + "clientInfo") if self.modern else None
+        self.client = client_name(said, otherwise=client)
+        if self.method in (HANDSHAKE_ONLY if self.modern else MODERN_ONLY):
+            raise ProtocolError(METHOD_NOT_FOUND, f"{self.method} is not of this era")
 
     def _is_modern(self, settled: str | None) -> bool:
         version = self.meta.get(PREFIX + "protocolVersion")
@@ -129,7 +130,6 @@ class Request:
 
 
 def parse(line: bytes) -> Any:
-    """The JSON of a line."""
     try:
         return DECODER.decode(line.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -160,7 +160,6 @@ def check_message(message: Any) -> None:
 
 
 def client_name(info: object, otherwise: str = "") -> str:
-    """What a client calls itself."""
     return str(info.get("name", "")) if isinstance(info, dict) else otherwise
 
 

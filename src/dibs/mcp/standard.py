@@ -8,8 +8,9 @@ operations of the library.
 from __future__ import annotations
 
 import time
+from itertools import accumulate
 
-from dibs.arguments import KINDS
+from dibs.arguments import KINDS, Choice
 from dibs.errors import (
     ExistsError,
     HeldError,
@@ -36,7 +37,6 @@ from dibs.mcp.tool import (
     about,
     in_the_way,
     named,
-    one_of,
     outcome,
     require,
     seconds,
@@ -67,10 +67,8 @@ ALWAYS = {"anthropic/alwaysLoad": True}
 
 
 def status(call: Call, arguments: dict[str, Any]) -> Answer:
-    if "name" in arguments:
-        kept = take_name(call, arguments["name"])
-        if kept is not None:
-            return kept
+    if "name" in arguments and (kept := take_name(call, arguments["name"])):
+        return kept
     if "resource" in arguments:
         return available(call.agent, arguments["resource"])
     return board(call.agent, call.holdings)
@@ -81,7 +79,7 @@ def take_name(call: Call, name: str) -> Answer | None:
     agent = call.agent
     if name == agent.name:
         return None
-    if not call.nameless:
+    if not call.callers.is_nameless(call.request):
         return {"status": "named_already", "you": agent.name, "hint": HINTS["named_already"]}
     try:
         if is_made_up(name):
@@ -96,16 +94,14 @@ def take_name(call: Call, name: str) -> Answer | None:
 
 def claim(call: Call, arguments: dict[str, Any]) -> Answer:
     agent, resources = call.agent, require(named(arguments))
-    options = {
-        key: arguments[key] for key in ("note", "mode", "ttl_s", "wait_s") if key in arguments
-    }
+    options = {name: arguments[name] for name in arguments.keys() - {"resource", "resources"}}
     try:
         grant = agent.leases.claim(*resources, **options)
     except (HeldError, TimeoutError) as error:
         blockers = tuple(error.details["blockers"])
-        if not blockers:  # it was freed in the moment in which the wait ended
-            return {"status": "busy", **about(resources), "hint": HINTS["freed"]}
-        return {"status": "busy", **about(resources), **in_the_way(agent, blockers)}
+        # There are none if it was freed in the moment in which the wait ended.
+        why = in_the_way(agent, blockers) if blockers else {"hint": HINTS["freed"]}
+        return {"status": "busy", **about(resources), **why}
     call.decide(lambda: give_back(agent, grant))
     leases = grant.leases
     call.holdings.leases |= {lease.resource for lease in leases}
@@ -225,8 +221,8 @@ def work_done(call: Call, arguments: dict[str, Any]) -> Answer:
         raise InvalidError("a completed task has a result, not a reason", next="give result")
     if end != "completed" and "result" in arguments:
         raise InvalidError(f"a task that was {end} has no result", next="give reason")
-    files = {lease.resource for lease in call.agent.leases.list(session=call.agent.session)
-             if lease.task == id}  # fmt: skip
+    held = call.agent.leases.list(session=call.agent.session)
+    files = {lease.resource for lease in held if lease.task == id}
     try:
         if end == "completed":
             task = work.complete(id, result=arguments.get("result"))
@@ -267,22 +263,13 @@ def inbox(call: Call, arguments: dict[str, Any]) -> Answer:
     call.decide()
     if not waiting:
         return {"status": "ok", "messages": []}
-    found = messages.inbox(channel=channel, limit=fitting([len(one.body) for one in waiting]))
+    sizes = accumulate(len(one.body) for one in waiting)
+    fitting = sum(size <= INBOX_SHOWN for size in sizes)
+    found = messages.inbox(channel=channel, limit=max(1, fitting))
     answer: Answer = {"status": "ok", "messages": [shown_message(one) for one in found]}
     if len(found) < len(waiting):
         answer["more"] = len(waiting) - len(found)
     return answer
-
-
-def fitting(sizes: list[int]) -> int:
-    """How many of these fit into one answer; one always does."""
-    total = number = 0
-    for size in sizes:
-        total += size
-        if number and total > INBOX_SHOWN:
-            break
-        number += 1
-    return number
 
 
 def described(schema: dict[str, Any], text: str) -> dict[str, Any]:
@@ -383,7 +370,7 @@ STANDARD = [
     Tool(
         "work_done",
         "End your task: completed, failed (tried again later) or abandoned (given back).",
-        {"id": TEXT, "outcome": one_of(*ENDS), "result": OBJECT, "reason": TEXT},
+        {"id": TEXT, "outcome": of_kind(Choice(*ENDS)), "result": OBJECT, "reason": TEXT},
         ADDS,
         work_done,
         required=("id",),

@@ -38,10 +38,6 @@ TEXTS: Schema = {"type": "array", "items": TEXT}
 OBJECT: Schema = {"type": "object"}
 
 
-def one_of(*choices: str) -> Schema:
-    return {"type": "string", "enum": list(choices)}
-
-
 READS = {
     "readOnlyHint": True,
     "destructiveHint": False,
@@ -313,8 +309,7 @@ class Tool:
         if self._waits is None or not isinstance(arguments, dict):
             return None
         name, default = self._waits
-        seconds = arguments.get(name)
-        seconds = default if seconds is None else seconds
+        seconds = default if arguments.get(name) is None else arguments[name]
         right = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         return float(seconds) if right and 0 < seconds < 1e9 else None
 

@@ -8,6 +8,7 @@ a token, as the protocol wants it, and says nothing that the address does not.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,9 @@ from dibs.mcp.protocol import (
 )
 from dibs.records import plain
 from dibs.surfaces.http import a2a_tasks as tasks
-from dibs.surfaces.http.access import GuardError, fold
+from dibs.surfaces.http.access import GuardError
 from dibs.surfaces.http.api import to_body
-from dibs.surfaces.http.app import read_body, respond, stopping, unless_gone
+from dibs.surfaces.http.app import BY_NAME, enter, read_body, respond, stopping, unless_gone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -116,16 +117,14 @@ class Endpoint:
     """`/a2a`, as an ASGI application."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        daemon: Daemon = scope["app"].daemon
-        headers = fold(scope["headers"])
-        access = await daemon.admit(headers)
+        daemon, access = await enter(scope)
         if scope["method"] != "POST":
             raise GuardError(405, "method", "/a2a takes POST", "use POST")
         body, visit, id = await read_body(receive), Visit(daemon, access), None
         try:
             message = parse(body)
             id = id_of(message)
-            method, params = read(message, headers.get("a2a-version", ""))
+            method, params = read(message, scope[BY_NAME].get("a2a-version", ""))
             if method in CALLS:
                 with contextlib.suppress(ConnectionError):
                     answer = await unless_gone(CALLS[method](visit, params), receive)
@@ -143,12 +142,12 @@ class Endpoint:
         await lines(scope, receive, send)
 
 
+@dataclass
 class Visit:
     """One caller's way through the methods of the protocol."""
 
-    def __init__(self, daemon: Daemon, access: Access) -> None:
-        self.daemon = daemon
-        self.access = access
+    daemon: Daemon
+    access: Access
 
     async def operate(self, name: str, **given: Any) -> Object:
         route = self.daemon.operations[f"/v1/{name.replace('.', '/')}"]

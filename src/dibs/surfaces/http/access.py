@@ -55,7 +55,6 @@ KNOWN_S = 1.0
 CODE_S = 60.0
 COOKIE_S = 12 * 3600.0
 CODES_LIMIT = 1000
-COOKIE = "dibs_session"
 
 
 class GuardError(DibsError):
@@ -103,15 +102,6 @@ class Guard:
         return scheme in ("http", "https") and host in self.hosts
 
 
-def refuse_doubles(names: Iterable[str]) -> None:
-    """Refuse a request that says twice what it may say once: others might believe the other."""
-    seen = set()
-    for name in names:
-        if name in seen and name in ONCE:
-            raise GuardError(400, "doubled", f"{name} is there twice", "send it once")
-        seen.add(name)
-
-
 def too_large() -> GuardError:
     return GuardError(
         413, "too_large", f"a body has at most {BODY_LIMIT:,} bytes", "send less at once"
@@ -138,10 +128,16 @@ class Rate:
 
 
 def fold(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The headers by their small names. One that stands twice counts only if both agree."""
+    """The headers by name, where some stand twice.
+
+    Refuse a request that says twice what it may say once: others might believe the other. Any
+    other counts only if both agree.
+    """
     folded: dict[str, str] = {}
     for name, value in pairs:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
+        key, text = name.decode("latin-1"), value.decode("latin-1").strip(" \t")
+        if key in folded and key in ONCE:
+            raise GuardError(400, "doubled", f"{key} is there twice", "send it once")
         if folded.setdefault(key, text) != text:
             folded[key] = f"{folded[key]}, {text}"
     return folded
@@ -200,17 +196,16 @@ class Secrets:
 
 
 def digest(secret: str) -> str:
-    text: str = sha256(secret.encode("utf-8", "replace")).hexdigest()
-    return text
+    return str(sha256(secret.encode("utf-8", "replace")).hexdigest())
 
 
 class SignIns:
     """Who is signed in."""
 
-    def __init__(self, cookie: str = COOKIE, secure: bool = False) -> None:
-        """secure: browsers reach us by TLS only."""
-        self.cookie = cookie
-        self.secure = secure
+    def __init__(self) -> None:
+        self.cookie = "dibs_session"
+        self.secure = False
+        """Browsers reach us by TLS only."""
         self.codes = Secrets(CODE_S)
         self.people = Secrets(COOKIE_S)
 
@@ -264,8 +259,13 @@ class Tokens:
             raise GuardError(
                 401, "no_token", "a token is needed", "send Authorization: Bearer TOKEN"
             )
-        name, scope = self._who(secret.strip())
-        agent = name
+        row = agents.who(self._space.scope, secret.strip())
+        if row is None:
+            raise GuardError(
+                401, "bad_token", "this token is not known, or over", "ask for a new one"
+            )
+        agent = name = row["name"]
+        scope = row["scope"]
         if "dibs-agent" in headers:
             agent = check_agent("Dibs-Agent", decoded(headers["dibs-agent"]))
         session = headers.get("dibs-session")
@@ -276,14 +276,6 @@ class Tokens:
                 f"this token is {name}'s, not {agent}'s", next="leave Dibs-Agent out"
             )
         return Access(name, scope, agent, session)
-
-    def _who(self, secret: str) -> tuple[str, str]:
-        row = agents.who(self._space.scope, secret)
-        if row is None:
-            raise GuardError(
-                401, "bad_token", "this token is not known, or over", "ask for a new one"
-            )
-        return row["name"], row["scope"]
 
 
 class Sessions:

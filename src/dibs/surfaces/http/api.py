@@ -9,8 +9,6 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import HTMLResponse, JSONResponse
-
 from dibs import __version__
 from dibs.arguments import AGENT_NAME, LINE, NAME, TTL, Resource, Whole
 from dibs.dibs import operations
@@ -21,12 +19,9 @@ from dibs.records import Record, fields_of
 from dibs.surroundings.schemas import of_argument, of_kind, of_record, of_type
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from dibs.arguments import Kind
     from dibs.dibs import Dibs
     from dibs.operation import Operation
-    from dibs.surfaces.http.app import Daemon
 
     Schema = dict[str, Any]
 
@@ -287,7 +282,7 @@ dt { font-family: ui-monospace, monospace; } dd { margin: 0 0 .3rem 1.5rem; }
 """
 
 
-def page(found: Schema) -> str:
+def page_of(found: Schema) -> str:
     """The description for people: every call with what it takes and gives."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>dibs: the API</title>",
@@ -319,19 +314,3 @@ def spelled(found: Schema) -> str:
     if found.get("type") == "array":
         return f"list of {spelled(found['items'])}"
     return str(found.get("type", "any JSON"))
-
-
-async def openapi_page(request: Request) -> HTMLResponse:
-    daemon: Daemon = request.app.daemon
-    await daemon.admit(dict(request.headers))
-    policy = (
-        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
-    )
-    text = page(document(daemon.operations))
-    return HTMLResponse(text, headers={"content-security-policy": policy})
-
-
-async def openapi(request: Request) -> JSONResponse:
-    daemon: Daemon = request.app.daemon
-    await daemon.admit(dict(request.headers))
-    return JSONResponse(document(daemon.operations))

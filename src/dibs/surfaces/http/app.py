@@ -38,7 +38,7 @@ from dibs.surfaces.http.access import (
     Sessions,
     SignIns,
     Tokens,
-    refuse_doubles,
+    fold,
     too_large,
 )
 from dibs.surfaces.http.api import APART, JOIN, read_object, routes, to_body
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 SWEEP_S = 0.5
 STOP_LOOKS = 150
+BY_NAME = "dibs.headers"
+"""Where the headers of a request are found by their names, for pages that are no operations."""
 JOINING: dict[str, Any] = {"status": "", "shell": False, "client": None, "ttl_s": SESSION_TTL_S}
 HEADERS = [
     (b"content-type", b"application/json"),
@@ -88,7 +90,7 @@ class Daemon:
         self.calls: dict[tuple[str, int], int] = {}
         """How many calls there were, by path and HTTP status."""
         self._seq = 0
-        self._readers: set[asyncio.Future[None]] = set()
+        self._news = asyncio.Event()
 
     async def start(self) -> None:
         self._loop = loop = asyncio.get_running_loop()
@@ -140,20 +142,17 @@ class Daemon:
 
     def _advance(self, seq: int) -> None:
         self._seq = max(seq, self._seq)  # two threads tell it
-        for reader in self._readers:
-            if not reader.done():
-                reader.set_result(None)
-        self._readers.clear()
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
     async def moved(self, seq: int, seconds: float) -> bool:
         """Wait until the journal has gone on from there; say whether it has."""
         if self._seq > seq:
             return True
-        reader = self._loop.create_future()
-        self._readers.add(reader)
-        done, _ = await asyncio.wait([reader], timeout=seconds)
-        self._readers.discard(reader)
-        return bool(done)
+        try:
+            return await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            return False
 
     async def admit(self, headers: dict[str, str]) -> Access:
         """Whom a request speaks for, within what its token may ask for."""
@@ -176,7 +175,6 @@ class Daemon:
         permit(operation.name, operation.scope, access)
         if self.stopping:  # it may have come while the body was read
             raise stopping()
-
         named = operation.mutates or access.session or access.agent != access.name
 
         def job() -> Any:
@@ -229,15 +227,11 @@ class Daemon:
 
     async def me(self, access: Access) -> Any:
         """Who the caller is here, and which space this is."""
-
-        def job() -> dict[str, Any]:
-            name, session = access.agent, None
-            if access.session:
-                agent = self.sessions.of(access)
-                name, session = agent.name, agent.session
-            return {"space": self.space.space, "agent": name, "session": session}
-
-        return await self.reader.do(job)
+        name, session = access.agent, None
+        if access.session:
+            agent = await self.reader.do(lambda: self.sessions.of(access))
+            name, session = agent.name, agent.session
+        return {"space": self.space.space, "agent": name, "session": session}
 
 
 def permit(name: str, scope: str, access: Access) -> None:
@@ -269,12 +263,12 @@ class App:
             return
         try:
             path, method, pairs = scope["path"], scope["method"], scope["headers"]
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
+            headers = {k.decode("latin-1"): v.decode("latin-1").strip(" \t") for k, v in pairs}
             if len(headers) < len(pairs):
-                refuse_doubles(name.decode("latin-1") for name, _ in pairs)
+                headers = fold(pairs)
             self.daemon.guard.check(method, headers)
             if not path.startswith("/v1/") or path == "/v1/events":
-                scope["app"] = self
+                scope["app"], scope[BY_NAME] = self, headers
                 await self.rest(scope, receive, send)
                 return
             try:
@@ -290,9 +284,9 @@ class App:
                 self.daemon.count(scope["path"], error.http_status)
             await refuse(send, error)
         except HTTPException as error:  # no such page, or not with that method
-            code = {404: "not_found", 405: "method"}.get(error.status_code, "invalid")
-            hint = "look at /openapi.json"
-            await refuse(send, GuardError(error.status_code, code, error.detail, hint))
+            status, hint = error.status_code, "look at /openapi.json"
+            code = {404: "not_found", 405: "method"}.get(status, "invalid")
+            await refuse(send, GuardError(status, code, error.detail, hint))
         except ConnectionError:
             return  # nobody is there to be answered
         except Exception as error:
@@ -344,6 +338,12 @@ def confess(error: Exception) -> Bug:
     """This should not have happened: where is in the log, and only there."""
     traceback.print_exception(error, file=sys.stderr)
     return Bug(f"this is a bug in dibs: {type(error).__name__}", next="look at the daemon's log")
+
+
+async def enter(scope: Scope) -> tuple[Daemon, Access]:
+    """The daemon that a page is asked of, and whom the request speaks for."""
+    daemon: Daemon = scope["app"].daemon
+    return daemon, await daemon.admit(scope[BY_NAME])
 
 
 async def read_body(receive: Receive) -> bytes:

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
-import contextlib
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -35,8 +34,8 @@ from dibs.mcp.protocol import (
     parse,
 )
 from dibs.mcp.server import Server
-from dibs.surfaces.http.access import GuardError, fold
-from dibs.surfaces.http.app import HEADERS, permit, read_body, respond, stopping
+from dibs.surfaces.http.access import GuardError
+from dibs.surfaces.http.app import BY_NAME, HEADERS, enter, permit, read_body, respond, stopping
 from dibs.surfaces.http.mcp_sessions import SESSION, VERSION, McpSessions, Told
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from starlette.types import Send as AsgiSend
 
     from dibs.surfaces.http.access import Access
-    from dibs.surfaces.http.app import Daemon
     from dibs.surfaces.http.mcp_sessions import Session
 
     Headers = dict[str, str]
@@ -73,6 +71,14 @@ STATUS = {
 }
 
 
+class TurnedAway(ProtocolError):
+    """A request that is refused without having looked which one it is."""
+
+    def __init__(self, status: int, message: str, code: int = INVALID_REQUEST) -> None:
+        super().__init__(code, message)
+        self.status = status
+
+
 class Endpoint:
     """Everything under `/mcp`, as an ASGI application."""
 
@@ -82,50 +88,43 @@ class Endpoint:
         self._sessions: McpSessions | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: AsgiSend) -> None:
-        daemon: Daemon = scope["app"].daemon
-        headers = fold(scope["headers"])
-        access = await daemon.admit(headers)
+        daemon, access = await enter(scope)
         permit("mcp", "agent", access)
         if self._sessions is None:
             self._sessions = McpSessions(daemon, self._kind)
-        visit = Visit(self._sessions, access, headers, receive, send)
+        visit = Visit(self._sessions, access, scope[BY_NAME], receive, send)
         method = {"POST": visit.post, "GET": visit.get, "DELETE": visit.delete}.get(scope["method"])
         if method is None:
             raise GuardError(405, "method", "/mcp takes POST, GET and DELETE", "use POST")
-        with contextlib.suppress(ConnectionError):
+        try:
             await method()
+        except ConnectionError:
+            return  # nobody is there to be answered
+        except TurnedAway as error:
+            refusal = {"code": error.code, "message": error.message}
+            await visit.say(error.status, {"jsonrpc": "2.0", "error": refusal})
 
 
+@dataclass
 class Visit:
     """One HTTP request."""
 
-    def __init__(
-        self,
-        sessions: McpSessions,
-        access: Access,
-        headers: Headers,
-        receive: Receive,
-        send: AsgiSend,
-    ) -> None:
-        self.sessions = sessions
-        self.daemon = sessions.daemon
-        self.access = access
-        self.headers = headers
-        self.receive = receive
-        self.send = send
+    sessions: McpSessions
+    access: Access
+    headers: Headers
+    receive: Receive
+    send: AsgiSend
 
     async def post(self) -> None:
         body = await read_body(self.receive)
         if not (takes(self.headers, JSON) and takes(self.headers, EVENTS)):
-            await self.refuse(406, f"accept must name {JSON} and {EVENTS}")
-            return
+            raise TurnedAway(406, f"accept must name {JSON} and {EVENTS}")
         try:
             message = parse(body)
             for one in message if isinstance(message, list) else [message]:
                 check_message(one)
         except ProtocolError as error:
-            await self.refuse(400, error.message, error.code)
-            return
+            raise TurnedAway(400, error.message, error.code) from None
         if isinstance(message, list):
             await self.post_several(message, body)
         elif is_modern(self.headers, message):
@@ -137,18 +136,16 @@ class Visit:
             await self.exchange(session.connection, [message], body, session, named)
             if session.connection.version is None:  # the handshake was refused
                 await self.sessions.end(id)
-        elif (found := await self.session()) is not None:
-            await self.exchange(found.connection, [message], body, found)
+        else:
+            session = await self.session()
+            await self.exchange(session.connection, [message], body, session)
 
     async def post_several(self, messages: list[Any], body: bytes) -> None:
         """What one old version allows, once a session has agreed on that version."""
-        if not messages or SESSION not in self.headers:
-            await self.refuse(400, "several messages at once are not served")
-        elif (found := await self.session()) is not None:
-            if found.connection.version != BATCHES:
-                await self.refuse(400, "several messages at once are not served")
-            else:
-                await self.exchange(found.connection, messages, body, found)
+        session = await self.session() if messages and SESSION in self.headers else None
+        if session is None or session.connection.version != BATCHES:
+            raise TurnedAway(400, "several messages at once are not served")
+        await self.exchange(session.connection, messages, body, session)
 
     async def post_modern(self, message: dict[str, Any], body: bytes) -> None:
         if not asks(message):
@@ -165,40 +162,40 @@ class Visit:
         connection = Connection(self.sessions.server(seat), unasked.put)
         await self.exchange(connection, [message], body)
 
-    async def session(self) -> Session | None:
-        """The session a request belongs to; without one it is refused here."""
+    async def session(self) -> Session:
         found = await self.sessions.find(self.access, self.headers)
+        if found is None and SESSION in self.headers:
+            raise TurnedAway(404, "there is no such session")
         if found is None:
-            named = SESSION in self.headers
-            await self.refuse(
-                404 if named else 400, "there is no such session" if named else "no session named"
-            )
+            raise TurnedAway(400, "no session named")
         return found
 
     async def get(self) -> None:
         """The stream of what nobody asked for, such as news of a page subscribed to."""
         if not takes(self.headers, EVENTS) or SESSION not in self.headers:
             await self.say(405, extra=[(b"allow", b"POST")])
-        elif (session := await self.session()) is not None:
-            await read_body(self.receive)
-            gone = self.gone()
-            session.streams += 1
-            try:
-                await self.start()
-                await self.pass_on(session.news, gone)
-            except ConnectionError:
-                if session.streams == 1:
-                    self.sessions.miss(self.headers[SESSION], session)
-            finally:
-                gone.cancel()
-                session.streams -= 1
+            return
+        session = await self.session()
+        await read_body(self.receive)
+        gone = self.gone()
+        session.streams += 1
+        try:
+            await self.start()
+            await self.pass_on(session.news, gone)
+        except ConnectionError:
+            if session.streams == 1:
+                self.sessions.miss(self.headers[SESSION], session)
+        finally:
+            gone.cancel()
+            session.streams -= 1
 
     async def delete(self) -> None:
         if SESSION not in self.headers:
             await self.say(405, extra=[(b"allow", b"POST")])
-        elif await self.session() is not None:
-            await self.sessions.end(self.headers[SESSION])
-            await self.say(204)
+            return
+        await self.session()
+        await self.sessions.end(self.headers[SESSION])
+        await self.say(204)
 
     async def exchange(
         self,
@@ -211,7 +208,7 @@ class Visit:
         """Answer what one POST asks for, with all that is told about it before."""
         told, gone = Told(), self.gone()
         receive = partial(connection.receive, body, told.put, inline=True)
-        running = asyncio.ensure_future(self.daemon.waits.do(receive))
+        running = asyncio.ensure_future(self.sessions.daemon.waits.do(receive))
         running.add_done_callback(lambda _: told.put(None))
         self.sessions.connections.add(connection)
         if session is not None:
@@ -249,7 +246,7 @@ class Visit:
             await self.start(extra)
             await self.pass_on(told, gone)
             return
-        if first is None and self.daemon.stopping:
+        if first is None and self.sessions.daemon.stopping:
             raise stopping()
         if first is None:
             await running  # raises what kept it from being answered
@@ -305,10 +302,6 @@ class Visit:
         await self.head(status, extra if status == 204 else [(b"content-length", b"0"), *extra])
         await self.finish()
 
-    async def refuse(self, status: int, reason: str, code: int = INVALID_REQUEST) -> None:
-        """Turn a request away without having looked which one it is."""
-        await self.say(status, {"jsonrpc": "2.0", "error": {"code": code, "message": reason}})
-
 
 def asks(message: dict[str, Any]) -> bool:
     return "id" in message and "method" in message
@@ -327,10 +320,8 @@ def takes(headers: Headers, kind: str) -> bool:
 
 def is_modern(headers: Headers, message: Any) -> bool:
     """Whether a message is of the era without sessions, by its envelope or by its header."""
-    version = headers.get(VERSION)
-    return PREFIX + "protocolVersion" in envelope(message) or not (
-        version is None or version in HANDSHAKE
-    )
+    version = headers.get(VERSION, HANDSHAKE[0])
+    return PREFIX + "protocolVersion" in envelope(message) or version not in HANDSHAKE
 
 
 def envelope(message: Any) -> dict[str, Any]:
@@ -373,7 +364,7 @@ def unwrapped(value: str) -> str | None:
     try:
         found = base64.b64decode(inner, validate=True)
         return found.decode("utf-8") if base64.b64encode(found).decode("ascii") == inner else None
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
 
 

@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from dibs.digest import sha256
 from dibs.errors import InvalidError
-from dibs.surfaces.http import a2a, api, mcp_endpoint, watching
+from dibs.surfaces.http import a2a, mcp_endpoint, watching
 from dibs.surfaces.http.access import CALLS_PER_S, GuardError, Rate
 from dibs.surfaces.http.api import to_body
 from dibs.surfaces.http.app import App, Daemon
@@ -53,17 +53,7 @@ WILDCARDS = ("0.0.0.0", "::", "")
 def routes() -> list[BaseRoute]:
     """Everything that is not an operation."""
     return [
-        Route("/", watching.page),
-        Route("/assets/{name}", watching.asset),
-        Route("/viewer", watching.viewer),
-        Route("/sign-in", watching.take),
-        Route("/sign-in", watching.offer, methods=["POST"]),
-        Route("/healthz", watching.healthz),
-        Route("/readyz", watching.readyz),
-        Route("/v1/events", watching.events),
-        Route("/openapi.json", api.openapi),
-        Route("/docs", api.openapi_page),
-        Route("/metrics", watching.metrics),
+        *watching.ROUTES,
         Route("/mcp", mcp_endpoint.Endpoint()),
         Route("/.well-known/agent-card.json", a2a.card),
         Route("/a2a", a2a.Endpoint()),
@@ -90,10 +80,9 @@ class Listening:
             raise InvalidError("a certificate and its key go together", next="give both")
         if self.tls_cert is not None and self.tls_key is not None:
             try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
-                    self.tls_cert, self.tls_key, password=""
-                )
-            except (OSError, ssl.SSLError) as error:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(self.tls_cert, self.tls_key, password="")
+            except OSError as error:
                 raise InvalidError(
                     f"{self.tls_cert} and {self.tls_key} are not a certificate and its key "
                     f"without a passphrase: {error}"
@@ -144,12 +133,11 @@ class Listening:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
             bound = socket.create_server((self.host, self.port), family=family, backlog=4096)
         except OSError as error:
-            raise InvalidError(
-                f"port {self.port} is taken"
-                if error.errno == errno.EADDRINUSE
-                else f"cannot listen at {self.host}, port {self.port}: {error.strerror or error}",
-                next="give another with --port, or --port 0 for any that is free",
-            ) from error
+            why = f"cannot listen at {self.host}, port {self.port}: {error.strerror or error}"
+            if error.errno == errno.EADDRINUSE:
+                why = f"port {self.port} is taken"
+            hint = "give another with --port, or --port 0 for any that is free"
+            raise InvalidError(why, next=hint) from error
         self.port = bound.getsockname()[1]
         return bound
 

@@ -20,12 +20,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import (
+    HTMLResponse,
     JSONResponse,
     PlainTextResponse,
     RedirectResponse,
     Response,
     StreamingResponse,
 )
+from starlette.routing import Route
 
 from dibs import __version__
 from dibs.arguments import check_agent
@@ -33,8 +35,8 @@ from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError, NotFoundError, PrunedError, UnavailableError
 from dibs.records import plain
 from dibs.surfaces.http.access import CODE_S, COOKIE_S, GuardError
-from dibs.surfaces.http.api import read_object
-from dibs.surfaces.http.app import permit, read_body
+from dibs.surfaces.http.api import document, page_of, read_object
+from dibs.surfaces.http.app import enter, permit, read_body
 from dibs.surfaces.http.home import OWNER
 
 if TYPE_CHECKING:
@@ -97,12 +99,8 @@ ASSETS = {
 """All there is to serve: what is not in here has no address."""
 
 
-async def page(request: Request) -> Response:
-    return ASSETS["index.html"].response(request)
-
-
 async def asset(request: Request) -> Response:
-    found = ASSETS.get(request.path_params["name"])
+    found = ASSETS.get(request.path_params.get("name", "index.html"))
     if found is None:
         raise NotFoundError(f"there is no {request.url.path}", next="open /")
     return found.response(request)
@@ -110,8 +108,7 @@ async def asset(request: Request) -> Response:
 
 async def viewer(request: Request) -> Response:
     """Who looks, and at what: the name under which this page acts, and the server's time."""
-    daemon: Daemon = request.app.daemon
-    access = await daemon.admit(dict(request.headers))
+    daemon, access = await enter(request.scope)
     return JSONResponse(
         {
             "name": access.agent,
@@ -127,8 +124,7 @@ async def viewer(request: Request) -> Response:
 
 async def offer(request: Request) -> Response:
     """Give somebody who may do everything a code to sign in with."""
-    daemon: Daemon = request.app.daemon
-    access = await daemon.admit(dict(request.headers))
+    daemon, access = await enter(request.scope)
     permit("to sign in", "admin", access)
     given = read_object(await read_body(request.receive))
     if given.keys() - {"name"}:
@@ -167,8 +163,7 @@ async def take(request: Request) -> Response:
 
 
 async def events(request: Request) -> StreamingResponse:
-    daemon: Daemon = request.app.daemon
-    await daemon.admit(dict(request.headers))
+    daemon, _ = await enter(request.scope)
     filters = {name: request.query_params.get(name) for name in FILTERS}
     place = request.headers.get("last-event-id") or request.query_params.get("since")
     if place is None:
@@ -222,8 +217,7 @@ def line(seq: int, kind: str, data: Any) -> str:
 
 
 async def metrics(request: Request) -> PlainTextResponse:
-    daemon: Daemon = request.app.daemon
-    await daemon.admit(dict(request.headers))
+    daemon, _ = await enter(request.scope)
     text = done(daemon) + await daemon.reader.do(partial(stands, daemon.space))
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
@@ -268,6 +262,20 @@ def measure(name: str, kind: str, says: str, numbers: int | dict[str, int]) -> s
     return f"# HELP {name} {says}\n# TYPE {name} {kind}\n{lines}"
 
 
+async def openapi(request: Request) -> JSONResponse:
+    daemon, _ = await enter(request.scope)
+    return JSONResponse(document(daemon.operations))
+
+
+async def docs(request: Request) -> HTMLResponse:
+    daemon, _ = await enter(request.scope)
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+    )
+    text = page_of(document(daemon.operations))
+    return HTMLResponse(text, headers={"content-security-policy": policy})
+
+
 async def healthz(request: Request) -> JSONResponse:
     """Alive: the process answers."""
     return JSONResponse({"status": "ok"})
@@ -281,3 +289,18 @@ async def readyz(request: Request) -> JSONResponse:
     except DibsError:
         return JSONResponse({"status": "not ready"}, status_code=503)
     return JSONResponse({"status": "ok"})
+
+
+ROUTES = [
+    Route("/", asset),
+    Route("/assets/{name}", asset),
+    Route("/viewer", viewer),
+    Route("/sign-in", take),
+    Route("/sign-in", offer, methods=["POST"]),
+    Route("/healthz", healthz),
+    Route("/readyz", readyz),
+    Route("/v1/events", events),
+    Route("/openapi.json", openapi),
+    Route("/docs", docs),
+    Route("/metrics", metrics),
+]

@@ -33,7 +33,6 @@ from dibs.mcp.protocol import (
     check_message,
     parse,
 )
-from dibs.mcp.server import Server
 from dibs.surfaces.http.access import GuardError
 from dibs.surfaces.http.app import BY_NAME, HEADERS, enter, permit, read_body, respond, stopping
 from dibs.surfaces.http.mcp_sessions import SESSION, VERSION, McpSessions, Told
@@ -54,7 +53,6 @@ BREATH_S = 15.0
 """A comment so often shows both ends that the other is there."""
 LOOK_S = 0.05
 HEADER_MISMATCH = -32020
-MISSING_CAPABILITY = -32021
 
 JSON, EVENTS = "application/json", "text/event-stream"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -65,7 +63,6 @@ STATUS = {
     INVALID_REQUEST: 400,
     INVALID_PARAMS: 400,
     HEADER_MISMATCH: 400,
-    MISSING_CAPABILITY: 400,
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
@@ -82,16 +79,13 @@ class TurnedAway(ProtocolError):
 class Endpoint:
     """Everything under `/mcp`, as an ASGI application."""
 
-    def __init__(self, kind: type[Server] = Server) -> None:
-        """An endpoint whose answers come from a server of this kind."""
-        self._kind = kind
-        self._sessions: McpSessions | None = None
+    _sessions: McpSessions | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: AsgiSend) -> None:
         daemon, access = await enter(scope)
         permit("mcp", "agent", access)
         if self._sessions is None:
-            self._sessions = McpSessions(daemon, self._kind)
+            self._sessions = McpSessions(daemon)
         visit = Visit(self._sessions, access, scope[BY_NAME], receive, send)
         method = {"POST": visit.post, "GET": visit.get, "DELETE": visit.delete}.get(scope["method"])
         if method is None:

@@ -24,13 +24,13 @@ from dibs.errors import DibsError, NotYoursError, RefusedError, UnavailableError
 from dibs.mcp.callers import Callers, client_session, kind_of
 from dibs.mcp.calls import Connection
 from dibs.mcp.protocol import BATCHES
+from dibs.mcp.server import Server
 from dibs.mcp.standard import STANDARD
 from dibs.nouns.agents import sessions
 from dibs.surfaces.http.access import GuardError
 
 if TYPE_CHECKING:
     from dibs.mcp.protocol import Request
-    from dibs.mcp.server import Server
     from dibs.surfaces.http.access import Access
     from dibs.surfaces.http.app import Daemon
 
@@ -164,16 +164,14 @@ class Told:
 
     async def next(self, gone: asyncio.Future[Any], seconds: float) -> Any:
         """What comes next; raises if the client has gone, or if nothing comes for so long."""
-        if self._queue.empty():
-            coming = asyncio.ensure_future(self._queue.get())
-            await asyncio.wait([coming, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                return coming.result()
-            coming.cancel()
-            if gone.done():
-                raise ConnectionError
-            raise TimeoutError
-        return self._queue.get_nowait()
+        if not self._queue.empty():
+            return self._queue.get_nowait()
+        coming = asyncio.ensure_future(self._queue.get())
+        await asyncio.wait([coming, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if coming.done():
+            return coming.result()
+        coming.cancel()
+        raise ConnectionError if gone.done() else TimeoutError
 
 
 class Session:
@@ -198,10 +196,8 @@ class Session:
 class McpSessions:
     """The sessions of all clients, and the seats of those that have none."""
 
-    def __init__(self, daemon: Daemon, kind: type[Server]) -> None:
-        """kind: what the answers come from"""
+    def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self._kind = kind
         self._sessions: dict[str, Session] = {}
         self._seats: dict[tuple[str, ...], Seat] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -235,7 +231,7 @@ class McpSessions:
                 await self.daemon.waits.do(seat.keep)
 
     def server(self, seat: Seat) -> Server:
-        return self._kind(seat, list(STANDARD))
+        return Server(seat, STANDARD)
 
     def stateless(self, access: Access) -> Seat:
         key = (access.name, access.scope, access.agent, access.session or "")

@@ -143,10 +143,9 @@ class Listening:
 
 
 def is_loopback(host: str) -> bool:
-    try:
+    with contextlib.suppress(ValueError):
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return False
 
 
 def bind_unix(path: str) -> socket.socket:

@@ -195,10 +195,15 @@ class Visit:
             raise InvalidError("the id of the task is missing")
         return await self.operate("work.show", id=id)
 
-    async def cancel_task(self, params: Object) -> Object:
+    async def open_task(self, params: Object, code: int) -> Object:
+        """The task that is meant; code: what it is refused with if it is over."""
         task = await self.task(params.get("id"))
         if tasks.is_over(task):
-            raise ProtocolError(NOT_CANCELABLE, f"{task['id']} is over: it is {task['state']}")
+            raise ProtocolError(code, f"{task['id']} is over: it is {task['state']}")
+        return task
+
+    async def cancel_task(self, params: Object) -> Object:
+        task = await self.open_task(params, NOT_CANCELABLE)
         try:
             return tasks.shown(await self.operate("work.cancel", id=task["id"]))
         except StateError as error:
@@ -250,19 +255,11 @@ class Visit:
 
     async def send_and_follow(self, params: Object) -> AsyncIterator[Object | None]:
         place = await self.place()
-        return self.told(await self.add(params), place)
+        return self.follow(await self.add(params), place)
 
     async def subscribe(self, params: Object) -> AsyncIterator[Object | None]:
         place = await self.place()
-        task = await self.task(params.get("id"))
-        if tasks.is_over(task):
-            raise ProtocolError(UNSUPPORTED, f"{task['id']} is over: it is {task['state']}")
-        return self.told(task, place)
-
-    async def told(self, task: Object, place: int) -> AsyncIterator[Object | None]:
-        yield {"task": tasks.shown(task)}
-        async for update in self.follow(task, place):
-            yield update
+        return self.follow(await self.open_task(params, UNSUPPORTED), place)
 
     async def place(self) -> int:
         """Where the journal ends now."""
@@ -270,11 +267,12 @@ class Visit:
         return last
 
     async def follow(self, task: Object, seq: int) -> AsyncIterator[Object | None]:
-        """What happens to a task after a place in the journal, until it is over.
+        """A task, and what happens to it after a place in the journal, until it is over.
 
         None is a pause, in which nothing happened.
         """
         daemon, journal, id = self.daemon, self.daemon.space.events, task["id"]
+        yield {"task": tasks.shown(task)}
         over = tasks.is_over(task)
         while not daemon.stopping and not over:
             try:

@@ -35,10 +35,10 @@ from dibs.mcp.protocol import (
 )
 from dibs.surfaces.http.access import GuardError
 from dibs.surfaces.http.app import BY_NAME, HEADERS, enter, permit, read_body, respond, stopping
-from dibs.surfaces.http.mcp_sessions import SESSION, VERSION, McpSessions, Told
+from dibs.surfaces.http.mcp_sessions import SESSION, SILENCE, VERSION, McpSessions, Told
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from starlette.types import Receive, Scope
     from starlette.types import Send as AsgiSend
@@ -175,7 +175,9 @@ class Visit:
         session.streams += 1
         try:
             await self.start()
-            await self.pass_on(session.news, gone)
+            async for part in parts(session.news, gone):
+                await self.tell(part)
+            await self.finish()
         except ConnectionError:
             if session.streams == 1:
                 self.sessions.miss(self.headers[SESSION], session)
@@ -234,38 +236,20 @@ class Visit:
         modern: bool,
         extra: Pairs,
     ) -> None:
-        try:
-            first = await told.next(gone, BREATH_S)
-        except TimeoutError:
-            await self.start(extra)
-            await self.pass_on(told, gone)
-            return
-        if first is None and self.sessions.daemon.stopping:
-            raise stopping()
-        if first is None:
+        started = False
+        async for part in parts(told, gone):
+            if not started and is_answer(part):
+                await self.say(status_of(part, modern), part, extra)
+                return
+            if not started:
+                await self.start(extra)
+                started = True
+            await self.tell(part)
+        if not started:
+            if self.sessions.daemon.stopping:
+                raise stopping()
             await running  # raises what kept it from being answered
-        elif is_answer(first):
-            await self.say(status_of(first, modern), first, extra)
-            return
-        await self.start(extra)
-        if first is None:
-            await self.finish()
-        else:
-            await self.tell(first)
-            await self.pass_on(told, gone)
-
-    async def pass_on(self, told: Told, gone: asyncio.Future[Any]) -> None:
-        """Tell everything up to an answer, or up to the end."""
-        while True:
-            try:
-                part = await told.next(gone, BREATH_S)
-            except TimeoutError:
-                await self.send_part(b": still here\n\n")
-                continue
-            if part is not None:
-                await self.tell(part)
-            if part is None or is_answer(part):
-                break
+            await self.start(extra)
         await self.finish()
 
     def gone(self) -> asyncio.Future[Any]:
@@ -276,10 +260,10 @@ class Visit:
         kind = (b"content-type", EVENTS.encode())
         await self.head(200, [kind, (b"x-accel-buffering", b"no"), *extra])
 
-    async def tell(self, message: Any) -> None:
-        await self.send_part(b"event: message\ndata: " + to_line(message) + b"\n")
-
-    async def send_part(self, body: bytes) -> None:
+    async def tell(self, part: Any) -> None:
+        body = b": still here\n\n"
+        if part is not SILENCE:
+            body = b"event: message\ndata: " + to_line(part) + b"\n"
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def finish(self) -> None:
@@ -295,6 +279,14 @@ class Visit:
             return
         await self.head(status, extra if status == 204 else [(b"content-length", b"0"), *extra])
         await self.finish()
+
+
+async def parts(told: Told, gone: asyncio.Future[Any]) -> AsyncIterator[Any]:
+    """What is told, up to an answer or to the end."""
+    while (part := await told.next(gone, BREATH_S)) is not None:
+        yield part
+        if is_answer(part):
+            return
 
 
 def asks(message: dict[str, Any]) -> bool:

@@ -43,6 +43,8 @@ TTL_S = IDLE_S + 2 * BEAT_S
 GONE_S = 10.0
 """A client whose stream has broken off has so long to come back, as after a cut of the line."""
 SESSIONS_LIMIT = 10_000
+SILENCE: Any = {"method": ""}
+"""What is told while nothing is."""
 NEWS_LIMIT = 100
 """So much is kept for a client that does not listen. All it says is: look again."""
 
@@ -92,10 +94,10 @@ class Seat(Callers):
         """Let the next call begin anew if the session is over."""
         if isinstance(error, NotYoursError):
             self._daemon.sessions.forget(self.access)
+            over = error.details.get("session")
             with self._lock:
-                for label, kept in list(self._kept.items()):
-                    if kept.agent.session == error.details.get("session"):
-                        del self._kept[label]
+                known = self._kept.items()
+                self._kept = {label: kept for label, kept in known if kept.agent.session != over}
 
     def keep(self, heard: float = 0) -> None:
         """Beat for the sessions in use, and end those that nothing was heard of for long.
@@ -163,7 +165,7 @@ class Told:
             self._queue.put_nowait(message)
 
     async def next(self, gone: asyncio.Future[Any], seconds: float) -> Any:
-        """What comes next; raises if the client has gone, or if nothing comes for so long."""
+        """What comes next, SILENCE if nothing does for so long; raises if the client has gone."""
         if not self._queue.empty():
             return self._queue.get_nowait()
         coming = asyncio.ensure_future(self._queue.get())
@@ -171,7 +173,9 @@ class Told:
         if coming.done():
             return coming.result()
         coming.cancel()
-        raise ConnectionError if gone.done() else TimeoutError
+        if gone.done():
+            raise ConnectionError
+        return SILENCE
 
 
 class Session:

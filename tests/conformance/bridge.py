@@ -12,13 +12,12 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import uvicorn
-from starlette.routing import Route
 
+from dibs.surfaces.http import mcp_endpoint, mcp_sessions
 from dibs.surfaces.http.app import App, Daemon
-from dibs.surfaces.http.mcp_endpoint import Endpoint
 from dibs.surfaces.http.serve import Listening, Server, routes
 from dibs.surroundings.commands import Globals
-from tests.conformance.fixtures import FixtureServer
+from tests.conformance.fixtures import MISSING_CAPABILITY, FixtureServer
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -44,11 +43,11 @@ def main(words: list[str]) -> None:
     listening = Listening(port=0)
     bound = listening.bind()
     daemon = Daemon(space, listening.hosts())
-    pages = routes()
     if words == ["fixtures"]:
-        pages = [Route("/mcp", Endpoint(FixtureServer))]
+        vars(mcp_sessions).update(Server=FixtureServer)
+        mcp_endpoint.STATUS[MISSING_CAPABILITY] = 400
     config = uvicorn.Config(
-        LetIn(App(daemon, pages), token), lifespan="on", log_level="error", access_log=False
+        LetIn(App(daemon, routes()), token), lifespan="on", log_level="error", access_log=False
     )
     server = Server(config, daemon, lambda: print(f"{listening.url}/mcp", flush=True), lambda: None)
 

@@ -19,9 +19,11 @@ from dibs.mcp.calls import Call
 from dibs.mcp.protocol import INVALID_PARAMS, PREFIX, ProtocolError
 from dibs.mcp.server import Server
 from dibs.mcp.tool import Tool
-from dibs.surfaces.http.mcp_endpoint import MISSING_CAPABILITY
 
 Result = dict[str, Any]
+
+MISSING_CAPABILITY = -32021
+"""What a server says that needs more of its client; ours never does."""
 
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5Er"

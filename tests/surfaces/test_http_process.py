@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import dibs
-from dibs.surfaces.http.browser import Secrets
+from dibs.surfaces.http.access import Secrets
 from dibs.surfaces.http.serve import GRACE_S
 from tests.surfaces.daemon import Daemon, Refusal, Reply, serving
 from tests.surfaces.shell import PATIENCE_S, Shell, alive, finish, until

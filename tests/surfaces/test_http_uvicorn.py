@@ -23,8 +23,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from dibs.surfaces.http.connection import Connection
-from dibs.surfaces.http.serve import Server
+from dibs.surfaces.http.serve import Connection, Server
 
 ROOT = Path(__file__).parent.parent.parent
 OVERRIDDEN = [

@@ -15,12 +15,8 @@ from errno import EMFILE, ENFILE
 from dibs.errors import CancelledError
 from dibs.mcp.protocol import (
     BATCHES,
-    HANDSHAKE_ONLY,
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MODERN_ONLY,
-    Peer,
     ProtocolError,
     Request,
     check_message,
@@ -35,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from dibs.dibs import Agent
+    from dibs.mcp.callers import Holdings
     from dibs.mcp.server import Server
 
     Send = Callable[[Any], None]
@@ -53,17 +51,33 @@ class Call:
         self.request = request
         self.connection = connection
         self.waits_s = waits_s
+        self.callers = connection.server.callers
         self._send = send
         self.wake = None if waits_s is None else Cancel()
         self._lock = allocate_lock()
         self._cancelled = self._decided = False
 
-    def decide(self) -> None:
-        """From here on the call counts as answered; raise if it was cancelled before."""
+    @property
+    def agent(self) -> Agent:
+        """The session that the call acts in."""
+        return self.callers.agent(self.request)
+
+    @property
+    def holdings(self) -> Holdings:
+        return self.callers.holdings(self.request)
+
+    def decide(self, undo: Callable[[], object] | None = None) -> None:
+        """From here on the call counts as answered, and a cancellation comes too late.
+
+        undo: give back what was granted, if the call was cancelled before
+        """
         with self._lock:
-            if self._cancelled:
-                raise CancelledError("the client cancelled the call")
-            self._decided = True
+            if not self._cancelled:
+                self._decided = True
+                return
+        if undo is not None:
+            undo()
+        raise CancelledError("the client cancelled the call")
 
     def cancel(self) -> None:
         with self._lock:
@@ -92,8 +106,10 @@ class Call:
 class Connection:
     def __init__(self, server: Server, send: Send) -> None:
         self.server = server
-        self.peer = Peer()
         self.send = send
+        self.version: str | None = None
+        """The version that a handshake settled."""
+        self.client = ""
         self.followed: set[str] = set()
         """The pages a client of a handshake era has subscribed to."""
         self.follower: Cancel | None = None
@@ -113,7 +129,7 @@ class Connection:
             message = parse(line)
             if not isinstance(message, list):
                 self._take(message, send, send, inline)
-            elif self.peer.version != BATCHES or not message:
+            elif self.version != BATCHES or not message:
                 raise ProtocolError(INVALID_REQUEST, "several messages at once are not served")
             elif len(message) > CALLS_LIMIT:
                 raise ProtocolError(INVALID_REQUEST, f"more than {CALLS_LIMIT} messages at once")
@@ -141,9 +157,7 @@ class Connection:
                 self._notified(message)
                 return
             id = message["id"]
-            request = Request(message, self.peer)
-            if request.method in (HANDSHAKE_ONLY if request.modern else MODERN_ONLY):
-                raise ProtocolError(METHOD_NOT_FOUND, f"{request.method} is not of this era")
+            request = Request(message, self.version, self.client)
             call = self._begin(request, send)
         except ProtocolError as error:
             reply(error.to_json(id))
@@ -198,7 +212,7 @@ class Connection:
                 return
 
     def _serve(self, call: Call, reply: Send) -> None:
-        request, answered = call.request, False
+        request = call.request
         try:
             try:
                 answer = request.answer(self.server.serve(call))
@@ -211,7 +225,6 @@ class Connection:
                     return
                 answer = confess(error).to_json(request.id)
             call.decide()
-            answered = True
             reply(answer)
         except CancelledError:
             pass  # a cancelled call is not answered
@@ -220,18 +233,11 @@ class Connection:
             with self.lock:
                 if self._calls.get(request.id) is call:
                     del self._calls[request.id]
-            if not answered:
-                self.unanswered(reply)
-
-    def unanswered(self, reply: Send) -> None:
-        """A call has ended without an answer; where it had a way back of its own, close that."""
 
     def _notified(self, message: dict[str, Any]) -> None:
-        if message["method"] != "notifications/cancelled":
-            return
         params = message.get("params")
         id: Any = params.get("requestId") if isinstance(params, dict) else None
-        if is_id(id):
+        if message["method"] == "notifications/cancelled" and is_id(id):
             self.cancel(id)
 
     def cancel(self, id: int | str) -> None:

@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.mcp.tool import Calling
+    from dibs.mcp.calls import Call
     from dibs.operation import Operation
     from dibs.records import Entry
 
@@ -54,15 +54,15 @@ def told(entry: Entry) -> Answer:
     return answer
 
 
-def get(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    entry = calling.agent.state.get(**arguments)
+def get(call: Call, arguments: dict[str, Any]) -> Answer:
+    entry = call.agent.state.get(**arguments)
     if entry is None:
         return {"status": "not_found", **arguments, "hint": HINTS["not_found"]}
     return {"status": "ok", "namespace": entry.namespace, **told(entry)}
 
 
-def set_(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    state, place = calling.agent.state, (arguments["namespace"], arguments["key"])
+def set_(call: Call, arguments: dict[str, Any]) -> Answer:
+    state, place = call.agent.state, (arguments["namespace"], arguments["key"])
     try:
         entry = state.set(**arguments)
     except ConflictError as error:
@@ -85,30 +85,28 @@ def conflict(error: ConflictError, expected: int | None) -> Answer:
     }
 
 
-def list_(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    entries = calling.agent.state.list(**arguments)
-    return {"status": "ok", "entries": [told(entry) for entry in entries]}
+def list_(call: Call, arguments: dict[str, Any]) -> Answer:
+    return {"status": "ok", "entries": [*map(told, call.agent.state.list(**arguments))]}
 
 
-def history(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    versions = calling.agent.state.history(**arguments)
-    return {"status": "ok", "history": [told(entry) for entry in versions]}
+def history(call: Call, arguments: dict[str, Any]) -> Answer:
+    return {"status": "ok", "history": [*map(told, call.agent.state.history(**arguments))]}
 
 
-def delete(calling: Calling, arguments: dict[str, Any]) -> Answer:
+def delete(call: Call, arguments: dict[str, Any]) -> Answer:
     try:
-        entry = calling.agent.state.delete(**arguments)
+        entry = call.agent.state.delete(**arguments)
     except ConflictError as error:
         return conflict(error, arguments.get("expected_version"))
     return {"status": "deleted", "version": entry.version}
 
 
-def clear_namespace(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    return {"status": "ok", "deleted": calling.agent.state.clear(**arguments)}
+def clear_namespace(call: Call, arguments: dict[str, Any]) -> Answer:
+    return {"status": "ok", "deleted": call.agent.state.clear(**arguments)}
 
 
-def export(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    exported = calling.agent.state.export(**arguments)
+def export(call: Call, arguments: dict[str, Any]) -> Answer:
+    exported = call.agent.state.export(**arguments)
     versions: dict[str, list[Answer]] = {}
     for entry in exported.history:
         versions.setdefault(entry.key, []).append(told(entry))
@@ -124,9 +122,9 @@ def export(calling: Calling, arguments: dict[str, Any]) -> Answer:
     }
 
 
-def watch(calling: Calling, arguments: dict[str, Any]) -> Answer:
+def watch(call: Call, arguments: dict[str, Any]) -> Answer:
     wait_s = arguments.pop("timeout_s", WATCH_S)
-    entry = calling.agent.state.watch(**arguments, wait_s=wait_s)
+    entry = call.agent.state.watch(**arguments, wait_s=wait_s)
     if entry is None:
         return {"status": "timeout", "hint": HINTS["timeout"]}
     return {"status": "deleted" if entry.deleted else "ok", **told(entry)}
@@ -192,8 +190,8 @@ def more() -> list[Tool]:
 def from_operation(operation: Operation) -> Tool:
     arguments, many = operation.arguments(), operation.many
 
-    def run(calling: Calling, given: dict[str, Any]) -> Answer:
-        noun = getattr(calling.agent, operation.noun)
+    def run(call: Call, given: dict[str, Any]) -> Answer:
+        noun = getattr(call.agent, operation.noun)
         placed = given.pop(many.name, []) if many else []
         return {"status": "ok", "result": plain(getattr(noun, operation.verb)(*placed, **given))}
 

@@ -67,19 +67,11 @@ class ProtocolError(Exception):
         return {"jsonrpc": "2.0", "id": id, "error": error}
 
 
-class Peer:
-    """What a connection knows of the one at its other end."""
-
-    def __init__(self) -> None:
-        self.version: str | None = None
-        """The version that a handshake settled."""
-        self.client = ""
-
-
 class Request:
     """One request, checked as far as every method needs it."""
 
-    def __init__(self, message: dict[str, Any], peer: Peer) -> None:
+    def __init__(self, message: dict[str, Any], version: str | None, client: str) -> None:
+        """version, client: what a handshake has settled, and whom with"""
         self.id: int | str = message["id"]
         self.method: str = message["method"]
         params = message.get("params", {})
@@ -88,16 +80,15 @@ class Request:
         meta = params.get("_meta", {})
         self.params: dict[str, Any] = params
         self.meta: dict[str, Any] = meta if isinstance(meta, dict) else {}
-        self.modern = self._is_modern(peer)
-        self.client = peer.client
-        if self.modern:
-            client = self.meta.get(PREFIX + "clientInfo")
-            if isinstance(client, dict):
-                self.client = str(client.get("name", ""))
+        self.modern = self._is_modern(version)
+        said = self.meta.get(PREFIX + "clientInfo") if self.modern else None
+        self.client = client_name(said, otherwise=client)
+        if self.method in (HANDSHAKE_ONLY if self.modern else MODERN_ONLY):
+            raise ProtocolError(METHOD_NOT_FOUND, f"{self.method} is not of this era")
 
-    def _is_modern(self, peer: Peer) -> bool:
+    def _is_modern(self, settled: str | None) -> bool:
         version = self.meta.get(PREFIX + "protocolVersion")
-        if version is None and (peer.version or self.method in ("initialize", "ping")):
+        if version is None and (settled or self.method in ("initialize", "ping")):
             return False
         if version is None or not isinstance(version, str):
             raise ProtocolError(
@@ -139,15 +130,18 @@ class Request:
 
 
 def parse(line: bytes) -> Any:
-    """The JSON of a line. NaN and the like are none."""
     try:
-        return json.loads(line.decode("utf-8"), parse_constant=_refuse)
+        return DECODER.decode(line.decode("utf-8"))
     except (ValueError, RecursionError):
         raise ProtocolError(PARSE_ERROR, "this is not JSON") from None
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(constant)
+
+
+DECODER = json.JSONDecoder(parse_constant=_refuse)
+"""Of JSON as it is defined: NaN and the like are none."""
 
 
 def is_id(value: object) -> bool:
@@ -165,15 +159,8 @@ def check_message(message: Any) -> None:
         raise ProtocolError(INVALID_REQUEST, "method must be a string")
 
 
-def initialized(params: dict[str, Any], peer: Peer) -> str:
-    """Settle the version of a connection: the client's if we know it, else our latest."""
-    wanted = params.get("protocolVersion")
-    if not isinstance(wanted, str):
-        raise ProtocolError(INVALID_PARAMS, "protocolVersion must be given, as a string")
-    peer.version = wanted if wanted in HANDSHAKE else HANDSHAKE[0]
-    client = params.get("clientInfo")
-    peer.client = str(client.get("name", "")) if isinstance(client, dict) else ""
-    return peer.version
+def client_name(info: object, otherwise: str = "") -> str:
+    return str(info.get("name", "")) if isinstance(info, dict) else otherwise
 
 
 def notification(method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dibs.arguments import shown
 from dibs.errors import CancelledError, DibsError
 from dibs.mcp import pages
 from dibs.mcp.protocol import (
+    HANDSHAKE,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -17,10 +18,10 @@ from dibs.mcp.protocol import (
     SERVER,
     SUPPORTED,
     ProtocolError,
-    initialized,
+    client_name,
     notification,
 )
-from dibs.mcp.tool import Calling, refusal, result
+from dibs.mcp.tool import refusal, result
 from dibs.storage.waiting import CANCEL, Cancel
 
 TYPE_CHECKING = False
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from dibs.dibs import Agent
     from dibs.mcp.callers import Callers
     from dibs.mcp.calls import Call
     from dibs.mcp.protocol import Request
@@ -134,9 +134,12 @@ class Server:
             raise ProtocolError(INTERNAL_ERROR, error.message, error.to_json()) from error
 
     def initialize(self, call: Call) -> dict[str, Any]:
-        version = initialized(call.request.params, call.connection.peer)
+        """Settle the version of a connection: the client's if we know it, else our latest."""
+        wanted, connection = call.request.text("protocolVersion"), call.connection
+        connection.version = wanted if wanted in HANDSHAKE else HANDSHAKE[0]
+        connection.client = client_name(call.request.params.get("clientInfo"))
         return {
-            "protocolVersion": version,
+            "protocolVersion": connection.version,
             "capabilities": self.capabilities,
             "serverInfo": SERVER,
             "instructions": INSTRUCTIONS,
@@ -162,7 +165,7 @@ class Server:
             )
         try:
             arguments = tool.check(call.request.params.get("arguments") or {})
-            answer = tool.run(Calling(self.callers, call), arguments)
+            answer = tool.run(call, arguments)
             return result(answer, root=self.callers.root)
         except CancelledError:
             raise
@@ -172,7 +175,7 @@ class Server:
 
     def read_resource(self, call: Call) -> dict[str, Any]:
         uri = self._known(call)
-        return {"contents": [pages.read(self._agent(call), uri)]}
+        return {"contents": [pages.read(call.agent, uri)]}
 
     def _known(self, call: Call) -> str:
         uri = call.request.text("uri")
@@ -182,12 +185,9 @@ class Server:
             raise ProtocolError(code, f"Resource not found; there are: {known}", {"uri": uri})
         return uri
 
-    def _agent(self, call: Call) -> Agent:
-        return self.callers.agent(call.request)
-
     def subscribe(self, call: Call) -> dict[str, Any]:
         uri, connection = self._known(call), call.connection
-        since = self._agent(call).events.last()
+        since = call.agent.events.last()
         connection.followed.add(uri)  # first: a change that comes at once must not be missed
         with connection.lock:
             if connection.follower is None:
@@ -228,7 +228,7 @@ class Server:
         if not isinstance(asked, list):
             raise ProtocolError(INVALID_PARAMS, "resourceSubscriptions must be a list")
         uris = {uri for uri in asked if isinstance(uri, str) and uri in pages.PAGES}
-        agent, meta = self._agent(call), {PREFIX + "subscriptionId": call.request.id}
+        agent, meta = call.agent, {PREFIX + "subscriptionId": call.request.id}
         since = agent.events.last()
         honoured = {"resourceSubscriptions": sorted(uris)} if uris else {}
         call.report(
@@ -262,7 +262,7 @@ class Server:
         found: list[str] = []
         if ref.get("name") == PROMPT["name"] and argument.get("name") == "task":
             begun = str(argument.get("value", ""))
-            tasks = self._agent(call).work.list(state="available", limit=1000)
+            tasks = call.agent.work.list(state="available", limit=1000)
             found = [task.id for task in tasks if task.id.startswith(begun)]
         values = found[:COMPLETIONS]
         return {"completion": {"values": values, "total": len(found), "hasMore": values != found}}

@@ -8,8 +8,9 @@ operations of the library.
 from __future__ import annotations
 
 import time
+from itertools import accumulate
 
-from dibs.arguments import KINDS
+from dibs.arguments import KINDS, Choice
 from dibs.errors import (
     ExistsError,
     HeldError,
@@ -33,10 +34,13 @@ from dibs.mcp.tool import (
     TEXT,
     TEXTS,
     Tool,
+    about,
     in_the_way,
-    moment,
-    one_of,
+    named,
+    outcome,
+    require,
     seconds,
+    shown_message,
     shown_task,
 )
 from dibs.surroundings.schemas import of_kind
@@ -47,8 +51,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.dibs import Agent
-    from dibs.mcp.tool import Calling
-    from dibs.records import Grant, Message, Outcome, Task
+    from dibs.mcp.calls import Call
+    from dibs.records import Grant, Task
 
     Answer = dict[str, Any]
 
@@ -62,42 +66,20 @@ ALWAYS = {"anthropic/alwaysLoad": True}
 """Offered at once, not behind a search for tools: who has to search does not claim."""
 
 
-def named(arguments: dict[str, Any]) -> list[str]:
-    """The resources a call is about: one, several, or both."""
-    one = [arguments["resource"]] if "resource" in arguments else []
-    for text in one:
-        if ", " in text:
-            raise InvalidError(f"{text!r} looks like several", next="give several as resources")
-    return [*one, *arguments.get("resources", [])]
-
-
-def require(resources: list[str]) -> list[str]:
-    if not resources:
-        raise InvalidError("nothing was named", next="give resource, or resources")
-    return resources
-
-
-def about(resources: list[str]) -> Answer:
-    """What an answer is about: one resource, or several."""
-    return {"resource": resources[0]} if len(resources) == 1 else {"resources": resources}
-
-
-def status(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    if "name" in arguments:
-        kept = take_name(calling, arguments["name"])
-        if kept is not None:
-            return kept
+def status(call: Call, arguments: dict[str, Any]) -> Answer:
+    if "name" in arguments and (kept := take_name(call, arguments["name"])):
+        return kept
     if "resource" in arguments:
-        return available(calling.agent, arguments["resource"])
-    return board(calling.agent, calling.holdings)
+        return available(call.agent, arguments["resource"])
+    return board(call.agent, call.holdings)
 
 
-def take_name(calling: Calling, name: str) -> Answer | None:
+def take_name(call: Call, name: str) -> Answer | None:
     """Let the agent choose its name, once; say why not if it cannot."""
-    agent = calling.agent
+    agent = call.agent
     if name == agent.name:
         return None
-    if not calling.nameless:
+    if not call.callers.is_nameless(call.request):
         return {"status": "named_already", "you": agent.name, "hint": HINTS["named_already"]}
     try:
         if is_made_up(name):
@@ -110,21 +92,19 @@ def take_name(calling: Calling, name: str) -> Answer | None:
     return None
 
 
-def claim(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    agent, resources = calling.agent, require(named(arguments))
-    options = {
-        key: arguments[key] for key in ("note", "mode", "ttl_s", "wait_s") if key in arguments
-    }
+def claim(call: Call, arguments: dict[str, Any]) -> Answer:
+    agent, resources = call.agent, require(named(arguments))
+    options = {name: arguments[name] for name in arguments.keys() - {"resource", "resources"}}
     try:
         grant = agent.leases.claim(*resources, **options)
     except (HeldError, TimeoutError) as error:
         blockers = tuple(error.details["blockers"])
-        if not blockers:  # it was freed in the moment in which the wait ended
-            return {"status": "busy", **about(resources), "hint": HINTS["freed"]}
-        return {"status": "busy", **about(resources), **in_the_way(agent, blockers)}
-    calling.decide_or(lambda: give_back(agent, grant))
+        # There are none if it was freed in the moment in which the wait ended.
+        why = in_the_way(agent, blockers) if blockers else {"hint": HINTS["freed"]}
+        return {"status": "busy", **about(resources), **why}
+    call.decide(lambda: give_back(agent, grant))
     leases = grant.leases
-    calling.holdings.leases |= {lease.resource for lease in leases}
+    call.holdings.leases |= {lease.resource for lease in leases}
     answer: Answer = {
         "status": "already_claimed" if len(grant.kept) == len(leases) else "claimed",
         **about([lease.resource for lease in leases]),
@@ -140,24 +120,14 @@ def said_of(agent: Agent, resources: list[str]) -> Answer:
     return {"outcomes": [outcome(one) for one in said[:SHOWN]]} if said else {}
 
 
-def outcome(said: Outcome) -> Answer:
-    answer: Answer = {
-        "resource": said.resource,
-        "outcome": said.outcome,
-        "by": said.agent,
-        "at": moment(said.released_at),
-    }
-    return answer | ({"moved_to": said.moved_to} if said.moved_to else {})
-
-
 def give_back(agent: Agent, grant: Grant) -> None:
     new = [lease.resource for lease in grant.leases if lease.resource not in grant.kept]
     if new:
         agent.leases.release(*new, epoch=grant.epoch)
 
 
-def release(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    agent, resources = calling.agent, named(arguments)
+def release(call: Call, arguments: dict[str, Any]) -> Answer:
+    agent, resources = call.agent, named(arguments)
     everything = arguments.get("everything", False)
     try:
         released = agent.leases.release(
@@ -177,12 +147,12 @@ def release(calling: Calling, arguments: dict[str, Any]) -> Answer:
         why = {"reason": error.details["reason"]} if "reason" in error.details else {}
         return {"status": "stale", **about(resources), **why, "hint": HINTS["stale"]}
     names = [lease.resource for lease in released]
-    calling.holdings.leases -= set(names)
+    call.holdings.leases -= set(names)
     return {"status": "released", "resources": names}
 
 
-def wait(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    began, agent, resource = time.monotonic(), calling.agent, arguments["resource"]
+def wait(call: Call, arguments: dict[str, Any]) -> Answer:
+    began, agent, resource = time.monotonic(), call.agent, arguments["resource"]
     try:
         agent.leases.wait(resource, wait_s=arguments.get("timeout_s", WAIT_S))
         answer: Answer = {"status": "available", "resource": resource}
@@ -195,20 +165,20 @@ def wait(calling: Calling, arguments: dict[str, Any]) -> Answer:
     return answer
 
 
-def work_next(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    agent = calling.agent
+def work_next(call: Call, arguments: dict[str, Any]) -> Answer:
+    agent = call.agent
     task = agent.work.next(**arguments)
-    calling.decide_or(lambda: agent.work.abandon(task.id, epoch=task.epoch))
-    return claimed(calling, task)
+    call.decide(lambda: agent.work.abandon(task.id, epoch=task.epoch))
+    return claimed(call, task)
 
 
-def work_claim(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    agent, files = calling.agent, arguments.get("resources", [])
+def work_claim(call: Call, arguments: dict[str, Any]) -> Answer:
+    agent, files = call.agent, arguments.get("resources", [])
     try:
         task = agent.work.claim(arguments["id"], leases=files, note=arguments.get("note", ""))
     except HeldError as error:
         return busy_task(agent, arguments["id"], error)
-    return claimed(calling, task) | (said_of(agent, files) if files else {})
+    return claimed(call, task) | (said_of(agent, files) if files else {})
 
 
 def busy_task(agent: Agent, id: str, error: HeldError) -> Answer:
@@ -224,8 +194,8 @@ def busy_task(agent: Agent, id: str, error: HeldError) -> Answer:
     }
 
 
-def claimed(calling: Calling, task: Task) -> Answer:
-    holdings = calling.holdings
+def claimed(call: Call, task: Task) -> Answer:
+    holdings = call.holdings
     holdings.tasks.add(task.id)
     holdings.leases |= {lease.resource for lease in task.leases}
     answer = shown_task(task) | {
@@ -239,20 +209,20 @@ def claimed(calling: Calling, task: Task) -> Answer:
     return answer
 
 
-def work_add(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    task = calling.agent.work.add(**arguments)
+def work_add(call: Call, arguments: dict[str, Any]) -> Answer:
+    task = call.agent.work.add(**arguments)
     return {"status": "added", "id": task.id, "state": task.state}
 
 
-def work_done(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    work, id, end = calling.agent.work, arguments["id"], arguments.get("outcome", ENDS[0])
+def work_done(call: Call, arguments: dict[str, Any]) -> Answer:
+    work, id, end = call.agent.work, arguments["id"], arguments.get("outcome", ENDS[0])
     reason = arguments.get("reason", "")
     if end == "completed" and reason:
         raise InvalidError("a completed task has a result, not a reason", next="give result")
     if end != "completed" and "result" in arguments:
         raise InvalidError(f"a task that was {end} has no result", next="give reason")
-    files = {lease.resource for lease in calling.agent.leases.list(session=calling.agent.session)
-             if lease.task == id}  # fmt: skip
+    held = call.agent.leases.list(session=call.agent.session)
+    files = {lease.resource for lease in held if lease.task == id}
     try:
         if end == "completed":
             task = work.complete(id, result=arguments.get("result"))
@@ -260,8 +230,8 @@ def work_done(calling: Calling, arguments: dict[str, Any]) -> Answer:
             task = (work.fail if end == "failed" else work.abandon)(id, reason=reason)
     except StaleError as error:
         return not_held_task(id, error.details["task"])
-    calling.holdings.tasks.discard(id)
-    calling.holdings.leases -= files
+    call.holdings.tasks.discard(id)
+    call.holdings.leases -= files
     return {"status": end, "id": task.id, "state": task.state}
 
 
@@ -274,53 +244,32 @@ def not_held_task(id: str, task: Task) -> Answer:
     return answer | {"hint": "you do not hold it; take it with work_claim first"}
 
 
-def send(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    message = calling.agent.messages.send(**arguments)
+def send(call: Call, arguments: dict[str, Any]) -> Answer:
+    message = call.agent.messages.send(**arguments)
     to = message.to or message.channel or "everybody"
     answer: Answer = {"status": "sent", "id": message.id, "to": to}
     if message.to is not None:
-        here = {presence.agent for presence in calling.agent.agents.list()}
+        here = {presence.agent for presence in call.agent.agents.list()}
         if message.to not in here:
             answer["hint"] = "nobody of that name is here now; it waits for them"
     return answer
 
 
-def inbox(calling: Calling, arguments: dict[str, Any]) -> Answer:
-    messages, channel = calling.agent.messages, arguments.get("channel")
+def inbox(call: Call, arguments: dict[str, Any]) -> Answer:
+    messages, channel = call.agent.messages, arguments.get("channel")
     # Looking first: what is given out to a call that was cancelled, or in an answer that the
     # client cuts off, would never be seen.
     waiting = messages.inbox(channel=channel, peek=True, wait_s=arguments.get("wait_s", 0))
-    calling.decide()
+    call.decide()
     if not waiting:
         return {"status": "ok", "messages": []}
-    found = messages.inbox(channel=channel, limit=fitting([len(one.body) for one in waiting]))
+    sizes = accumulate(len(one.body) for one in waiting)
+    fitting = sum(size <= INBOX_SHOWN for size in sizes)
+    found = messages.inbox(channel=channel, limit=max(1, fitting))
     answer: Answer = {"status": "ok", "messages": [shown_message(one) for one in found]}
     if len(found) < len(waiting):
         answer["more"] = len(waiting) - len(found)
     return answer
-
-
-def fitting(sizes: list[int]) -> int:
-    """How many of these fit into one answer; one always does."""
-    total = number = 0
-    for size in sizes:
-        total += size
-        if number and total > INBOX_SHOWN:
-            break
-        number += 1
-    return number
-
-
-def shown_message(message: Message) -> Answer:
-    parts = {
-        "id": message.id,
-        "from": message.sender,
-        "to": message.to or message.channel or "everybody",
-        "reply_to": message.reply_to,
-        "at": moment(message.sent_at),
-        "body": message.body,
-    }
-    return {key: value for key, value in parts.items() if value is not None}
 
 
 def described(schema: dict[str, Any], text: str) -> dict[str, Any]:
@@ -338,7 +287,6 @@ STANDARD = [
         REPEATS,
         status,
         does="leases.status agents.rename",
-        meta=ALWAYS,
     ),
     Tool(
         "claim",
@@ -357,7 +305,6 @@ STANDARD = [
         answers=("claimed", "already_claimed", "busy", "deadlock", "stale"),
         waits=("wait_s", 0),
         does="leases.claim",
-        meta=ALWAYS,
     ),
     Tool(
         "release",
@@ -372,7 +319,6 @@ STANDARD = [
         REPEATS,
         release,
         does="leases.release",
-        meta=ALWAYS,
     ),
     Tool(
         "wait",
@@ -384,7 +330,6 @@ STANDARD = [
         answers=("available", "timeout"),
         waits=("timeout_s", WAIT_S),
         does="leases.wait",
-        meta=ALWAYS,
     ),
     Tool(
         "work_next",
@@ -394,7 +339,6 @@ STANDARD = [
         work_next,
         waits=("wait_s", 0),
         does="work.next",
-        meta=ALWAYS,
     ),
     Tool(
         "work_claim",
@@ -405,7 +349,6 @@ STANDARD = [
         work_claim,
         required=("id",),
         does="work.claim",
-        meta=ALWAYS,
     ),
     Tool(
         "work_add",
@@ -423,17 +366,15 @@ STANDARD = [
         work_add,
         required=("id",),
         does="work.add",
-        meta=ALWAYS,
     ),
     Tool(
         "work_done",
         "End your task: completed, failed (tried again later) or abandoned (given back).",
-        {"id": TEXT, "outcome": one_of(*ENDS), "result": OBJECT, "reason": TEXT},
+        {"id": TEXT, "outcome": of_kind(Choice(*ENDS)), "result": OBJECT, "reason": TEXT},
         ADDS,
         work_done,
         required=("id",),
         does="work.complete work.fail work.abandon",
-        meta=ALWAYS,
     ),
     Tool(
         "send",
@@ -443,7 +384,6 @@ STANDARD = [
         send,
         required=("body",),
         does="messages.send",
-        meta=ALWAYS,
     ),
     Tool(
         "inbox",
@@ -453,6 +393,7 @@ STANDARD = [
         inbox,
         waits=("wait_s", 0),
         does="messages.inbox",
-        meta=ALWAYS,
     ),
 ]
+for tool in STANDARD:
+    tool.definition["_meta"] = ALWAYS

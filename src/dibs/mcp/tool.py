@@ -15,7 +15,7 @@ import json
 import time
 
 from dibs.arguments import shown
-from dibs.errors import CancelledError, DibsError, InvalidError, RefusedError
+from dibs.errors import DibsError, InvalidError, RefusedError
 from dibs.records import Task, plain
 
 TYPE_CHECKING = False
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.dibs import Agent
-    from dibs.mcp.callers import Callers, Holdings
     from dibs.mcp.calls import Call
-    from dibs.records import Blocker
+    from dibs.records import Blocker, Message, Outcome
 
     Answer = dict[str, Any]
     Schema = dict[str, Any]
@@ -37,10 +36,6 @@ INTEGER: Schema = {"type": "integer"}
 FLAG: Schema = {"type": "boolean"}
 TEXTS: Schema = {"type": "array", "items": TEXT}
 OBJECT: Schema = {"type": "object"}
-
-
-def one_of(*choices: str) -> Schema:
-    return {"type": "string", "enum": list(choices)}
 
 
 READS = {
@@ -100,39 +95,6 @@ _FROM_PEERS = {
 _RESOURCES = {"resource", "resources", "blocked_by", "moved_to"}
 TEXT_SHOWN = 200
 MESSAGE_SHOWN = 1_000
-
-
-class Calling:
-    """One call of a tool."""
-
-    def __init__(self, callers: Callers, call: Call) -> None:
-        self._callers = callers
-        self._call = call
-
-    @property
-    def agent(self) -> Agent:
-        return self._callers.agent(self._call.request)
-
-    @property
-    def nameless(self) -> bool:
-        """Whether nobody has chosen the agent's name yet."""
-        return self._callers.is_nameless(self._call.request)
-
-    @property
-    def holdings(self) -> Holdings:
-        return self._callers.holdings(self._call.request)
-
-    def decide(self) -> None:
-        """The call is as good as answered: a cancellation comes too late from here on."""
-        self._call.decide()
-
-    def decide_or(self, undo: Callable[[], object]) -> None:
-        """The same, but if it was cancelled already, give back what it was granted."""
-        try:
-            self._call.decide()
-        except CancelledError:
-            undo()
-            raise
 
 
 def refusal(error: DibsError) -> Answer:
@@ -240,6 +202,48 @@ def in_the_way(agent: Agent, blockers: tuple[Blocker, ...]) -> Answer:
     return said
 
 
+def named(arguments: dict[str, Any]) -> list[str]:
+    """The resources a call is about: one, several, or both."""
+    one = [arguments["resource"]] if "resource" in arguments else []
+    for text in one:
+        if ", " in text:
+            raise InvalidError(f"{text!r} looks like several", next="give several as resources")
+    return [*one, *arguments.get("resources", [])]
+
+
+def require(resources: list[str]) -> list[str]:
+    if not resources:
+        raise InvalidError("nothing was named", next="give resource, or resources")
+    return resources
+
+
+def about(resources: list[str]) -> Answer:
+    """What an answer is about: one resource, or several."""
+    return {"resource": resources[0]} if len(resources) == 1 else {"resources": resources}
+
+
+def outcome(said: Outcome) -> Answer:
+    answer: Answer = {
+        "resource": said.resource,
+        "outcome": said.outcome,
+        "by": said.agent,
+        "at": moment(said.released_at),
+    }
+    return answer | ({"moved_to": said.moved_to} if said.moved_to else {})
+
+
+def shown_message(message: Message) -> Answer:
+    parts = {
+        "id": message.id,
+        "from": message.sender,
+        "to": message.to or message.channel or "everybody",
+        "reply_to": message.reply_to,
+        "at": moment(message.sent_at),
+        "body": message.body,
+    }
+    return {key: value for key, value in parts.items() if value is not None}
+
+
 def shown_task(task: Task) -> Answer:
     """A task without what is empty."""
     all_of_it = {
@@ -262,13 +266,12 @@ class Tool:
         description: str,
         properties: dict[str, Schema],
         hints: dict[str, bool],
-        run: Callable[[Calling, dict[str, Any]], dict[str, Any]],
+        run: Callable[[Call, dict[str, Any]], dict[str, Any]],
         *,
         required: tuple[str, ...] = (),
         answers: tuple[str, ...] = (),
         does: str = "",
         waits: tuple[str, float] | None = None,
-        meta: dict[str, Any] | None = None,
     ) -> None:
         """A tool.
 
@@ -300,16 +303,13 @@ class Tool:
             },
             "annotations": hints,
         }
-        if meta:
-            self.definition["_meta"] = meta
 
     def waits_s(self, arguments: object) -> float | None:
         """How long a call with these arguments may wait; None if it does not."""
         if self._waits is None or not isinstance(arguments, dict):
             return None
         name, default = self._waits
-        seconds = arguments.get(name)
-        seconds = default if seconds is None else seconds
+        seconds = default if arguments.get(name) is None else arguments[name]
         right = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         return float(seconds) if right and 0 < seconds < 1e9 else None
 

@@ -62,7 +62,6 @@ def main(call: Globals, *, tools: str = "standard") -> int:
 
 
 def serve(server: Server) -> None:
-    """Serve until the client is done."""
     # The pipe to the client is for messages only: whatever else is printed goes to the log.
     output = os.dup(1)
     os.dup2(2, 1)

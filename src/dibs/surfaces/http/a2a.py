@@ -8,6 +8,7 @@ a token, as the protocol wants it, and says nothing that the address does not.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +34,12 @@ from dibs.mcp.protocol import (
 )
 from dibs.records import plain
 from dibs.surfaces.http import a2a_tasks as tasks
-from dibs.surfaces.http.access import GuardError, fold
+from dibs.surfaces.http.access import GuardError
 from dibs.surfaces.http.api import to_body
-from dibs.surfaces.http.app import read_body, respond, stopping, unless_gone
+from dibs.surfaces.http.app import BY_NAME, enter, read_body, respond, stopping, unless_gone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
@@ -68,19 +69,11 @@ ANY_STATE = "TASK_STATE_UNSPECIFIED"
 TOLD = (InvalidError, NotFoundError, tasks.NotTextError)
 """What is refused within the protocol; who may not come in, or must wait, is told by HTTP."""
 MODES = ["text/plain", "application/json"]
-METHODS = (
-    "SendMessage",
-    "SendStreamingMessage",
-    "GetTask",
-    "ListTasks",
-    "CancelTask",
-    "SubscribeToTask",
-)
 
 
 async def card(request: Request) -> JSONResponse:
     """What this agent is, and where it is talked to."""
-    daemon: Daemon = request.app.state.daemon
+    daemon: Daemon = request.app.daemon
     scheme = "https" if daemon.sign_ins.secure else request.url.scheme
     told = {
         "name": "dibs",
@@ -124,23 +117,20 @@ class Endpoint:
     """`/a2a`, as an ASGI application."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        daemon: Daemon = scope["app"].state.daemon
-        headers = fold(scope["headers"])
-        access = await daemon.admit(headers)
+        daemon, access = await enter(scope)
         if scope["method"] != "POST":
             raise GuardError(405, "method", "/a2a takes POST", "use POST")
         body, visit, id = await read_body(receive), Visit(daemon, access), None
         try:
             message = parse(body)
             id = id_of(message)
-            method, params = read(message, headers.get("a2a-version", ""))
-            if method in visit.streams:
-                updates = await visit.streams[method](params)
-            else:
+            method, params = read(message, scope[BY_NAME].get("a2a-version", ""))
+            if method in CALLS:
                 with contextlib.suppress(ConnectionError):
-                    answer = await unless_gone(visit.calls[method](params), receive)
+                    answer = await unless_gone(CALLS[method](visit, params), receive)
                     await respond(send, 200, {"jsonrpc": "2.0", "id": id, "result": answer})
                 return
+            updates = await STREAMS[method](visit, params)
         except (ProtocolError, *TOLD) as error:
             await respond(send, 200, refusal(error, id))
             return
@@ -152,26 +142,17 @@ class Endpoint:
         await lines(scope, receive, send)
 
 
+@dataclass
 class Visit:
     """One caller's way through the methods of the protocol."""
 
-    def __init__(self, daemon: Daemon, access: Access) -> None:
-        self.daemon = daemon
-        self.access = access
-        self.calls: dict[str, Callable[[Object], Awaitable[Object]]] = {
-            "SendMessage": self.send_message,
-            "GetTask": self.get_task,
-            "ListTasks": self.list_tasks,
-            "CancelTask": self.cancel_task,
-        }
-        self.streams: dict[str, Callable[[Object], Awaitable[AsyncIterator[Object | None]]]] = {
-            "SendStreamingMessage": self.send_and_follow,
-            "SubscribeToTask": self.subscribe,
-        }
+    daemon: Daemon
+    access: Access
 
-    async def operate(self, name: str, **given: Any) -> Any:
+    async def operate(self, name: str, **given: Any) -> Object:
         route = self.daemon.operations[f"/v1/{name.replace('.', '/')}"]
-        return plain(await self.daemon.call(route, self.access, given))
+        done: Object = plain(await self.daemon.call(route, self.access, given))
+        return done
 
     async def add(self, params: Object) -> Object:
         """The task that a message asks for, which may be there already."""
@@ -183,8 +164,7 @@ class Visit:
             )
         asked = tasks.asked_for(message, self.access.agent)
         try:
-            added: Object = await self.operate("work.add", **asked)
-            return added
+            return await self.operate("work.add", **asked)
         except ExistsError as error:
             there: Object = plain(error.details["task"])
             if not tasks.same(asked, there):
@@ -213,13 +193,17 @@ class Visit:
     async def task(self, id: Any) -> Object:
         if not isinstance(id, str):
             raise InvalidError("the id of the task is missing")
-        found: Object = await self.operate("work.show", id=id)
-        return found
+        return await self.operate("work.show", id=id)
 
-    async def cancel_task(self, params: Object) -> Object:
+    async def open_task(self, params: Object, code: int) -> Object:
+        """The task that is meant; code: what it is refused with if it is over."""
         task = await self.task(params.get("id"))
         if tasks.is_over(task):
-            raise ProtocolError(NOT_CANCELABLE, f"{task['id']} is over: it is {task['state']}")
+            raise ProtocolError(code, f"{task['id']} is over: it is {task['state']}")
+        return task
+
+    async def cancel_task(self, params: Object) -> Object:
+        task = await self.open_task(params, NOT_CANCELABLE)
         try:
             return tasks.shown(await self.operate("work.cancel", id=task["id"]))
         except StateError as error:
@@ -271,19 +255,11 @@ class Visit:
 
     async def send_and_follow(self, params: Object) -> AsyncIterator[Object | None]:
         place = await self.place()
-        return self.told(await self.add(params), place)
+        return self.follow(await self.add(params), place)
 
     async def subscribe(self, params: Object) -> AsyncIterator[Object | None]:
         place = await self.place()
-        task = await self.task(params.get("id"))
-        if tasks.is_over(task):
-            raise ProtocolError(UNSUPPORTED, f"{task['id']} is over: it is {task['state']}")
-        return self.told(task, place)
-
-    async def told(self, task: Object, place: int) -> AsyncIterator[Object | None]:
-        yield {"task": tasks.shown(task)}
-        async for update in self.follow(task, place):
-            yield update
+        return self.follow(await self.open_task(params, UNSUPPORTED), place)
 
     async def place(self) -> int:
         """Where the journal ends now."""
@@ -291,11 +267,12 @@ class Visit:
         return last
 
     async def follow(self, task: Object, seq: int) -> AsyncIterator[Object | None]:
-        """What happens to a task after a place in the journal, until it is over.
+        """A task, and what happens to it after a place in the journal, until it is over.
 
         None is a pause, in which nothing happened.
         """
         daemon, journal, id = self.daemon, self.daemon.space.events, task["id"]
+        yield {"task": tasks.shown(task)}
         over = tasks.is_over(task)
         while not daemon.stopping and not over:
             try:
@@ -315,6 +292,15 @@ class Visit:
                         yield told
             if not over and len(found) < PAGE and not await daemon.moved(seq, BREATH_S):
                 yield None
+
+
+CALLS = {
+    "SendMessage": Visit.send_message,
+    "GetTask": Visit.get_task,
+    "ListTasks": Visit.list_tasks,
+    "CancelTask": Visit.cancel_task,
+}
+STREAMS = {"SendStreamingMessage": Visit.send_and_follow, "SubscribeToTask": Visit.subscribe}
 
 
 def id_of(message: Any) -> int | str:
@@ -338,7 +324,7 @@ def read(message: Object, version: str) -> tuple[str, Object]:
         raise ProtocolError(NO_PUSH, "nothing is pushed from here; subscribe to the task")
     if method == "GetExtendedAgentCard":
         raise ProtocolError(UNSUPPORTED, "there is only the one card")
-    if method not in METHODS:
+    if method not in CALLS and method not in STREAMS:
         raise ProtocolError(METHOD_NOT_FOUND, f"there is no method {method!r}")
     if not isinstance(params, dict):
         raise ProtocolError(INVALID_PARAMS, "params must be an object")
@@ -348,12 +334,8 @@ def read(message: Object, version: str) -> tuple[str, Object]:
 def refusal(error: Exception, id: int | str | None) -> Object:
     """An error as the protocol words it."""
     if not isinstance(error, ProtocolError):
-        code = INVALID_PARAMS
-        if isinstance(error, NotFoundError):
-            code = NOT_FOUND
-        elif isinstance(error, tasks.NotTextError):
-            code = CONTENT_TYPE
-        error = ProtocolError(code, str(error))
+        codes: dict[type, int] = {NotFoundError: NOT_FOUND, tasks.NotTextError: CONTENT_TYPE}
+        error = ProtocolError(codes.get(type(error), INVALID_PARAMS), str(error))
     if error.code in REASONS:
         error.data = [
             {

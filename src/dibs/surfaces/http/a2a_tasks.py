@@ -131,10 +131,8 @@ def titled(text: str) -> str:
 def same(asked: Object, there: Object) -> bool:
     """Whether a task that is there is the one that is asked for once more."""
     one, other = asked["payload"], there["payload"]
-    return (
-        isinstance(other, dict)
-        and one["text"] == other.get("text")
-        and (one.get("data") == other.get("data"))
+    return isinstance(other, dict) and all(
+        one.get(part) == other.get(part) for part in ("text", "data")
     )
 
 
@@ -161,22 +159,21 @@ def shown(task: Object, history: int | None = None, artifacts: bool = True) -> O
     }
     if artifacts:
         told["artifacts"] = results(task)
-    if history != 0 and (message := said(task)):
-        told["history"] = [message]
+    if history != 0 and (begun := said(task)):
+        told["history"] = [begun]
     return told
 
 
 def status(task: Object, state: str, at: int, reason: str) -> Object:
     told: Object = {"state": state, "timestamp": moment(at)}
     if reason:
-        told["message"] = {
-            "messageId": f"{task['id']}:{at}",
-            "contextId": context_of(task),
-            "taskId": task["id"],
-            "role": "ROLE_AGENT",
-            "parts": [{"text": reason}],
-        }
+        told["message"] = message(task, f"{task['id']}:{at}", "ROLE_AGENT", [{"text": reason}])
     return told
+
+
+def message(task: Object, id: str, role: str, parts: list[Object]) -> Object:
+    about = {"contextId": context_of(task), "taskId": task["id"]}
+    return {"messageId": id, **about, "role": role, "parts": parts}
 
 
 def results(task: Object) -> list[Object]:
@@ -192,14 +189,9 @@ def said(task: Object) -> Object | None:
     if "messageId" not in origin(task):
         return None
     payload = task["payload"]
-    texts = [{"text": payload["text"]}] if payload.get("text") else []
-    return {
-        "messageId": origin(task)["messageId"],
-        "contextId": context_of(task),
-        "taskId": task["id"],
-        "role": "ROLE_USER",
-        "parts": [*texts, *({"data": value} for value in payload.get("data", []))],
-    }
+    parts = [{"text": payload["text"]}] if payload.get("text") else []
+    parts += [{"data": value} for value in payload.get("data", [])]
+    return message(task, origin(task)["messageId"], "ROLE_USER", parts)
 
 
 def moved(task: Object, event: Event) -> list[Object]:

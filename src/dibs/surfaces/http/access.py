@@ -4,15 +4,23 @@ A server on the loopback is reached by every web page that a browser of this mac
 before anything of a request is read, its host must be one of ours, another origin is refused, and
 a body must be declared as JSON. A token is always needed: it says whom the request speaks for,
 and its headers choose among what the token allows.
+
+A person gets in with a code that works once, then with a cookie. `dibs open` has the owner's
+token. It asks for a code, and opens the page with it; the daemon takes the code for a cookie,
+which no script can read and no other site can send. Both are random, known to this process only,
+and over when it ends.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING
 
 from dibs.arguments import check_agent
+from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError, NotYoursError
 from dibs.nouns.agents import operations as agents
 
@@ -20,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dibs.dibs import Agent, Dibs
-    from dibs.surfaces.http.browser import SignIns
 
 BODY_LIMIT = 4 * 1024 * 1024
 """Above the largest value the store takes, however it is escaped."""
@@ -45,6 +52,9 @@ TOKEN = re.compile(r"[0-9]{1,18}\.[0-9a-f]{1,128}")
 SAYS_WHO = ("authorization", "dibs-agent", "dibs-session")
 KNOWN_S = 1.0
 """How long a token is taken for good before it is looked up again: so soon a revocation counts."""
+CODE_S = 60.0
+COOKIE_S = 12 * 3600.0
+CODES_LIMIT = 1000
 
 
 class GuardError(DibsError):
@@ -92,15 +102,6 @@ class Guard:
         return scheme in ("http", "https") and host in self.hosts
 
 
-def refuse_doubles(names: Iterable[str]) -> None:
-    """Refuse a request that says twice what it may say once: others might believe the other."""
-    seen = set()
-    for name in names:
-        if name in seen and name in ONCE:
-            raise GuardError(400, "doubled", f"{name} is there twice", "send it once")
-        seen.add(name)
-
-
 def too_large() -> GuardError:
     return GuardError(
         413, "too_large", f"a body has at most {BODY_LIMIT:,} bytes", "send less at once"
@@ -127,10 +128,16 @@ class Rate:
 
 
 def fold(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The headers by their small names. One that stands twice counts only if both agree."""
+    """The headers by name, where some stand twice.
+
+    Refuse a request that says twice what it may say once: others might believe the other. Any
+    other counts only if both agree.
+    """
     folded: dict[str, str] = {}
     for name, value in pairs:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
+        key, text = name.decode("latin-1"), value.decode("latin-1").strip(" \t")
+        if key in folded and key in ONCE:
+            raise GuardError(400, "doubled", f"{key} is there twice", "send it once")
         if folded.setdefault(key, text) != text:
             folded[key] = f"{folded[key]}, {text}"
     return folded
@@ -159,6 +166,68 @@ def decoded(header: str) -> str:
 def said(headers: dict[str, str]) -> tuple[str | None, ...]:
     """All that decides whom a request speaks for."""
     return tuple(map(headers.get, SAYS_WHO))
+
+
+class Secrets:
+    """Names behind random secrets, for a while. Only the digests of the secrets are kept."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._known: dict[str, tuple[float, str]] = {}
+
+    def add(self, name: str) -> str:
+        secret = urlsafe_b64encode(os.urandom(32)).rstrip(b"=").decode("ascii")
+        now = time.monotonic()
+        fresh = {key: known for key, known in self._known.items() if known[0] > now}
+        # The oldest make room, so that nobody can fill the memory.
+        self._known = dict(list(fresh.items())[-CODES_LIMIT + 1 :])
+        self._known[digest(secret)] = (now + self._seconds, name)
+        return secret
+
+    def name(self, secret: str) -> str | None:
+        end, name = self._known.get(digest(secret), (0.0, ""))
+        return name if end > time.monotonic() else None
+
+    def take(self, secret: str) -> str | None:
+        """The name behind a secret, which is worth nothing from now on."""
+        name = self.name(secret)
+        self._known.pop(digest(secret), None)
+        return name
+
+
+def digest(secret: str) -> str:
+    return str(sha256(secret.encode("utf-8", "replace")).hexdigest())
+
+
+class SignIns:
+    """Who is signed in."""
+
+    def __init__(self) -> None:
+        self.cookie = "dibs_session"
+        self.secure = False
+        """Browsers reach us by TLS only."""
+        self.codes = Secrets(CODE_S)
+        self.people = Secrets(COOKIE_S)
+
+    def person(self, headers: dict[str, str]) -> str | None:
+        """The person whose browser sent these headers from our own page."""
+        secrets = [
+            value.strip()
+            for part in headers.get("cookie", "").split(";")
+            for name, _, value in [part.partition("=")]
+            if name.strip() == self.cookie
+        ]
+        person = self.people.name(secrets[0]) if len(secrets) == 1 else None
+        if person is None:
+            return None
+        # Any other origin has been refused before this; here it must be known to be ours.
+        if "origin" not in headers and "sec-fetch-site" not in headers:
+            raise GuardError(
+                403, "origin", "a cookie counts only for our own page", "use a token instead"
+            )
+        if headers.get("dibs-agent", person) != person:
+            raise NotYoursError(f"you are signed in as {person}", next="leave Dibs-Agent out")
+        return person
 
 
 class Tokens:
@@ -190,8 +259,13 @@ class Tokens:
             raise GuardError(
                 401, "no_token", "a token is needed", "send Authorization: Bearer TOKEN"
             )
-        name, scope = self._who(secret.strip())
-        agent = name
+        row = agents.who(self._space.scope, secret.strip())
+        if row is None:
+            raise GuardError(
+                401, "bad_token", "this token is not known, or over", "ask for a new one"
+            )
+        agent = name = row["name"]
+        scope = row["scope"]
         if "dibs-agent" in headers:
             agent = check_agent("Dibs-Agent", decoded(headers["dibs-agent"]))
         session = headers.get("dibs-session")
@@ -202,14 +276,6 @@ class Tokens:
                 f"this token is {name}'s, not {agent}'s", next="leave Dibs-Agent out"
             )
         return Access(name, scope, agent, session)
-
-    def _who(self, secret: str) -> tuple[str, str]:
-        row = agents.who(self._space.scope, secret)
-        if row is None:
-            raise GuardError(
-                401, "bad_token", "this token is not known, or over", "ask for a new one"
-            )
-        return row["name"], row["scope"]
 
 
 class Sessions:

@@ -9,23 +9,19 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import HTMLResponse, JSONResponse
-
 from dibs import __version__
 from dibs.arguments import AGENT_NAME, LINE, NAME, TTL, Resource, Whole
 from dibs.dibs import operations
 from dibs.errors import InvalidError
+from dibs.mcp.protocol import DECODER
 from dibs.names.seen import Seen
 from dibs.records import Record, fields_of
 from dibs.surroundings.schemas import of_argument, of_kind, of_record, of_type
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from dibs.arguments import Kind
     from dibs.dibs import Dibs
     from dibs.operation import Operation
-    from dibs.surfaces.http.app import Daemon
 
     Schema = dict[str, Any]
 
@@ -35,16 +31,29 @@ SEEN = "seen"
 Where this is given, the names are taken as they are. Without it they are read from the top of
 the daemon's own checkout.
 """
-ERROR: Schema = {
-    "type": "object",
-    "properties": {
-        "error": {"type": "string", "description": "the code, which never changes"},
-        "message": {"type": "string", "description": "what happened and why"},
-        "next": {"type": ["string", "null"], "description": "what to do next"},
-        "details": {"type": "object", "description": "the records behind the sentence"},
-    },
-    "required": ["error", "message", "next", "details"],
-}
+
+
+def asked(**properties: Schema) -> Schema:
+    """What is asked with, each of it if the caller likes."""
+    return {"type": "object", "properties": properties}
+
+
+def told(**properties: Schema) -> Schema:
+    """What is answered, always all of it."""
+    return asked(**properties) | {"required": list(properties)}
+
+
+def said(kind: str | list[str] | Schema, description: str) -> Schema:
+    found = kind if isinstance(kind, dict) else {"type": kind}
+    return found | {"description": description}
+
+
+ERROR = told(
+    error=said("string", "the code, which never changes"),
+    message=said("string", "what happened and why"),
+    next=said(["string", "null"], "what to do next"),
+    details=said("object", "the records behind the sentence"),
+)
 GATE = {
     "401": "no token, or one that is not good",
     "403": "not allowed for this token, or from this origin",
@@ -54,67 +63,40 @@ GATE = {
     "500": "a bug in dibs",
     "503": "the store cannot answer now",
 }
-JOIN: Schema = {
-    "type": "object",
-    "properties": {
-        "status": {
-            **of_kind(LINE),
-            "description": "a line about the work, shown to the others",
-        },
-        "shell": {"type": "boolean", "description": "use the agent's one shell session"},
-        "client": {
-            "anyOf": [of_kind(NAME), {"type": "null"}],
-            "description": "use the session of this name in the agent's own program",
-        },
-        "ttl_s": {
-            **of_kind(TTL),
-            "description": "how long the session lives without a beat",
-        },
-        "host": {**of_kind(NAME), "description": "the caller's machine, for people"},
-        "pid": {
-            "type": "integer",
-            "minimum": 0,
-            "maximum": 2**31,
-            "description": "the caller's process there",
-        },
-        "process": {
+JOIN = asked(
+    status=said(of_kind(LINE), "a line about the work, shown to the others"),
+    shell=said("boolean", "use the agent's one shell session"),
+    client=said(
+        {"anyOf": [of_kind(NAME), {"type": "null"}]},
+        "use the session of this name in the agent's own program",
+    ),
+    ttl_s=said(of_kind(TTL), "how long the session lives without a beat"),
+    host=said(of_kind(NAME), "the caller's machine, for people"),
+    pid=said(of_kind(Whole(0, 2**31)), "the caller's process there"),
+    process=said(
+        {
             "type": "string",
             "pattern": r"^([0-9]{1,9}|[0-9]+:[0-9]{1,9}:[0-9]*)$",
             "maxLength": 200,
-            "description": "the process there that a shell session ends with, by its own name",
         },
-    },
-    "additionalProperties": False,
+        "the process there that a shell session ends with, by its own name",
+    ),
+) | {"additionalProperties": False}
+JOINED = told(
+    session={"$ref": "#/components/schemas/Session"},
+    token=said("string", "what Dibs-Session takes"),
+    owned=said("boolean", "whether it is the caller's to leave"),
+)
+TEXT = {"type": "string"}
+ME = told(space=TEXT, agent=TEXT, session={"type": ["integer", "null"]})
+CANCEL = asked(call=said("string", "what Dibs-Call was in the call that waits"))
+CANCELLED = told(cancelled={"type": "boolean"})
+APART = {
+    "/v1/agents/join": ("Begin a session that lives by beats", JOIN, JOINED),
+    "/v1/me": ("Say who you are here", asked(), ME),
+    "/v1/cancel": ("End a wait; its own answer says what came of it", CANCEL, CANCELLED),
 }
-JOINED: Schema = {
-    "type": "object",
-    "properties": {
-        "session": {"$ref": "#/components/schemas/Session"},
-        "token": {"type": "string", "description": "what Dibs-Session takes"},
-        "owned": {"type": "boolean", "description": "whether it is the caller's to leave"},
-    },
-    "required": ["session", "token", "owned"],
-}
-ME: Schema = {
-    "type": "object",
-    "properties": {
-        "space": {"type": "string"},
-        "agent": {"type": "string"},
-        "session": {"type": ["integer", "null"]},
-    },
-    "required": ["space", "agent", "session"],
-}
-CANCEL: Schema = {
-    "type": "object",
-    "properties": {
-        "call": {"type": "string", "description": "what Dibs-Call was in the call that waits"}
-    },
-}
-CANCELLED: Schema = {
-    "type": "object",
-    "properties": {"cancelled": {"type": "boolean"}},
-    "required": ["cancelled"],
-}
+"""What is called as an operation is, and is none: what it is for, takes and gives."""
 
 
 class Route:
@@ -179,19 +161,12 @@ def from_json(kind: Kind, value: Any) -> Any:
 def read_object(body: bytes) -> dict[str, Any]:
     """The object that a body is; an empty body is an empty one."""
     try:
-        given = _DECODER.decode(body.decode()) if body.strip() else {}
+        given = DECODER.decode(body.decode()) if body.strip() else {}
     except (ValueError, RecursionError):
         raise InvalidError("the body is not JSON", next="send an object of arguments") from None
     if not isinstance(given, dict):
         raise InvalidError("the body must be an object of arguments")
     return given
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def routes() -> dict[str, Route]:
@@ -244,18 +219,10 @@ def refusals(route: Route) -> dict[str, str]:
 
 def body_of(route: Route) -> Schema:
     arguments = route.arguments.values()
-    found: Schema = {
-        "type": "object",
-        "properties": {
-            argument.name: of_argument(route.operation, argument) for argument in arguments
-        },
-        "additionalProperties": False,
-    }
-    required = [
-        argument.name
-        for argument in arguments
-        if argument.required or (argument.many and route.operation.at_least_one)
-    ]
+    found = asked(**{one.name: of_argument(route.operation, one) for one in arguments})
+    found["additionalProperties"] = False
+    some = route.operation.at_least_one
+    required = [one.name for one in arguments if one.required or (one.many and some)]
     return {**found, "required": required} if required else found
 
 
@@ -271,18 +238,8 @@ def document(routes: dict[str, Route]) -> Schema:
         )
         for path, route in routes.items()
     }
-    paths["/v1/agents/join"] = post(
-        "Begin a session that lives by beats", "agents", JOIN, JOINED, {**GATE, "400": "misuse"}
-    )
-    paths["/v1/me"] = post("Say who you are here", "agents", {"type": "object", "properties": {}},
-                           ME, {**GATE, "400": "misuse"})  # fmt: skip
-    paths["/v1/cancel"] = post(
-        "End a wait; its own answer says what came of it",
-        "agents",
-        CANCEL,
-        CANCELLED,
-        {**GATE, "400": "misuse"},
-    )
+    for path, (summary, body, result) in APART.items():
+        paths[path] = post(summary, "agents", body, result, {**GATE, "400": "misuse"})
     records = {record.__name__: of_record(record) for record in Record.__subclasses__()}
     return {
         "openapi": "3.1.0",
@@ -325,7 +282,7 @@ dt { font-family: ui-monospace, monospace; } dd { margin: 0 0 .3rem 1.5rem; }
 """
 
 
-def page(found: Schema) -> str:
+def page_of(found: Schema) -> str:
     """The description for people: every call with what it takes and gives."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>dibs: the API</title>",
@@ -357,20 +314,3 @@ def spelled(found: Schema) -> str:
     if found.get("type") == "array":
         return f"list of {spelled(found['items'])}"
     return str(found.get("type", "any JSON"))
-
-
-async def openapi_page(request: Request) -> HTMLResponse:
-    daemon: Daemon = request.app.state.daemon
-    await daemon.admit(dict(request.headers))
-    policy = (
-        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
-    )
-    return HTMLResponse(
-        page(document(daemon.operations)), headers={"content-security-policy": policy}
-    )
-
-
-async def openapi(request: Request) -> JSONResponse:
-    daemon: Daemon = request.app.state.daemon
-    await daemon.admit(dict(request.headers))
-    return JSONResponse(document(daemon.operations))

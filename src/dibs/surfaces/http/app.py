@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.routing import Router
 
 from dibs.arguments import shown
 from dibs.errors import (
@@ -27,7 +27,6 @@ from dibs.errors import (
 from dibs.nouns import topics
 from dibs.nouns.agents import sessions
 from dibs.operation import SCOPES
-from dibs.records import plain
 from dibs.space.scope import AGENTS, SESSION_TTL_S, mint
 from dibs.storage.group import GroupingDriver
 from dibs.storage.hub import Hub
@@ -37,18 +36,17 @@ from dibs.surfaces.http.access import (
     GuardError,
     Rate,
     Sessions,
+    SignIns,
     Tokens,
-    refuse_doubles,
+    fold,
     too_large,
 )
-from dibs.surfaces.http.api import read_object, routes, to_body
-from dibs.surfaces.http.browser import SignIns
+from dibs.surfaces.http.api import APART, JOIN, read_object, routes, to_body
 from dibs.surfaces.http.worker import Waits, Worker, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from starlette.requests import Request
     from starlette.routing import BaseRoute
     from starlette.types import Receive, Scope, Send
 
@@ -59,8 +57,9 @@ if TYPE_CHECKING:
 
 SWEEP_S = 0.5
 STOP_LOOKS = 150
-APART = ("/v1/agents/join", "/v1/me", "/v1/cancel")
-"""What is called as an operation is, and is none."""
+BY_NAME = "dibs.headers"
+"""Where the headers of a request are found by their names, for pages that are no operations."""
+JOINING: dict[str, Any] = {"status": "", "shell": False, "client": None, "ttl_s": SESSION_TTL_S}
 HEADERS = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
@@ -91,7 +90,7 @@ class Daemon:
         self.calls: dict[tuple[str, int], int] = {}
         """How many calls there were, by path and HTTP status."""
         self._seq = 0
-        self._readers: set[asyncio.Future[None]] = set()
+        self._news = asyncio.Event()
 
     async def start(self) -> None:
         self._loop = loop = asyncio.get_running_loop()
@@ -134,18 +133,6 @@ class Daemon:
         self.hub.stop()
         self.space.close()
 
-    @property
-    def writes(self) -> int:
-        return self.writer.writes
-
-    @property
-    def commits(self) -> int:
-        return self.writer.groups
-
-    @property
-    def waiting(self) -> int:
-        return self.waits.number
-
     def count(self, path: str, status: int) -> None:
         key = (path if path in self.operations else "", status)
         self.calls[key] = self.calls.get(key, 0) + 1
@@ -155,20 +142,17 @@ class Daemon:
 
     def _advance(self, seq: int) -> None:
         self._seq = max(seq, self._seq)  # two threads tell it
-        for reader in self._readers:
-            if not reader.done():
-                reader.set_result(None)
-        self._readers.clear()
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
     async def moved(self, seq: int, seconds: float) -> bool:
         """Wait until the journal has gone on from there; say whether it has."""
         if self._seq > seq:
             return True
-        reader = self._loop.create_future()
-        self._readers.add(reader)
-        done, _ = await asyncio.wait([reader], timeout=seconds)
-        self._readers.discard(reader)
-        return bool(done)
+        try:
+            return await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            return False
 
     async def admit(self, headers: dict[str, str]) -> Access:
         """Whom a request speaks for, within what its token may ask for."""
@@ -191,7 +175,6 @@ class Daemon:
         permit(operation.name, operation.scope, access)
         if self.stopping:  # it may have come while the body was read
             raise stopping()
-
         named = operation.mutates or access.session or access.agent != access.name
 
         def job() -> Any:
@@ -221,51 +204,34 @@ class Daemon:
     async def join(self, access: Access, given: dict[str, Any]) -> Any:
         """Begin a session that lives by beats, since its process is elsewhere."""
         permit("agents.join", "agent", access)
-        unknown = given.keys() - {"status", "shell", "client", "ttl_s", "host", "pid", "process"}
+        unknown = given.keys() - JOIN["properties"].keys()
         if unknown:
             raise InvalidError(f"agents.join has no argument {shown(min(unknown))}")
         if not isinstance(given.get("shell", False), bool):
             raise InvalidError("shell must be true or false")
-
-        scope, client = self.space.scope, given.get("client")
-        if isinstance(client, str) and access.scope != "admin":
-            client = f"{access.name}:{client}"  # the sessions of others are not to be found
-
-        def job() -> Caller:
-            return mint(
-                scope,
-                access.agent,
-                given.get("status", ""),
-                given.get("shell", False),
-                client,
-                given.get("ttl_s", SESSION_TTL_S),
-                given.get("process"),
-                remote=True,
-                host=given.get("host"),
-                pid=given.get("pid"),
-            )
+        scope, given = self.space.scope, JOINING | given
+        if isinstance(given["client"], str) and access.scope != "admin":
+            # The sessions of others are not to be found.
+            given["client"] = f"{access.name}:{given['client']}"
 
         def read() -> Any:
             with scope.store.read() as tx:
                 row = tx.rows(AGENTS.one, session=caller.session)[0]
-                return plain(sessions.session_record(tx, row))
+                return sessions.session_record(tx, row)
 
-        caller: Caller = await self.writer.do(job)
+        joining = partial(mint, scope, access.agent, remote=True, **given)
+        caller: Caller = await self.writer.do(joining)
         session = await self.reader.do(read)
         token = scope.keys.session_token(caller.session)
         return {"session": session, "token": token, "owned": caller.owned}
 
     async def me(self, access: Access) -> Any:
         """Who the caller is here, and which space this is."""
-
-        def job() -> dict[str, Any]:
-            name, session = access.agent, None
-            if access.session:
-                agent = self.sessions.of(access)
-                name, session = agent.name, agent.session
-            return {"space": self.space.space, "agent": name, "session": session}
-
-        return await self.reader.do(job)
+        name, session = access.agent, None
+        if access.session:
+            agent = await self.reader.do(lambda: self.sessions.of(access))
+            name, session = agent.name, agent.session
+        return {"space": self.space.space, "agent": name, "session": session}
 
 
 def permit(name: str, scope: str, access: Access) -> None:
@@ -287,11 +253,7 @@ class App:
 
     def __init__(self, daemon: Daemon, more: list[BaseRoute]) -> None:
         self.daemon = daemon
-        self.rest = Starlette(
-            routes=more,
-            exception_handlers={DibsError: refused, HTTPException: missed, Exception: failed},
-        )
-        self.rest.state.daemon = daemon
+        self.rest = Router(more)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -300,42 +262,43 @@ class App:
         if scope["type"] != "http":
             return
         try:
-            path = scope["path"]
-            headers = {
-                name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-            }
-            if len(headers) < len(scope["headers"]):
-                refuse_doubles(name.decode("latin-1") for name, _ in scope["headers"])
-            self.daemon.guard.check(scope["method"], headers)
-            if path.startswith("/v1/") and path != "/v1/events":
-                try:
-                    answer = await self.operate(scope["method"], path, headers, receive)
-                except asyncio.CancelledError:
-                    if not self.daemon.stopping:
-                        raise
-                    raise stopping() from None  # uvicorn waits no longer for this one
-                self.daemon.count(path, 200)
-                await respond(send, 200, answer)
-            else:
+            path, method, pairs = scope["path"], scope["method"], scope["headers"]
+            headers = {k.decode("latin-1"): v.decode("latin-1").strip(" \t") for k, v in pairs}
+            if len(headers) < len(pairs):
+                headers = fold(pairs)
+            self.daemon.guard.check(method, headers)
+            if not path.startswith("/v1/") or path == "/v1/events":
+                scope["app"], scope[BY_NAME] = self, headers
                 await self.rest(scope, receive, send)
+                return
+            try:
+                answer = await self.operate(method, path, headers, receive)
+            except asyncio.CancelledError:
+                if not self.daemon.stopping:
+                    raise
+                raise stopping() from None  # uvicorn waits no longer for this one
+            self.daemon.count(path, 200)
+            await respond(send, 200, answer)
         except DibsError as error:
-            self.daemon.count(scope["path"], error.http_status)
-            await respond_error(send, error)
+            if "app" not in scope:  # only operations are counted, and who is turned away before
+                self.daemon.count(scope["path"], error.http_status)
+            await refuse(send, error)
+        except HTTPException as error:  # no such page, or not with that method
+            status, hint = error.status_code, "look at /openapi.json"
+            code = {404: "not_found", 405: "method"}.get(status, "invalid")
+            await refuse(send, GuardError(status, code, error.detail, hint))
         except ConnectionError:
             return  # nobody is there to be answered
         except Exception as error:
-            await respond_error(send, confess(error))
+            await refuse(send, confess(error))
 
     async def live(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                await self.daemon.start()
-                await send({"type": "lifespan.startup.complete"})
-            elif message["type"] == "lifespan.shutdown":
-                await self.daemon.stop()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+        await receive()
+        await self.daemon.start()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.daemon.stop()
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def operate(
         self, method: str, path: str, headers: dict[str, str], receive: Receive
@@ -377,22 +340,10 @@ def confess(error: Exception) -> Bug:
     return Bug(f"this is a bug in dibs: {type(error).__name__}", next="look at the daemon's log")
 
 
-async def refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, DibsError)
-    status, body, headers = shape(error)
-    return Response(body, status, dict((k.decode(), v.decode()) for k, v in headers))
-
-
-async def missed(request: Request, error: Exception) -> Response:
-    """No such page, or not with that method."""
-    assert isinstance(error, HTTPException)
-    code = {404: "not_found", 405: "method"}.get(error.status_code, "invalid")
-    guard = GuardError(error.status_code, code, error.detail, "look at /openapi.json")
-    return await refused(request, guard)
-
-
-async def failed(request: Request, error: Exception) -> Response:
-    return await refused(request, confess(error))
+async def enter(scope: Scope) -> tuple[Daemon, Access]:
+    """The daemon that a page is asked of, and whom the request speaks for."""
+    daemon: Daemon = scope["app"].daemon
+    return daemon, await daemon.admit(scope[BY_NAME])
 
 
 async def read_body(receive: Receive) -> bytes:
@@ -431,16 +382,9 @@ async def respond(send: Send, status: int, value: Any, headers: Any = ()) -> Non
     await send({"type": "http.response.body", "body": body})
 
 
-async def respond_error(send: Send, error: DibsError) -> None:
-    status, body, headers = shape(error)
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def shape(error: DibsError) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
-    """The one shape in which everything is refused: status, body and headers."""
-    body = to_body(error.to_json())
-    headers = [*HEADERS, (b"content-length", str(len(body)).encode())]
+async def refuse(send: Send, error: DibsError) -> None:
+    """The one shape in which everything is refused."""
+    headers = []
     if error.http_status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if error.http_status == 405:
@@ -448,4 +392,4 @@ def shape(error: DibsError) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
     retry = getattr(error, "retry_after_ms", None)
     if retry is not None or error.http_status == 429:
         headers.append((b"retry-after", str(max(1, (retry or 0) // 1000)).encode()))
-    return error.http_status, body, headers
+    await respond(send, error.http_status, error.to_json(), headers)

@@ -207,6 +207,8 @@ def open(call: Globals, *, print: bool = False) -> int:
 
     print: print the link instead
     """
+    import webbrowser
+
     url, token, cert = daemon(call)
     if url.startswith("unix:"):
         raise InvalidError(
@@ -215,7 +217,7 @@ def open(call: Globals, *, print: bool = False) -> int:
     link = url + ask(url, token, cert, call.agent or person())
     if call.json:
         print_json({"url": link})
-    elif print or not browse(link):
+    elif print or not webbrowser.open(link):
         say(link)
     return 0
 
@@ -267,12 +269,6 @@ def connect(url: str, cert: str | None) -> http.client.HTTPConnection:
     # It is our own daemon, by its own certificate, whatever name that bears.
     context.check_hostname = cert is None
     return HTTPSConnection(parts.hostname or "", parts.port, timeout=OPEN_S, context=context)
-
-
-def browse(link: str) -> bool:
-    import webbrowser
-
-    return webbrowser.open(link)
 
 
 def stop(call: Globals) -> int:

@@ -93,7 +93,7 @@ class Home:
 
     def at(self, url: str) -> dict[str, Any] | None:
         """The one that is reached at this address."""
-        return next((word for word in self.running() if same_place(word["url"], url)), None)
+        return next((word for word in self.running() if plain(word["url"]) == plain(url)), None)
 
 
 def name_of(space: Dibs) -> str:
@@ -101,11 +101,8 @@ def name_of(space: Dibs) -> str:
     return f"{space.scope.store.driver.address} {space.space}"
 
 
-def same_place(one: str, other: str) -> bool:
-    return plain(one) == plain(other)
-
-
 def plain(url: str) -> str:
+    """The same for the same place, however it is spelled."""
     return url.rstrip("/").lower().replace("//localhost:", "//127.0.0.1:")
 
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
-import contextlib
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from dibs.mcp.calls import to_line
+from dibs.mcp.calls import Connection, to_line
 from dibs.mcp.protocol import (
     BATCHES,
     HANDSHAKE,
@@ -34,27 +33,26 @@ from dibs.mcp.protocol import (
     check_message,
     parse,
 )
-from dibs.mcp.server import Server
-from dibs.surfaces.http.access import GuardError, fold
-from dibs.surfaces.http.app import HEADERS, permit, read_body, respond, stopping
-from dibs.surfaces.http.mcp_sessions import SESSION, VERSION, HttpConnection, McpSessions, Told
+from dibs.surfaces.http.access import GuardError
+from dibs.surfaces.http.app import BY_NAME, HEADERS, enter, permit, read_body, respond, stopping
+from dibs.surfaces.http.mcp_sessions import SESSION, SILENCE, VERSION, McpSessions, Told
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
     from starlette.types import Receive, Scope
     from starlette.types import Send as AsgiSend
 
-    from dibs.mcp.calls import Connection
     from dibs.surfaces.http.access import Access
-    from dibs.surfaces.http.app import Daemon
     from dibs.surfaces.http.mcp_sessions import Session
 
     Headers = dict[str, str]
+    Pairs = Sequence[tuple[bytes, bytes]]
 
 BREATH_S = 15.0
 """A comment so often shows both ends that the other is there."""
 LOOK_S = 0.05
 HEADER_MISMATCH = -32020
-MISSING_CAPABILITY = -32021
 
 JSON, EVENTS = "application/json", "text/event-stream"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -65,86 +63,83 @@ STATUS = {
     INVALID_REQUEST: 400,
     INVALID_PARAMS: 400,
     HEADER_MISMATCH: 400,
-    MISSING_CAPABILITY: 400,
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
 
 
+class TurnedAway(ProtocolError):
+    """A request that is refused without having looked which one it is."""
+
+    def __init__(self, status: int, message: str, code: int = INVALID_REQUEST) -> None:
+        super().__init__(code, message)
+        self.status = status
+
+
 class Endpoint:
     """Everything under `/mcp`, as an ASGI application."""
 
-    def __init__(self, kind: type[Server] = Server) -> None:
-        """An endpoint whose answers come from a server of this kind."""
-        self._sessions = McpSessions(kind)
+    _sessions: McpSessions | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: AsgiSend) -> None:
-        daemon: Daemon = scope["app"].state.daemon
-        headers = fold(scope["headers"])
-        access = await daemon.admit(headers)
+        daemon, access = await enter(scope)
         permit("mcp", "agent", access)
-        self._sessions.start(daemon)
-        visit = Visit(self._sessions, daemon, access, headers, receive, send)
+        if self._sessions is None:
+            self._sessions = McpSessions(daemon)
+        visit = Visit(self._sessions, access, scope[BY_NAME], receive, send)
         method = {"POST": visit.post, "GET": visit.get, "DELETE": visit.delete}.get(scope["method"])
         if method is None:
             raise GuardError(405, "method", "/mcp takes POST, GET and DELETE", "use POST")
-        with contextlib.suppress(ConnectionError):
+        try:
             await method()
+        except ConnectionError:
+            return  # nobody is there to be answered
+        except TurnedAway as error:
+            refusal = {"code": error.code, "message": error.message}
+            await visit.say(error.status, {"jsonrpc": "2.0", "error": refusal})
 
 
+@dataclass
 class Visit:
     """One HTTP request."""
 
-    def __init__(
-        self,
-        sessions: McpSessions,
-        daemon: Daemon,
-        access: Access,
-        headers: Headers,
-        receive: Receive,
-        send: AsgiSend,
-    ) -> None:
-        self.sessions = sessions
-        self.daemon = daemon
-        self.access = access
-        self.headers = headers
-        self.receive = receive
-        self.send = send
+    sessions: McpSessions
+    access: Access
+    headers: Headers
+    receive: Receive
+    send: AsgiSend
 
     async def post(self) -> None:
         body = await read_body(self.receive)
         if not (takes(self.headers, JSON) and takes(self.headers, EVENTS)):
-            await self.refuse(406, f"accept must name {JSON} and {EVENTS}")
-            return
+            raise TurnedAway(406, f"accept must name {JSON} and {EVENTS}")
         try:
             message = parse(body)
             for one in message if isinstance(message, list) else [message]:
                 check_message(one)
         except ProtocolError as error:
-            await self.refuse(400, error.message, error.code)
-            return
+            raise TurnedAway(400, error.message, error.code) from None
         if isinstance(message, list):
             await self.post_several(message, body)
         elif is_modern(self.headers, message):
             await self.post_modern(message, body)
         elif asks(message) and message["method"] == "initialize":
             id = uuid4().hex
-            session = self.sessions.begin(self.daemon, self.access, id)
-            await self.exchange(session.connection, [message], body, session, {SESSION: id})
-            if session.connection.peer.version is None:  # the handshake was refused
-                await self.sessions.end(self.daemon, id)
-        elif (found := await self.session()) is not None:
-            await self.exchange(found.connection, [message], body, found)
+            session = self.sessions.begin(self.access, id)
+            named = [(SESSION.encode(), id.encode())]
+            await self.exchange(session.connection, [message], body, session, named)
+            if session.connection.version is None:  # the handshake was refused
+                await self.sessions.end(id)
+        else:
+            session = await self.session()
+            await self.exchange(session.connection, [message], body, session)
 
     async def post_several(self, messages: list[Any], body: bytes) -> None:
         """What one old version allows, once a session has agreed on that version."""
-        if not messages or SESSION not in self.headers:
-            await self.refuse(400, "several messages at once are not served")
-        elif (found := await self.session()) is not None:
-            if found.connection.peer.version != BATCHES:
-                await self.refuse(400, "several messages at once are not served")
-            else:
-                await self.exchange(found.connection, messages, body, found)
+        session = await self.session() if messages and SESSION in self.headers else None
+        if session is None or session.connection.version != BATCHES:
+            raise TurnedAway(400, "several messages at once are not served")
+        await self.exchange(session.connection, messages, body, session)
 
     async def post_modern(self, message: dict[str, Any], body: bytes) -> None:
         if not asks(message):
@@ -156,45 +151,47 @@ class Visit:
             answer = error.to_json(message["id"])
             await self.say(status_of(answer, modern=True), answer)
             return
-        seat = self.sessions.stateless(self.daemon, self.access)
+        seat = self.sessions.stateless(self.access)
         unasked = Told()  # in this era nothing goes there
-        connection = HttpConnection(self.sessions.server(seat), unasked.put)
+        connection = Connection(self.sessions.server(seat), unasked.put)
         await self.exchange(connection, [message], body)
 
-    async def session(self) -> Session | None:
-        """The session a request belongs to; without one it is refused here."""
-        found = await self.sessions.find(self.daemon, self.access, self.headers)
+    async def session(self) -> Session:
+        found = await self.sessions.find(self.access, self.headers)
+        if found is None and SESSION in self.headers:
+            raise TurnedAway(404, "there is no such session")
         if found is None:
-            named = SESSION in self.headers
-            await self.refuse(
-                404 if named else 400, "there is no such session" if named else "no session named"
-            )
+            raise TurnedAway(400, "no session named")
         return found
 
     async def get(self) -> None:
         """The stream of what nobody asked for, such as news of a page subscribed to."""
         if not takes(self.headers, EVENTS) or SESSION not in self.headers:
-            await self.say(405, extra={"allow": "POST"})
-        elif (session := await self.session()) is not None:
-            await read_body(self.receive)
-            gone = self.gone()
-            session.streams += 1
-            try:
-                await self.start()
-                await self.pass_on(session.news, gone)
-            except ConnectionError:
-                if session.streams == 1:
-                    self.sessions.miss(self.daemon, self.headers[SESSION], session)
-            finally:
-                gone.cancel()
-                session.streams -= 1
+            await self.say(405, extra=[(b"allow", b"POST")])
+            return
+        session = await self.session()
+        await read_body(self.receive)
+        gone = self.gone()
+        session.streams += 1
+        try:
+            await self.start()
+            async for part in parts(session.news, gone):
+                await self.tell(part)
+            await self.finish()
+        except ConnectionError:
+            if session.streams == 1:
+                self.sessions.miss(self.headers[SESSION], session)
+        finally:
+            gone.cancel()
+            session.streams -= 1
 
     async def delete(self) -> None:
         if SESSION not in self.headers:
-            await self.say(405, extra={"allow": "POST"})
-        elif await self.session() is not None:
-            await self.sessions.end(self.daemon, self.headers[SESSION])
-            await self.say(204)
+            await self.say(405, extra=[(b"allow", b"POST")])
+            return
+        await self.session()
+        await self.sessions.end(self.headers[SESSION])
+        await self.say(204)
 
     async def exchange(
         self,
@@ -202,12 +199,12 @@ class Visit:
         messages: list[dict[str, Any]],
         body: bytes,
         session: Session | None = None,
-        extra: dict[str, str] | None = None,
+        extra: Pairs = (),
     ) -> None:
         """Answer what one POST asks for, with all that is told about it before."""
         told, gone = Told(), self.gone()
         receive = partial(connection.receive, body, told.put, inline=True)
-        running = asyncio.ensure_future(self.daemon.waits.do(receive))
+        running = asyncio.ensure_future(self.sessions.daemon.waits.do(receive))
         running.add_done_callback(lambda _: told.put(None))
         self.sessions.connections.add(connection)
         if session is not None:
@@ -237,78 +234,59 @@ class Visit:
         gone: asyncio.Future[Any],
         running: asyncio.Future[Any],
         modern: bool,
-        extra: dict[str, str] | None,
+        extra: Pairs,
     ) -> None:
-        try:
-            first = await told.next(gone, BREATH_S)
-        except TimeoutError:
-            await self.start(extra)
-        else:
-            if first is None and self.daemon.stopping:
+        started = False
+        async for part in parts(told, gone):
+            if not started and is_answer(part):
+                await self.say(status_of(part, modern), part, extra)
+                return
+            if not started:
+                await self.start(extra)
+                started = True
+            await self.tell(part)
+        if not started:
+            if self.sessions.daemon.stopping:
                 raise stopping()
-            if first is None:
-                await running  # raises what kept it from being answered
-            if first is not None and is_answer(first):
-                await self.say(status_of(first, modern), first, extra)
-                return
+            await running  # raises what kept it from being answered
             await self.start(extra)
-            if first is not None:
-                await self.tell(first)
-            else:
-                await self.finish()
-                return
-        await self.pass_on(told, gone)
-
-    async def pass_on(self, told: Told, gone: asyncio.Future[Any]) -> None:
-        """Tell everything up to an answer, or up to the end."""
-        while True:
-            try:
-                part = await told.next(gone, BREATH_S)
-            except TimeoutError:
-                await self.send_part(b": still here\n\n")
-                continue
-            if part is not None:
-                await self.tell(part)
-            if part is None or is_answer(part):
-                await self.finish()
-                return
+        await self.finish()
 
     def gone(self) -> asyncio.Future[Any]:
         return asyncio.ensure_future(self.receive())
 
-    async def start(self, extra: dict[str, str] | None = None) -> None:
+    async def start(self, extra: Pairs = ()) -> None:
         """Begin a stream of events."""
-        named = {"content-type": EVENTS, "x-accel-buffering": "no", **(extra or {})}
-        await self.head(200, named)
+        kind = (b"content-type", EVENTS.encode())
+        await self.head(200, [kind, (b"x-accel-buffering", b"no"), *extra])
 
-    async def tell(self, message: Any) -> None:
-        await self.send_part(as_event(to_line(message)))
-
-    async def send_part(self, body: bytes) -> None:
+    async def tell(self, part: Any) -> None:
+        body = b": still here\n\n"
+        if part is not SILENCE:
+            body = b"event: message\ndata: " + to_line(part) + b"\n"
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def finish(self) -> None:
         await self.send({"type": "http.response.body", "body": b""})
 
-    async def head(self, status: int, named: dict[str, str]) -> None:
-        headers = [(name.encode(), value.encode()) for name, value in named.items()]
-        given = {name for name, _ in headers}
-        headers += [pair for pair in HEADERS[1:] if pair[0] not in given]
+    async def head(self, status: int, headers: Pairs) -> None:
+        headers = [*headers, *HEADERS[1:]]
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def say(
-        self, status: int, answer: Any = None, extra: dict[str, str] | None = None
-    ) -> None:
-        more = [(name.encode(), value.encode()) for name, value in (extra or {}).items()]
+    async def say(self, status: int, answer: Any = None, extra: Pairs = ()) -> None:
         if answer is not None:
-            await respond(self.send, status, answer, more)
+            await respond(self.send, status, answer, extra)
             return
-        await self.head(status, {"content-length": "0", **(extra or {})} if status != 204 else {})
+        await self.head(status, extra if status == 204 else [(b"content-length", b"0"), *extra])
         await self.finish()
 
-    async def refuse(self, status: int, reason: str, code: int = INVALID_REQUEST) -> None:
-        """Turn a request away without having looked which one it is."""
-        await self.say(status, {"jsonrpc": "2.0", "error": {"code": code, "message": reason}})
+
+async def parts(told: Told, gone: asyncio.Future[Any]) -> AsyncIterator[Any]:
+    """What is told, up to an answer or to the end."""
+    while (part := await told.next(gone, BREATH_S)) is not None:
+        yield part
+        if is_answer(part):
+            return
 
 
 def asks(message: dict[str, Any]) -> bool:
@@ -328,10 +306,8 @@ def takes(headers: Headers, kind: str) -> bool:
 
 def is_modern(headers: Headers, message: Any) -> bool:
     """Whether a message is of the era without sessions, by its envelope or by its header."""
-    version = headers.get(VERSION)
-    return PREFIX + "protocolVersion" in envelope(message) or not (
-        version is None or version in HANDSHAKE
-    )
+    version = headers.get(VERSION, HANDSHAKE[0])
+    return PREFIX + "protocolVersion" in envelope(message) or version not in HANDSHAKE
 
 
 def envelope(message: Any) -> dict[str, Any]:
@@ -374,15 +350,10 @@ def unwrapped(value: str) -> str | None:
     try:
         found = base64.b64decode(inner, validate=True)
         return found.decode("utf-8") if base64.b64encode(found).decode("ascii") == inner else None
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
 
 
 def status_of(answer: Any, modern: bool) -> int:
     """The HTTP status of an answer. Before sessions were dropped, an error was a good answer."""
     return STATUS.get(answer["error"]["code"], 200) if modern and "error" in answer else 200
-
-
-def as_event(line: bytes) -> bytes:
-    """A message, as the line that it is, as one server-sent event."""
-    return b"event: message\ndata: " + line + b"\n"

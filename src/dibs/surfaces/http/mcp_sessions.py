@@ -24,14 +24,13 @@ from dibs.errors import DibsError, NotYoursError, RefusedError, UnavailableError
 from dibs.mcp.callers import Callers, client_session, kind_of
 from dibs.mcp.calls import Connection
 from dibs.mcp.protocol import BATCHES
+from dibs.mcp.server import Server
 from dibs.mcp.standard import STANDARD
 from dibs.space.scope import AGENTS, mint
 from dibs.surfaces.http.access import GuardError
 
 if TYPE_CHECKING:
-    from dibs.mcp.calls import Send
     from dibs.mcp.protocol import Request
-    from dibs.mcp.server import Server
     from dibs.surfaces.http.access import Access
     from dibs.surfaces.http.app import Daemon
 
@@ -44,6 +43,8 @@ TTL_S = IDLE_S + 2 * BEAT_S
 GONE_S = 10.0
 """A client whose stream has broken off has so long to come back, as after a cut of the line."""
 SESSIONS_LIMIT = 10_000
+SILENCE: Any = {"method": ""}
+"""What is told while nothing is."""
 NEWS_LIMIT = 100
 """So much is kept for a client that does not listen. All it says is: look again."""
 
@@ -93,10 +94,10 @@ class Seat(Callers):
         """Let the next call begin anew if the session is over."""
         if isinstance(error, NotYoursError):
             self._daemon.sessions.forget(self.access)
+            over = error.details.get("session")
             with self._lock:
-                for label, kept in list(self._kept.items()):
-                    if kept.agent.session == error.details.get("session"):
-                        del self._kept[label]
+                known = self._kept.items()
+                self._kept = {label: kept for label, kept in known if kept.agent.session != over}
 
     def keep(self, heard: float = 0) -> None:
         """Beat for the sessions in use, and end those that nothing was heard of for long.
@@ -164,24 +165,17 @@ class Told:
             self._queue.put_nowait(message)
 
     async def next(self, gone: asyncio.Future[Any], seconds: float) -> Any:
-        """What comes next; raises if the client has gone, or if nothing comes for so long."""
-        if self._queue.empty():
-            coming = asyncio.ensure_future(self._queue.get())
-            await asyncio.wait([coming, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                return coming.result()
-            coming.cancel()
-            if gone.done():
-                raise ConnectionError
-            raise TimeoutError
-        return self._queue.get_nowait()
-
-
-class HttpConnection(Connection):
-    """A connection whose calls each have a way back of their own."""
-
-    def unanswered(self, reply: Send) -> None:
-        reply(None)
+        """What comes next, SILENCE if nothing does for so long; raises if the client has gone."""
+        if not self._queue.empty():
+            return self._queue.get_nowait()
+        coming = asyncio.ensure_future(self._queue.get())
+        await asyncio.wait([coming, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if coming.done():
+            return coming.result()
+        coming.cancel()
+        if gone.done():
+            raise ConnectionError
+        return SILENCE
 
 
 class Session:
@@ -190,7 +184,7 @@ class Session:
     def __init__(self, server: Server, seat: Seat) -> None:
         self.seat = seat
         self.news = Told(NEWS_LIMIT)
-        self.connection = HttpConnection(server, self.news.put)
+        self.connection = Connection(server, self.news.put)
         self.heard = time.monotonic()
         self.exchanges = self.streams = 0
         self.ending: asyncio.TimerHandle | None = None
@@ -206,34 +200,27 @@ class Session:
 class McpSessions:
     """The sessions of all clients, and the seats of those that have none."""
 
-    def __init__(self, kind: type[Server]) -> None:
-        """kind: what the answers come from"""
-        self._kind = kind
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
         self._sessions: dict[str, Session] = {}
         self._seats: dict[tuple[str, ...], Seat] = {}
-        self._keeping: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         """The loop itself holds on to none of its tasks."""
         self.connections: set[Connection] = set()
         """Those with a call under way."""
-
-    def start(self, daemon: Daemon) -> None:
-        """Keep the sessions alive, from the first request on."""
-        if self._keeping is None:
-            daemon.at_hush.append(self.hush)
-            self._keeping = asyncio.create_task(self._keep(daemon))
+        daemon.at_hush.append(self.hush)
+        self._keeping = asyncio.create_task(self._keep())
 
     def hush(self) -> None:
         """Answer those who wait, since the daemon is stopping; their sessions go on."""
-        if self._keeping is not None:
-            self._keeping.cancel()
+        self._keeping.cancel()
         for session in self._sessions.values():
             session.connection.close()
             session.news.put(None)
         for connection in list(self.connections):
             connection.close()
 
-    async def _keep(self, daemon: Daemon) -> None:
+    async def _keep(self) -> None:
         """Beat for those who are there, and forget those who are not."""
         while True:
             await asyncio.sleep(BEAT_S)
@@ -241,62 +228,62 @@ class McpSessions:
                 if session.exchanges or session.streams:
                     session.heard = time.monotonic()
                 if time.monotonic() - session.heard > IDLE_S:
-                    await self.end(daemon, id)
+                    await self.end(id)
                 else:
-                    await daemon.waits.do(partial(session.seat.keep, session.heard))
+                    await self.daemon.waits.do(partial(session.seat.keep, session.heard))
             for seat in list(self._seats.values()):
-                await daemon.waits.do(seat.keep)
+                await self.daemon.waits.do(seat.keep)
 
     def server(self, seat: Seat) -> Server:
-        return self._kind(seat, list(STANDARD))
+        return Server(seat, STANDARD)
 
-    def stateless(self, daemon: Daemon, access: Access) -> Seat:
+    def stateless(self, access: Access) -> Seat:
         key = (access.name, access.scope, access.agent, access.session or "")
         if key not in self._seats:
             if len(self._seats) >= SESSIONS_LIMIT:
                 self._seats.clear()  # who comes back finds the same sessions again
-            self._seats[key] = Seat(daemon, access, None)
+            self._seats[key] = Seat(self.daemon, access, None)
         return self._seats[key]
 
-    def begin(self, daemon: Daemon, access: Access, id: str) -> Session:
+    def begin(self, access: Access, id: str) -> Session:
         if len(self._sessions) >= SESSIONS_LIMIT:
             raise GuardError(429, "too_many", "too many MCP sessions are open", "end some of them")
-        seat = Seat(daemon, access, id)
+        seat = Seat(self.daemon, access, id)
         session = self._sessions[id] = Session(self.server(seat), seat)
         return session
 
-    async def find(self, daemon: Daemon, access: Access, headers: dict[str, str]) -> Session | None:
+    async def find(self, access: Access, headers: dict[str, str]) -> Session | None:
         """The session that a request goes on with, also one that another daemon began."""
         id = headers.get(SESSION, "")
         session = self._sessions.get(id)
         named = id.isascii() and id.isalnum() and len(id) <= 100
-        look = partial(owner, daemon, label_of(id))
-        if session is None and named and await daemon.reader.do(look) == access.agent:
-            session = self._sessions.get(id) or self.begin(daemon, access, id)
-            session.connection.peer.version = headers.get(VERSION, BATCHES)
+        look = partial(owner, self.daemon, label_of(id))
+        if session is None and named and await self.daemon.reader.do(look) == access.agent:
+            session = self._sessions.get(id) or self.begin(access, id)
+            session.connection.version = headers.get(VERSION, BATCHES)
         if session is None or session.seat.access.agent != access.agent:
             return None
         session.hear()
         return session
 
-    async def end(self, daemon: Daemon, id: str) -> None:
+    async def end(self, id: str) -> None:
         """End a session; what it holds is free."""
         session = self._sessions.pop(id, None)
         if session is not None:
             session.hear()
             session.connection.close()
             session.news.put(None)
-            await daemon.waits.do(session.seat.close)
+            await self.daemon.waits.do(session.seat.close)
 
-    def miss(self, daemon: Daemon, id: str, session: Session) -> None:
+    def miss(self, id: str, session: Session) -> None:
         """The stream of a client has broken off: end its session unless it comes back."""
 
         def end() -> None:
             session.ending = None
             if session.exchanges:
-                self.miss(daemon, id, session)
+                self.miss(id, session)
             else:
-                self._ending.add(task := asyncio.ensure_future(self.end(daemon, id)))
+                self._ending.add(task := asyncio.ensure_future(self.end(id)))
                 task.add_done_callback(self._ending.discard)
 
         session.ending = asyncio.get_running_loop().call_later(GONE_S, end)

@@ -1,4 +1,8 @@
-"""The process of the daemon: where it listens, the token it is found by, and its end."""
+"""The process of the daemon: where it listens, what it takes for a request, and its end.
+
+uvicorn reads heads of any size for any time. Here a head has a limit, a request must have come
+within a time, and what cannot be understood is refused in the shape that all refusals have.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +16,25 @@ import socket
 import ssl
 import stat
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from starlette.responses import JSONResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from dibs.digest import sha256
-from dibs.errors import DibsError, InvalidError
-from dibs.surfaces.http import a2a, api, browser, mcp_endpoint, watching
-from dibs.surfaces.http.access import CALLS_PER_S, Rate
+from dibs.errors import InvalidError
+from dibs.surfaces.http import a2a, mcp_endpoint, watching
+from dibs.surfaces.http.access import CALLS_PER_S, GuardError, Rate
+from dibs.surfaces.http.api import to_body
 from dibs.surfaces.http.app import App, Daemon
-from dibs.surfaces.http.connection import Connection
 from dibs.surfaces.http.home import Home, name_of
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterator
 
-    from starlette.requests import Request
     from starlette.routing import BaseRoute
 
     from dibs.dibs import Dibs
@@ -39,74 +44,45 @@ GRACE_S = 5
 IDLE_S = 75
 """How long a connection may stay open without a request."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+HEAD_LIMIT = 32 * 1024
+REQUEST_S = 15.0
+"""How long a client may take to send one whole request."""
 WILDCARDS = ("0.0.0.0", "::", "")
-
-
-async def healthz(request: Request) -> JSONResponse:
-    """Alive: the process answers."""
-    return JSONResponse({"status": "ok"})
-
-
-async def readyz(request: Request) -> JSONResponse:
-    """Ready: the store answers."""
-    daemon: Daemon = request.app.state.daemon
-    try:
-        await daemon.reader.do(daemon.space.events.last)
-    except DibsError:
-        return JSONResponse({"status": "not ready"}, status_code=503)
-    return JSONResponse({"status": "ok"})
 
 
 def routes() -> list[BaseRoute]:
     """Everything that is not an operation."""
     return [
-        *browser.routes(),
-        Route("/healthz", healthz),
-        Route("/readyz", readyz),
-        Route("/v1/events", watching.events),
-        Route("/openapi.json", api.openapi),
-        Route("/docs", api.openapi_page),
-        Route("/metrics", watching.metrics),
+        *watching.ROUTES,
         Route("/mcp", mcp_endpoint.Endpoint()),
         Route("/.well-known/agent-card.json", a2a.card),
         Route("/a2a", a2a.Endpoint()),
     ]
 
 
+@dataclass
 class Listening:
     """Where a daemon listens, and under which names it is reached."""
 
-    def __init__(
-        self,
-        host: str = "127.0.0.1",
-        port: int = 4242,
-        *,
-        unix: str | None = None,
-        tls_cert: str | None = None,
-        tls_key: str | None = None,
-        behind_proxy: bool = False,
-        public_hosts: tuple[str, ...] = (),
-        calls_per_s: int = CALLS_PER_S,
-    ) -> None:
-        self.host = host
-        self.port = port
-        self.unix = None if unix is None else os.path.abspath(unix)
-        self.tls_cert = tls_cert
-        self.tls_key = tls_key
-        self.behind_proxy = behind_proxy
-        self.public_hosts = public_hosts
-        self.calls_per_s = calls_per_s
-        self._check()
+    host: str = "127.0.0.1"
+    port: int = 4242
+    unix: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    behind_proxy: bool = False
+    public_hosts: tuple[str, ...] = ()
+    calls_per_s: int = CALLS_PER_S
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
+        if self.unix is not None:
+            self.unix = os.path.abspath(self.unix)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidError("a certificate and its key go together", next="give both")
         if self.tls_cert is not None and self.tls_key is not None:
             try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
-                    self.tls_cert, self.tls_key, password=""
-                )
-            except (OSError, ssl.SSLError) as error:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(self.tls_cert, self.tls_key, password="")
+            except OSError as error:
                 raise InvalidError(
                     f"{self.tls_cert} and {self.tls_key} are not a certificate and its key "
                     f"without a passphrase: {error}"
@@ -157,21 +133,19 @@ class Listening:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
             bound = socket.create_server((self.host, self.port), family=family, backlog=4096)
         except OSError as error:
-            raise InvalidError(
-                f"port {self.port} is taken"
-                if error.errno == errno.EADDRINUSE
-                else f"cannot listen at {self.host}, port {self.port}: {error.strerror or error}",
-                next="give another with --port, or --port 0 for any that is free",
-            ) from error
+            why = f"cannot listen at {self.host}, port {self.port}: {error.strerror or error}"
+            if error.errno == errno.EADDRINUSE:
+                why = f"port {self.port} is taken"
+            hint = "give another with --port, or --port 0 for any that is free"
+            raise InvalidError(why, next=hint) from error
         self.port = bound.getsockname()[1]
         return bound
 
 
 def is_loopback(host: str) -> bool:
-    try:
+    with contextlib.suppress(ValueError):
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return False
 
 
 def bind_unix(path: str) -> socket.socket:
@@ -191,13 +165,132 @@ def bind_unix(path: str) -> socket.socket:
         finally:
             os.umask(before)
         bound.listen(4096)
-    except OSError as error:
+    except BaseException as error:
         bound.close()
-        raise InvalidError(f"cannot listen at {path}: {error.strerror or error}") from error
-    except BaseException:
-        bound.close()
+        if isinstance(error, OSError):
+            raise InvalidError(f"cannot listen at {path}: {error.strerror or error}") from error
         raise
     return bound
+
+
+class Gathering:
+    """A transport that sends all that is written in one turn of the loop at once.
+
+    uvicorn writes the head and the body of an answer one after the other, and each would be a
+    packet of its own.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._written: list[bytes] = []
+        self._lost = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._lost:
+            return
+        if not self._written:
+            self._loop.call_soon(self._send)
+        self._written.append(data)
+
+    def _send(self) -> None:
+        written, self._written = self._written, []
+        if written:
+            self._transport.write(b"".join(written))
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def lose(self) -> None:
+        """Nobody is there any more: uvloop raises if a transport that has ended is written to."""
+        self._lost = True
+        self._written = []
+
+
+class Connection(HttpToolsProtocol):
+    _timer: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    _came = 0
+    _in_head = False
+    _whole = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._gathering = Gathering(transport, self.loop)
+        super().connection_made(self._gathering)  # type: ignore[arg-type]
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        self._gathering.lose()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._came = len(data)
+        super().data_received(data)
+        if self._in_head:
+            # What a parser keeps of a head that has no end, it keeps in memory.
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_LIMIT:
+                self.send_400_response("the head is too large")
+                return
+        if self._whole:
+            self._disarm()
+        elif self._timer is None:
+            self._arm()
+
+    def on_message_begin(self) -> None:
+        self._whole, self._in_head, self._head_bytes = False, True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        if self._head_bytes + self._came > HEAD_LIMIT:  # there may be a body in that as well
+            size = sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url)
+            if size > HEAD_LIMIT:
+                self._head_bytes = size
+                raise ValueError("the head is too large")
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._whole = True
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._head_bytes > HEAD_LIMIT:
+            self.refuse(431, "head_too_large", f"a head has at most {HEAD_LIMIT:,} bytes")
+        else:
+            self.refuse(400, "bad_request", "this is not a request of HTTP/1.1")
+
+    def _arm(self) -> None:
+        self._timer = self.loop.call_later(REQUEST_S, self._late)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        if self.cycle is not None and self.cycle.response_started:
+            self.transport.close()
+        else:
+            self.refuse(408, "too_slow", f"a request must have come within {REQUEST_S:.0f} s")
+
+    def refuse(self, status: int, code: str, message: str) -> None:
+        """Answer what never became a request, and hang up."""
+        if self.transport.is_closing():
+            return
+        refusal = GuardError(status, code, message, "send a smaller, plainer one")
+        body = to_body(refusal.to_json())
+        self.transport.write(
+            STATUS_LINE[status] + b"content-type: application/json\r\ncontent-length: "
+            b"%d\r\nconnection: close\r\n\r\n%b" % (len(body), body)
+        )
+        self.transport.close()
 
 
 class Server(uvicorn.Server):

@@ -1,27 +1,50 @@
-"""How programs watch a space: the journal as server-sent events, and figures for Prometheus.
+"""How a space is watched: by people on the dashboard, by programs as events and as figures.
 
-The stream gives every event once, in order, from wherever a reader left off. The id of each is
-its seq, so a browser that reconnects says by itself (`Last-Event-ID`) where to go on. A reader
-whose place was pruned is told so, and goes on from where the journal begins.
+The dashboard is a page of plain files, which asks for what it shows like any other client. The
+files hold nothing that is secret, so they are given to everybody; what is in the space is behind
+`/v1`, for those who are signed in. The page may load nothing from elsewhere and run no script but
+its own, so whatever an agent writes can be nothing but text on it.
+
+The journal is given as server-sent events: every event once, in order, from wherever a reader left
+off. The id of each is its seq, so a browser that reconnects says by itself (`Last-Event-ID`) where
+to go on. A reader whose place was pruned is told so, and goes on from where the journal begins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
 
-from dibs.errors import InvalidError, PrunedError, UnavailableError
+from dibs import __version__
+from dibs.arguments import check_agent
+from dibs.digest import sha256
+from dibs.errors import DibsError, InvalidError, NotFoundError, PrunedError, UnavailableError
 from dibs.records import plain
+from dibs.surfaces.http.access import CODE_S, COOKIE_S, GuardError
+from dibs.surfaces.http.api import document, page_of, read_object
+from dibs.surfaces.http.app import enter, permit, read_body
+from dibs.surfaces.http.home import OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.requests import Request
 
+    from dibs.dibs import Dibs
     from dibs.surfaces.http.app import Daemon
 
 BREATH_S = 15.0
@@ -31,11 +54,116 @@ PAGE = 500
 FILTERS = ("kind", "agent", "subject")
 STATES = ("available", "blocked", "claimed", "failed", "dead")
 COUNT_LIMIT = 1000
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "dashboard")
+TYPES = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+POLICY = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    # Asked for again at each visit, answered with 304 while it is the same.
+    "cache-control": "no-cache",
+}
+
+
+class Asset:
+    """A file of the page, read once."""
+
+    def __init__(self, name: str) -> None:
+        with open(os.path.join(FOLDER, name), "rb") as source:
+            self.body = source.read()
+        self.headers = {
+            **POLICY,
+            "content-type": TYPES[name.rpartition(".")[2]],
+            "etag": f'"{sha256(self.body).hexdigest()[:32]}"',
+        }
+
+    def response(self, request: Request) -> Response:
+        if request.headers.get("if-none-match") == self.headers["etag"]:
+            return Response(status_code=304, headers=self.headers)
+        return Response(self.body, headers=self.headers)
+
+
+ASSETS = {
+    name: Asset(name) for name in sorted(os.listdir(FOLDER)) if name.rpartition(".")[2] in TYPES
+}
+"""All there is to serve: what is not in here has no address."""
+
+
+async def asset(request: Request) -> Response:
+    found = ASSETS.get(request.path_params.get("name", "index.html"))
+    if found is None:
+        raise NotFoundError(f"there is no {request.url.path}", next="open /")
+    return found.response(request)
+
+
+async def viewer(request: Request) -> Response:
+    """Who looks, and at what: the name under which this page acts, and the server's time."""
+    daemon, access = await enter(request.scope)
+    return JSONResponse(
+        {
+            "name": access.agent,
+            "scope": access.scope,
+            "daemon": OWNER,
+            "space": daemon.space.space,
+            "version": __version__,
+            "now": int(time.time() * 1000),
+        },
+        headers=POLICY | {"cache-control": "no-store"},
+    )
+
+
+async def offer(request: Request) -> Response:
+    """Give somebody who may do everything a code to sign in with."""
+    daemon, access = await enter(request.scope)
+    permit("to sign in", "admin", access)
+    given = read_object(await read_body(request.receive))
+    if given.keys() - {"name"}:
+        raise InvalidError("sign-in has no argument but name")
+    name = check_agent("name", given.get("name", access.agent))
+    code = daemon.sign_ins.codes.add(name)
+    return JSONResponse(
+        {"path": f"/sign-in?code={code}", "name": name, "expires_in_s": CODE_S},
+        headers={"cache-control": "no-store"},
+    )
+
+
+async def take(request: Request) -> Response:
+    """Take a code for a cookie, and go to the dashboard."""
+    daemon: Daemon = request.app.daemon
+    sign_ins = daemon.sign_ins
+    if request.method != "GET":  # HEAD, which would use the code up
+        raise GuardError(405, "method", "a link is opened with GET", "use GET")
+    person = sign_ins.codes.take(request.query_params.get("code", ""))
+    if person is None:
+        raise GuardError(
+            403, "bad_code", "this link is over, or was used", "run dibs open for another"
+        )
+    response = RedirectResponse(
+        "/", 303, headers={"cache-control": "no-store", "referrer-policy": "no-referrer"}
+    )
+    response.set_cookie(
+        sign_ins.cookie,
+        sign_ins.people.add(person),
+        max_age=int(COOKIE_S),
+        httponly=True,
+        samesite="strict",
+        secure=sign_ins.secure,
+    )
+    return response
 
 
 async def events(request: Request) -> StreamingResponse:
-    daemon: Daemon = request.app.state.daemon
-    await daemon.admit(dict(request.headers))
+    daemon, _ = await enter(request.scope)
     filters = {name: request.query_params.get(name) for name in FILTERS}
     place = request.headers.get("last-event-id") or request.query_params.get("since")
     if place is None:
@@ -89,60 +217,90 @@ def line(seq: int, kind: str, data: Any) -> str:
 
 
 async def metrics(request: Request) -> PlainTextResponse:
-    daemon: Daemon = request.app.state.daemon
-    await daemon.admit(dict(request.headers))
-    standing = await daemon.reader.do(lambda: stands(daemon))
-    return PlainTextResponse(
-        "".join([*done(daemon), *standing]), media_type="text/plain; version=0.0.4"
+    daemon, _ = await enter(request.scope)
+    text = done(daemon) + await daemon.reader.do(partial(stands, daemon.space))
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+def done(daemon: Daemon) -> str:
+    """What this process has done since its start."""
+    calls = {
+        f'{{operation="{path.removeprefix("/v1/").replace("/", ".") or "other"}",'
+        f'status="{status}"}}': number
+        for (path, status), number in sorted(daemon.calls.items())
+    }
+    shared = "transactions that these writes shared"
+    return (
+        measure("dibs_calls_total", "counter", "calls by operation and status", calls)
+        + measure("dibs_writes_total", "counter", "writes", daemon.writer.writes)
+        + measure("dibs_commits_total", "counter", shared, daemon.writer.groups)
+        + measure("dibs_waiting", "gauge", "calls that wait", daemon.waits.number)
     )
 
 
-def done(daemon: Daemon) -> list[str]:
-    """What this process has done since its start."""
-    calls = [
-        figure(
-            "dibs_calls_total",
-            number,
-            operation=path.removeprefix("/v1/").replace("/", ".") or "other",
-            status=str(status),
-        )
-        for (path, status), number in sorted(daemon.calls.items())
-    ]
-    shared = "transactions that these writes shared"
-    return [
-        *measured("dibs_calls_total", "counter", "calls by operation and status", *calls),
-        *measure("dibs_writes_total", "counter", "writes", daemon.writes),
-        *measure("dibs_commits_total", "counter", shared, daemon.commits),
-        *measure("dibs_waiting", "gauge", "calls that wait", daemon.waiting),
-    ]
-
-
-def stands(daemon: Daemon) -> list[str]:
+def stands(space: Dibs) -> str:
     """How the space stands now; lists are counted up to a thousand."""
-    space = daemon.space
-    tasks = [
-        figure("dibs_tasks", len(space.work.list(state=state, limit=COUNT_LIMIT)), state=state)
+    tasks = {
+        f'{{state="{state}"}}': len(space.work.list(state=state, limit=COUNT_LIMIT))
         for state in STATES
-    ]
+    }
     leases = len(space.leases.list(limit=COUNT_LIMIT))
     queued = len(space.leases.waiting(limit=COUNT_LIMIT))
-    return [
-        *measured("dibs_tasks", "gauge", "tasks by state", *tasks),
-        *measure("dibs_agents", "gauge", "agents here", len(space.agents.list())),
-        *measure("dibs_leases", "gauge", "leases in force", leases),
-        *measure("dibs_queued", "gauge", "waiting for a lease", queued),
-        *measure("dibs_seq", "gauge", "where the journal is", space.events.last()),
-    ]
+    return (
+        measure("dibs_tasks", "gauge", "tasks by state", tasks)
+        + measure("dibs_agents", "gauge", "agents here", len(space.agents.list()))
+        + measure("dibs_leases", "gauge", "leases in force", leases)
+        + measure("dibs_queued", "gauge", "waiting for a lease", queued)
+        + measure("dibs_seq", "gauge", "where the journal is", space.events.last())
+    )
 
 
-def measure(name: str, kind: str, says: str, value: float) -> list[str]:
-    return measured(name, kind, says, figure(name, value))
+def measure(name: str, kind: str, says: str, numbers: int | dict[str, int]) -> str:
+    """A measure as Prometheus reads it; numbers: one, or several by their labels."""
+    several = numbers if isinstance(numbers, dict) else {"": numbers}
+    lines = "".join(f"{name}{labels} {number}\n" for labels, number in several.items())
+    return f"# HELP {name} {says}\n# TYPE {name} {kind}\n{lines}"
 
 
-def measured(name: str, kind: str, says: str, *lines: str) -> list[str]:
-    return [f"# HELP {name} {says}\n", f"# TYPE {name} {kind}\n", *lines]
+async def openapi(request: Request) -> JSONResponse:
+    daemon, _ = await enter(request.scope)
+    return JSONResponse(document(daemon.operations))
 
 
-def figure(name: str, value: float, **labels: str) -> str:
-    inside = ",".join(f'{label}="{text}"' for label, text in labels.items())
-    return f"{name}{{{inside}}} {value}\n" if labels else f"{name} {value}\n"
+async def docs(request: Request) -> HTMLResponse:
+    daemon, _ = await enter(request.scope)
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+    )
+    text = page_of(document(daemon.operations))
+    return HTMLResponse(text, headers={"content-security-policy": policy})
+
+
+async def healthz(request: Request) -> JSONResponse:
+    """Alive: the process answers."""
+    return JSONResponse({"status": "ok"})
+
+
+async def readyz(request: Request) -> JSONResponse:
+    """Ready: the store answers."""
+    daemon: Daemon = request.app.daemon
+    try:
+        await daemon.reader.do(daemon.space.events.last)
+    except DibsError:
+        return JSONResponse({"status": "not ready"}, status_code=503)
+    return JSONResponse({"status": "ok"})
+
+
+ROUTES = [
+    Route("/", asset),
+    Route("/assets/{name}", asset),
+    Route("/viewer", viewer),
+    Route("/sign-in", take),
+    Route("/sign-in", offer, methods=["POST"]),
+    Route("/healthz", healthz),
+    Route("/readyz", readyz),
+    Route("/v1/events", events),
+    Route("/openapi.json", openapi),
+    Route("/docs", docs),
+    Route("/metrics", metrics),
+]

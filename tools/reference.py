@@ -26,7 +26,7 @@ from dibs.nouns.work import operations as work
 from dibs.nouns.work import plan, tasks
 from dibs.operation import Operation
 from dibs.space import scope
-from dibs.storage import postgres_connection, sqlite
+from dibs.storage import postgres, sqlite
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
@@ -136,12 +136,12 @@ FIGURES: list[tuple[object, str, str]] = [
     (scope, "SESSION_TTL_S", "seconds a session lives without a beat, by default (PostgreSQL)"),
     (sqlite, "BUSY_S", "seconds a write waits for its turn, then `BusyError` (SQLite)"),
     (
-        postgres_connection,
+        postgres,
         "LOCK_MS",
         "milliseconds a write waits for its turn, then `BusyError` (PostgreSQL)",
     ),
     (
-        postgres_connection,
+        postgres,
         "IDLE_MS",
         "milliseconds after which the server cuts off a frozen writer",
     ),

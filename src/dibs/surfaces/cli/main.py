@@ -71,15 +71,13 @@ def main(arguments: list[str] | None = None) -> int:
     gc.set_threshold(100_000)
     mend_streams()
     globals_, code = Globals(), 0
+    given = sys.argv[1:] if arguments is None else arguments
     try:
         try:
-            given = sys.argv[1:] if arguments is None else arguments
-            globals_.hooked = given[:1] == ["hook"]
-            words = globals_.take(given)
-            code = run(globals_, words)
+            code = run(globals_, globals_.take(given))
         except DibsError as error:
             # To a client whose hook this is, 2 would mean that its tool must not run.
-            code = 1 if globals_.hooked else error.exit_code
+            code = 1 if given[:1] == ["hook"] else error.exit_code
             complain(globals_, error)
         sys.stdout.flush()
     except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dibs
-from dibs import aio, arguments, errors, records
+from dibs import aio, arguments, digest, errors, records
 from dibs.dibs import operations
 from dibs.names import globs, paths
 from dibs.nouns.agents import operations as agents
@@ -26,7 +26,7 @@ from dibs.nouns.work import operations as work
 from dibs.nouns.work import plan, tasks
 from dibs.operation import Operation
 from dibs.space import scope
-from dibs.storage import postgres_connection, sqlite
+from dibs.storage import postgres, sqlite
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
@@ -128,7 +128,7 @@ LIMITS: list[tuple[object, str, str]] = [
 ]
 
 FIGURES: list[tuple[object, str, str]] = [
-    (paths, "MAX_HASHED_BYTES", "bytes; the content of a larger file is not hashed at the claim"),
+    (digest, "MAX_HASHED_BYTES", "bytes; the content of a larger file is not hashed at the claim"),
     (plan, "ATTEMPTS", "attempts a task has by default"),
     (tasks, "BACKOFF_MS", "milliseconds of pause after the first failure, then doubled each time"),
     (tasks, "BACKOFF_MAX_MS", "milliseconds of pause between attempts, at most"),
@@ -136,12 +136,12 @@ FIGURES: list[tuple[object, str, str]] = [
     (scope, "SESSION_TTL_S", "seconds a session lives without a beat, by default (PostgreSQL)"),
     (sqlite, "BUSY_S", "seconds a write waits for its turn, then `BusyError` (SQLite)"),
     (
-        postgres_connection,
+        postgres,
         "LOCK_MS",
         "milliseconds a write waits for its turn, then `BusyError` (PostgreSQL)",
     ),
     (
-        postgres_connection,
+        postgres,
         "IDLE_MS",
         "milliseconds after which the server cuts off a frozen writer",
     ),

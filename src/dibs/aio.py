@@ -22,8 +22,7 @@ from dibs.storage.waiting import CANCEL, Cancel
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from types import TracebackType
-    from typing import ParamSpec
+    from typing import Any, ParamSpec
 
     P = ParamSpec("P")
 
@@ -83,10 +82,5 @@ class using(Generic[T]):
                 await call(self._manager.__exit__, None, None, None)
             raise
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await call(self._manager.__exit__, kind, error, trace)
+    async def __aexit__(self, *raised: Any) -> None:
+        await call(self._manager.__exit__, *raised)

@@ -16,14 +16,7 @@ import json
 import os
 from time import monotonic, sleep
 
-from dibs.arguments import (
-    WAIT_MAX_S,
-    Resource,
-    check_agent,
-    check_name,
-    check_text,
-    refuse_depth,
-)
+from dibs.arguments import Resource, check_agent, check_name, check_text, refuse_depth
 from dibs.errors import (
     BusyError,
     CancelledError,
@@ -36,11 +29,13 @@ from dibs.errors import (
     UnavailableError,
     UnfitError,
 )
+from dibs.names.seen import see
 from dibs.records import Blocker, Entry, Record, Session, Task, plain
 from dibs.space.scope import Scope
+from dibs.storage.folder import is_held
 from dibs.storage.store import Caller
 from dibs.storage.waiting import CANCEL
-from dibs.wire import BrokenError, Connection, GivingUp, Route, look
+from dibs.wire import BrokenError, Connection, Route, look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +44,7 @@ if TYPE_CHECKING:
 
     from dibs.names.paths import Place
     from dibs.operation import Operation
+    from dibs.wire import GivingUp
 
 PATIENCE_S = 10.0
 """How long a daemon may be away before it is said to be gone."""
@@ -94,7 +90,6 @@ class RemoteScope(Scope):
         self.place = place
         self._caller = caller
         self._token = token
-        self._headers = {"Dibs-Session": token} if token else {}
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("store", "keys"):
@@ -115,8 +110,8 @@ class RemoteScope(Scope):
     ) -> Scope:
         headers = {"Dibs-Agent": check_agent("the agent's name", name)}
         given = {"status": status, "shell": shell, "client": client, "ttl_s": ttl_s}
-        given |= {} if process is None else {"process": process}
         given |= {"host": os.uname().nodename, "pid": os.getpid()}
+        given |= {} if process is None else {"process": process}
         answer = self.link.ask("/v1/agents/join", headers, given)
         session = Session.from_json(answer["session"])
         caller = Caller(session.agent, session.id, owned=answer["owned"])
@@ -128,9 +123,8 @@ class RemoteScope(Scope):
 
     def resume(self, token: str) -> Scope:
         check_text("token", token)
-        if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise NotYoursError("this is not the token of a session here", next="join again")
         try:
+            check_token(token)
             me = self.link.ask("/v1/me", {"Dibs-Session": token}, {})
         except InvalidError as error:
             raise NotYoursError(
@@ -170,35 +164,13 @@ class RemoteScope(Scope):
             given.setdefault("wait_s", names["wait_s"].default)
         resources = [name for name, one in names.items() if isinstance(one.kind, Resource)]
         if resources:
-            given["seen"] = self._name(given, resources, operation.hashes)
+            given["seen"] = see(self.place, given, resources, operation.hashes)
+        headers = {"Dibs-Session": self._token} if self._token else {}
         path = f"/v1/{operation.noun}/{operation.verb}"
-        result = operation.load(self.link.ask(path, self._headers, given))
+        result = operation.load(self.link.ask(path, headers, given))
         if isinstance(result, Session) and self._caller and result.id == self._caller.session:
             self._caller.agent = result.agent  # it may have taken another name
         return result
-
-    def _name(self, given: dict[str, Any], names: list[str], hashed: bool) -> dict[str, Any]:
-        """Read the names in the arguments from the disk, and say what is seen there."""
-        seen: dict[str, Any] = {}
-        for name in names:
-            value = given.get(name)
-            if isinstance(value, str):
-                given[name] = self._see(value, seen, hashed)
-            elif value is not None:
-                given[name] = [self._see(text, seen, hashed) for text in value]
-        return seen
-
-    def _see(self, text: str, seen: dict[str, Any], hashed: bool) -> str:
-        resource = self.place.resource(text)
-        if resource.kind != "name":
-            content = self.place.content_hash(resource) if hashed else None
-            said = {"kind": resource.kind, "inode": resource.inode, "content_hash": content}
-            # Named in two checkouts, it is wanted in all of them.
-            known = seen.get(resource.text)
-            if known is None or known.get("checkout") == resource.checkout:
-                said["checkout"] = resource.checkout
-            seen[resource.text] = {what: value for what, value in said.items() if value}
-        return resource.text
 
 
 class Link:
@@ -215,8 +187,7 @@ class Link:
         self._closed = False
         if token is not None:
             check_text("token", token, empty=False)
-            if not token.isascii() or not token.isprintable() or " " in token:
-                raise InvalidError("this is not a token", next="give what dibs token add printed")
+            check_token(token)
 
     @property
     def space(self) -> str:
@@ -235,13 +206,13 @@ class Link:
     def ask(self, path: str, headers: dict[str, str], given: dict[str, Any]) -> Any:
         """The answer to a request, asked again while the daemon is away for a moment."""
         began = monotonic()
-        wait_s = waiting(given)
+        wait_s: float = given.get("wait_s", 0)
         cancel = CANCEL.get() if wait_s else None
-        give_up = None
+        give_up: GivingUp | None = None
         if cancel is not None:
             call = os.urandom(16).hex()
             headers = {**headers, "Dibs-Call": call}
-            give_up = GivingUp(cancel, lambda: self._cancel(call))
+            give_up = (cancel, lambda: self._cancel(call))
         started = away_since = began
         pause, left, body = 0.0, wait_s, to_body(given)
         while True:
@@ -252,7 +223,12 @@ class Link:
                 if now - started > STAYED_S:
                     away_since, pause = now, 0.0
                 if now - away_since > patience(error):
-                    raise self._gone(error) from error
+                    if isinstance(error, AwayError):
+                        raise error.refusal from error
+                    raise DisconnectedError(
+                        f"the daemon at {self.route.url} does not answer: {error}",
+                        next="start it (dibs serve), or look at its address",
+                    ) from error
             if cancel is None:
                 sleep(pause)
             elif look(cancel.fileno(), pause):
@@ -334,23 +310,15 @@ class Link:
             files = os.listdir(folder)
         except OSError:
             return {}
-        for name in files:
-            if name.endswith(".json"):
-                try:
-                    word: dict[str, str] | None = read_held(os.path.join(folder, name))
-                    if word and Route(word["url"]).address == self.route.address:
-                        return word
-                except (OSError, ValueError, KeyError, TypeError, InvalidError):
-                    continue  # half gone, or of another release
+        for file in (os.path.join(folder, name) for name in files if name.endswith(".json")):
+            try:
+                with open(file, encoding="utf-8") as source:
+                    word: dict[str, str] = json.load(source) if is_held(file) else {}
+                if word and Route(word["url"]).address == self.route.address:
+                    return word
+            except (OSError, ValueError, KeyError, TypeError, InvalidError):
+                continue  # half gone, or of another release
         return {}
-
-    def _gone(self, error: Exception) -> DibsError:
-        if isinstance(error, AwayError):
-            return error.refusal
-        return DisconnectedError(
-            f"the daemon at {self.route.url} does not answer: {error}",
-            next="start it (dibs serve), or look at its address",
-        )
 
 
 class AwayError(Exception):
@@ -370,24 +338,10 @@ def patience(error: Exception) -> float:
     return BEGINNING_S if strange else PATIENCE_S
 
 
-def read_held(file: str) -> Any:
-    """The JSON in a file that the process that wrote it still holds a lock on."""
-    import fcntl
-
-    with open(file, encoding="utf-8") as source:
-        try:
-            fcntl.flock(source, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return json.load(source)
-    return None
-
-
-def waiting(given: dict[str, Any]) -> float:
-    """How long the daemon is asked to wait; what is wrong with it, it says itself."""
-    wait_s = given.get("wait_s", 0)
-    if isinstance(wait_s, bool) or not isinstance(wait_s, (int, float)):
-        return 0.0
-    return wait_s if 0 < wait_s <= WAIT_MAX_S else 0.0
+def check_token(token: str) -> None:
+    """Refuse what cannot stand in a header."""
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise InvalidError("this is not a token", next="give what dibs token add printed")
 
 
 def to_body(given: dict[str, Any]) -> bytes:
@@ -415,7 +369,7 @@ def refusal(status: int, answer: Any, url: str) -> Exception:
             next="look at the address, and at the proxy before it if there is one",
         )
     code = answer.get("error")
-    kind = known(DibsError).get(code) if isinstance(code, str) else None
+    kind = known(DibsError).get(str(code))
     details = dict(answer.get("details") or {})
     for name, record in RECORDS.items():
         value = details.get(name)
@@ -440,8 +394,5 @@ def known(kind: type[DibsError]) -> dict[str, type[DibsError]]:
 
 def by_status(status: int) -> type[DibsError]:
     """What a refusal at the door is for a caller of the library."""
-    if status in (401, 403):
-        return NotYoursError
-    if status == 429:
-        return BusyError
-    return InvalidError if status < 500 else DibsError
+    refusals = {401: NotYoursError, 403: NotYoursError, 429: BusyError}
+    return refusals.get(status, InvalidError if status < 500 else DibsError)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from dibs.storage.waiting import Cancel
 
+    GivingUp = tuple[Cancel, Callable[[], None]]
+    """How a wait in another thread is ended: when, and what then to do until an answer comes."""
+
 CONNECT_S = 5.0
 CHUNK = 1 << 16
 AGAIN_S = 0.05
@@ -149,7 +152,7 @@ class Connection:
         self._socket.settimeout(seconds)
         self._socket.sendall("\r\n".join([*head, "", ""]).encode("utf-8") + body)
         reader = Reader(self._socket, seconds, give_up)
-        status, answered = reader.head()
+        status = 100
         while 100 <= status < 200:
             status, answered = reader.head()
         if answered.get("transfer-encoding", "").lower() == "chunked":
@@ -161,14 +164,6 @@ class Connection:
         if answered.get("connection", "").lower() == "close" or reader.left:
             self.open = False
         return status, data
-
-
-class GivingUp:
-    """How a wait in another thread is ended: when, and what then to do until an answer comes."""
-
-    def __init__(self, cancel: Cancel, do: Callable[[], None]) -> None:
-        self.cancel = cancel
-        self.do = do
 
 
 class Reader:
@@ -185,7 +180,7 @@ class Reader:
     def _more(self) -> None:
         while True:
             if self._give_up is not None:
-                self._ready(self._give_up)
+                self._ready(*self._give_up)
             try:
                 data: bytes = self._end.recv(CHUNK)
             except BlockingIOError:
@@ -200,15 +195,15 @@ class Reader:
             self.left += data
             return
 
-    def _ready(self, give_up: GivingUp) -> None:
-        handle, cancel = self._end.fileno(), give_up.cancel.fileno()
+    def _ready(self, cancel: Cancel, give_up: Callable[[], None]) -> None:
+        handle, cancelled = self._end.fileno(), cancel.fileno()
         if getattr(self._end, "pending", int)():
             return
-        ready = look(handle, self._seconds, cancel)
-        while cancel in ready and handle not in ready:
+        ready = look(handle, self._seconds, cancelled)
+        while cancelled in ready and handle not in ready:
             # It may be too early, and nobody there have heard of the wait yet.
-            give_up.do()
-            ready = look(handle, AGAIN_S) or [cancel]
+            give_up()
+            ready = look(handle, AGAIN_S) or [cancelled]
         if not ready:
             raise BrokenError("no answer came")
 
@@ -225,11 +220,8 @@ class Reader:
         version, _, rest = first.partition(" ")
         if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
             raise BrokenError("what answers there does not speak HTTP")
-        headers = {}
-        for line in lines:
-            name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip()
-        return int(rest[:3]), headers
+        headers = [line.partition(":") for line in lines]
+        return int(rest[:3]), {name.strip().lower(): value.strip() for name, _, value in headers}
 
     def body(self, length: int) -> bytes:
         while len(self.left) < length:
@@ -260,7 +252,7 @@ def number(text: str, base: int) -> int:
 def look(handle: int, seconds: float, other: int | None = None) -> list[int]:
     """Wait until one of these can be read, and say which."""
     poll = select.poll()
-    for each in (handle, other):
-        if each is not None:
-            poll.register(each, select.POLLIN)
+    poll.register(handle, select.POLLIN)
+    if other is not None:
+        poll.register(other, select.POLLIN)
     return [ready for ready, _ in poll.poll(seconds * 1000)]

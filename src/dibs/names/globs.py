@@ -17,6 +17,8 @@ a time.
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from dibs.names.paths import is_glob
 
 TYPE_CHECKING = False
@@ -33,12 +35,7 @@ _DEEP = "\0\0"
 
 def literal_base(pattern: str) -> str:
     """Give the longest leading run of components without wildcards, '' if there is none."""
-    base: list[str] = []
-    for component in pattern.split("/"):
-        if is_glob(component):
-            break
-        base.append(component)
-    return "/".join(base)
+    return "/".join(takewhile(lambda component: not is_glob(component), pattern.split("/")))
 
 
 def overlap(a: str, a_is_glob: bool, b: str, b_is_glob: bool) -> bool:

@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import os
 
-from dibs.digest import sha256
+from dibs.arguments import RESOURCE_LIMIT
+from dibs.digest import content_hash
 from dibs.errors import InvalidError
 from dibs.names.checkouts import Checkout, checkout_around, is_case_blind, origin
 
@@ -34,10 +35,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-MAX_TEXT = 4_096
 MAX_NAME = 500
 MAX_COMPONENT_BYTES = 255
-MAX_HASHED_BYTES = 64 << 20
 
 _SCHEME = "abcdefghijklmnopqrstuvwxyz0123456789_-"
 _EXAMPLE = "name a path ('src/a.py'), a glob ('src/*.py') or a thing ('port:3000')"
@@ -144,8 +143,8 @@ class Place:
         key, real, status, top = self._locate(text, path, cwd)
         key = self._canonical(text, key)
         shown = path_text(key)
-        if len(shown) > MAX_TEXT:
-            raise refused(text, f"has a name of more than {MAX_TEXT:,} characters")
+        if len(shown) > RESOURCE_LIMIT:
+            raise refused(text, f"has a name of more than {RESOURCE_LIMIT:,} characters")
         inode = None
         if status and status.st_nlink > 1 and status.st_mode & _FILE_TYPE == _REGULAR:
             inode = f"{self._machine}:{status.st_dev}:{status.st_ino}"
@@ -282,40 +281,6 @@ def space_name(place: Place) -> str:
     return remote or f"{os.uname().nodename}:{place.root}"
 
 
-def content_hash(file: str) -> str | None:
-    """Give the SHA-256 of a regular file in hex.
-
-    None if nothing is there, if it is no regular file, and for files over 64 MiB, whose
-    reading would hold up the claim.
-    """
-    try:
-        # Without O_NONBLOCK a fifo would wait for its writer.
-        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    try:
-        status = os.fstat(fd)
-        if status.st_mode & _FILE_TYPE != _REGULAR or status.st_size > MAX_HASHED_BYTES:
-            return None
-        # One read more than the size shows whether somebody is writing to it right now.
-        digest, left = sha256(), MAX_HASHED_BYTES
-        chunk = os.read(fd, min(status.st_size, 1 << 18) + 1)
-        while chunk:
-            digest.update(chunk)
-            left -= len(chunk)
-            if left < 0:
-                return None
-            if left == MAX_HASHED_BYTES - status.st_size:
-                break
-            chunk = os.read(fd, 1 << 18)
-        text: str = digest.hexdigest()
-        return text
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
-
-
 def _store_refused(text: str) -> InvalidError:
     return refused(text, "is in the store of dibs itself, which nobody may claim")
 
@@ -360,7 +325,8 @@ def resources_overlap(a: Resource, b: Resource) -> bool:
         return a == b
     if a.inode is not None and a.inode == b.inode:
         return True
-    if not (a.base == b.base or _is_below(a.base, b.base) or _is_below(b.base, a.base)):
+    one, other = f"{a.base}/", f"{b.base}/"
+    if not one.startswith(other) and not other.startswith(one):
         return False
     if "glob" not in (a.kind, b.kind):
         return True
@@ -370,10 +336,6 @@ def resources_overlap(a: Resource, b: Resource) -> bool:
         glob, path = (a, b) if a.kind == "glob" else (b, a)
         return globs.covers(_pattern(glob), _pattern(path))
     return globs.overlap(_pattern(a), a.kind == "glob", _pattern(b), b.kind == "glob")
-
-
-def _is_below(key: str, base: str) -> bool:
-    return key.startswith(f"{base}/")
 
 
 def _pattern(resource: Resource) -> str:
@@ -408,8 +370,8 @@ def check_text(text: object) -> None:
         raise InvalidError(f"A resource is text, not {type(text).__name__}.", next=_EXAMPLE)
     if text in ("", "path:"):
         raise InvalidError("A resource cannot be empty.", next=_EXAMPLE)
-    if len(text) > MAX_TEXT:
-        raise refused(text, f"is longer than {MAX_TEXT:,} characters")
+    if len(text) > RESOURCE_LIMIT:
+        raise refused(text, f"is longer than {RESOURCE_LIMIT:,} characters")
     check_characters(text, text)
 
 

@@ -1,7 +1,7 @@
-"""Names that a caller elsewhere has read from its own disk, and what it saw there.
+"""Names that a caller has read from its own disk for a daemon elsewhere, and what it saw there.
 
-Such a name is taken as it is, if it is the one name of something: the disk here may be another.
-Of each path it is said what the caller knows: kind, inode and content hash.
+The daemon takes such a name as it is, if it is the one name of something: its disk may be
+another. Of each path it is said what the caller knows: kind, inode and content hash.
 """
 
 from __future__ import annotations
@@ -16,6 +16,33 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_SEEN = 500
+
+
+def see(
+    place: Place, given: dict[str, Any], names: list[str], hashed: bool
+) -> dict[str, dict[str, str]]:
+    """Read the resources in these arguments from the disk, and say what is seen there."""
+    seen: dict[str, dict[str, str]] = {}
+
+    def name(text: str) -> str:
+        resource = place.resource(text)
+        if resource.kind != "name":
+            content = place.content_hash(resource) if hashed else None
+            said = {"kind": resource.kind, "inode": resource.inode, "content_hash": content}
+            # Named in two checkouts, it is wanted in all of them.
+            known = seen.get(resource.text)
+            if known is None or known.get("checkout") == resource.checkout:
+                said["checkout"] = resource.checkout
+            seen[resource.text] = {what: value for what, value in said.items() if value}
+        return resource.text
+
+    for argument in names:
+        value = given.get(argument)
+        if isinstance(value, str):
+            given[argument] = name(value)
+        elif value is not None:
+            given[argument] = [name(text) for text in value]
+    return seen
 
 
 class Seen(Place):

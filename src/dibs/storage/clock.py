@@ -17,6 +17,8 @@ import os
 import sys
 import time
 
+from dibs.errors import ClosedError, ForkedError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
@@ -94,6 +96,16 @@ def time_namespace() -> str:
         return ""
 
 
+def check_opener(pid: int, closed: bool) -> None:
+    """Refuse the use of a store by another process than opened it, and after its end."""
+    if os.getpid() != pid:
+        raise ForkedError(
+            "this store was opened before a fork", next="open the store again in the child"
+        )
+    if closed:
+        raise ClosedError("this store has been closed", next="open it again")
+
+
 def process_name(pid: int) -> str:
     """A process, told apart from those of other containers and from earlier ones of its number."""
     try:
@@ -139,5 +151,5 @@ def _signalled(pid: str) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass  # it is somebody else's, and runs
     return True

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from dibs.storage.clock import Clock
+    from dibs.storage.folder import FileLiveness
     from dibs.storage.queries import Query
 
     Row = dict[str, Any]
@@ -84,19 +85,6 @@ if TYPE_CHECKING:
 
         def close(self) -> None: ...
 
-    class Liveness(Protocol):
-        """Proof that the process behind a number, such as a session's, still runs."""
-
-        def hold(self, number: int) -> None:
-            """Prove, until the process ends or lets go, that this number is alive."""
-
-        def let_go(self, number: int) -> None: ...
-
-        def alive(self, number: int) -> bool: ...
-
-        def forget(self, number: int) -> None:
-            """Remove what is left of somebody who is gone; numbers are never used again."""
-
     class Driver(Protocol):
         address: str
         """Where the store is, as a person may be shown it."""
@@ -105,7 +93,7 @@ if TYPE_CHECKING:
         clock: Clock
 
         @property
-        def liveness(self) -> Liveness | None:
+        def liveness(self) -> FileLiveness | None:
             """None where processes cannot see each other: heartbeats decide alone."""
 
         def key(self) -> bytes:

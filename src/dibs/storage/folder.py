@@ -153,6 +153,8 @@ def _disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | Dis
 
 
 class FileLiveness:
+    """Proof that the process behind a number, such as a session's, still runs."""
+
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self.space = 0
@@ -169,6 +171,7 @@ class FileLiveness:
         return os.path.join(self._folder, f"{self.space}-{number}")
 
     def hold(self, number: int) -> None:
+        """Prove, until the process ends or lets go, that this number is alive."""
         import fcntl  # late, since most commands have nothing to prove
 
         self.let_go(number)  # of a write that was undone half-way
@@ -262,7 +265,7 @@ class Bells:
         return os.path.join(self._folder, topic.partition(":")[0])
 
     def ring(self, topics: set[str]) -> None:
-        """Wake those who listen; where that fails, they find it at their next slow look."""
+        """Wake those who listen; where that fails, they are gone, or find it at their next look."""
         for topic in topics:
             try:
                 handle = self._open.get(topic)
@@ -279,10 +282,7 @@ class Bells:
                 continue
 
     def _ring_number(self, topic: str) -> None:
-        try:
-            handle = os.open(self.path(topic), os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return  # its owner has gone; the next look finds that out
+        handle = os.open(self.path(topic), os.O_RDWR | os.O_CLOEXEC)
         try:
             os.pwrite(handle, b"!", 0)
         finally:

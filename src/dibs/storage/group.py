@@ -21,7 +21,6 @@ from dibs.storage.store import SPACE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Any, Self
 
     from dibs.storage.driver import Ahead, Connection, Driver, Row
@@ -231,12 +230,7 @@ class Group:
             self.connection = connection
         return self.connection
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         del self._grouping.groups[get_ident()]
         connection, self.connection = self.connection, None
         if connection is None:

@@ -17,7 +17,7 @@ from _thread import allocate_lock, start_new_thread
 
 from dibs.errors import CancelledError, ClosedError, UnavailableError
 from dibs.storage.queries import Queries
-from dibs.storage.waiting import CANCEL, Cancel
+from dibs.storage.waiting import CANCEL, Cancel, Ear
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ RETRY_S = 0.5
 PACE_S = 0.005
 """How long to rest between two looks at the journal."""
 STOP_S = 5.0
-PIPE_BYTES = 65_536
-"""All that a pipe holds, so that one read takes every ring."""
 
 
 class Hub:
@@ -150,7 +148,7 @@ class Hub:
                 self._wake(events, after)
 
 
-class HubListener:
+class HubListener(Ear):
     # The hub itself looks every half second, and the daemon looks after the dead: what is left
     # for these looks is to make up for a bug.
     patience_s = 20.0
@@ -158,13 +156,10 @@ class HubListener:
     def __init__(self, hub: Hub, topics: list[str], cancel: int | None) -> None:
         self.keys = topics
         self._hub = hub
-        self._read, self._write = os.pipe()  # no child inherits them
-        os.set_blocking(self._read, False)
+        read, self._write = os.pipe()  # no child inherits them
+        os.set_blocking(read, False)
         os.set_blocking(self._write, False)
-        self._poll = select.poll()
-        self._poll.register(self._read, select.POLLIN)
-        if cancel is not None:
-            self._poll.register(cancel, select.POLLIN)
+        super().__init__(read, cancel)
 
     def ring(self) -> None:
         try:
@@ -172,13 +167,7 @@ class HubListener:
         except BlockingIOError:
             return  # full of rings that nobody has heard yet: one more would say nothing new
 
-    def wait(self, seconds: float) -> bool:
-        ready = self._poll.poll(seconds * 1000)
-        if any(handle == self._read for handle, _ in ready):
-            os.read(self._read, PIPE_BYTES)
-        return bool(ready)
-
     def close(self) -> None:
         self._hub.forget(self)
-        os.close(self._read)
+        os.close(self._handle)
         os.close(self._write)

@@ -8,31 +8,55 @@ server after `IDLE_MS`, so its turn is given back.
 
 A connection that breaks while a commit is on its way leaves the outcome open; asked again
 with the same idempotency key, the store answers what was answered first.
+
+A write costs two round trips: what it has to read travels with the turn, what it writes with
+the commit. The bell is NOTIFY, sent in a transaction of its own right after the commit: inside,
+its server-wide lock would make all spaces wait for each other's disk writes.
 """
 
 from __future__ import annotations
 
 import os
-import select
-import time
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 import psycopg
 
-from dibs.errors import BusyError, ClosedError, ForkedError, InvalidError
-from dibs.storage.clock import SystemClock
-from dibs.storage.postgres_connection import CHANNEL, EVERYBODY, PostgresConnection, translate
-from dibs.storage.waiting import PATIENCE_S
+from dibs.errors import BusyError, InvalidError, StorageError
+from dibs.storage.clock import SystemClock, check_opener
+from dibs.storage.postgres_pipeline import (
+    CHANNEL,
+    CONNECT_S,
+    EVERYBODY,
+    Pipeline,
+    PostgresListener,
+    connect,
+    named,
+    translate,
+)
+from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.storage.clock import Clock
-    from dibs.storage.driver import Row
+    from psycopg.pq.abc import PGresult
 
-CONNECT_S = 5
+    from dibs.errors import DibsError
+    from dibs.storage.clock import Clock
+    from dibs.storage.driver import Ahead, Row
+    from dibs.storage.queries import Query
+
+    Bound = tuple[str, tuple[Any, ...]]
+    """A statement and its values."""
+
+SPACE = Queries("space")
+POSTGRES = Queries("postgres")
+SETUP_LOCK = TURN_LOCK = 0x64696273
+LOCK_MS = 4_500
+IDLE_MS = 10_000
+PAYLOAD_LIMIT = 7_900
+"""A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
 CONNECTIONS = 16
 """How many a process may use at a time."""
 KEPT = 4
@@ -67,9 +91,6 @@ class PostgresDriver:
         except psycopg.Error as error:
             raise translate(error) from error
 
-    def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.url, autocommit=True, connect_timeout=CONNECT_S)
-
     def key(self) -> bytes:
         return self._key
 
@@ -82,12 +103,7 @@ class PostgresDriver:
         return {}
 
     def take(self) -> PostgresConnection:
-        if os.getpid() != self._pid:
-            raise ForkedError(
-                "this store was opened before a fork", next="open the store again in the child"
-            )
-        if self._closed:
-            raise ClosedError("this store has been closed", next="open it again")
+        check_opener(self._pid, self._closed)
         try:
             seat = Seat(self._seats)
         except Empty:
@@ -95,14 +111,7 @@ class PostgresDriver:
                 f"{CONNECTIONS} connections of this process are in use", next="try again"
             ) from None
         try:
-            with suppress(IndexError):  # another thread may have taken the last one
-                while True:
-                    connection = self._kept.pop()
-                    if connection.usable:
-                        connection.seat = seat
-                        return connection
-                    connection.close()
-            connection = PostgresConnection(self)
+            connection = self._idle() or PostgresConnection(self)
             connection.seat = seat
             return connection
         except BaseException as error:
@@ -110,6 +119,13 @@ class PostgresDriver:
             if isinstance(error, psycopg.Error):
                 raise translate(error) from error
             raise
+
+    def _idle(self) -> PostgresConnection | None:
+        with suppress(IndexError):  # another thread may have taken the last one
+            while not (connection := self._kept.pop()).usable:
+                connection.close()
+            return connection
+        return None
 
     def give_back(self, connection: PostgresConnection) -> None:
         seat, connection.seat = connection.seat, None
@@ -121,7 +137,7 @@ class PostgresDriver:
             seat.leave()
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> PostgresListener:
-        return PostgresListener(self, topics, cancel)
+        return PostgresListener(self.url, self.space, topics, cancel)
 
     def backup(self, target: str) -> None:
         raise InvalidError(
@@ -170,45 +186,202 @@ class Seat:
     __del__ = leave
 
 
-class PostgresListener:
-    """A connection of its own that listens first, so that the look after it misses nothing."""
+class PostgresConnection:
+    seat: Seat | None = None
 
-    patience_s = PATIENCE_S
+    def __init__(self, driver: PostgresDriver) -> None:
+        self._driver = driver
+        db = connect(driver.url)
+        db.execute(
+            # What the pipeline sends and reads is UTF-8, whatever the user's settings say.
+            "SET client_encoding = 'UTF8';"
+            f"SET search_path = dibs; SET synchronous_commit = {driver.synchronous};"
+            f"SET lock_timeout = {LOCK_MS}; SET idle_in_transaction_session_timeout = {IDLE_MS};"
+            "SET default_transaction_isolation = 'read committed'".encode()
+        )
+        self._pipeline = Pipeline(db)
+        self._later: list[tuple[Query, dict[str, Any]]] = []
+        self._ahead: dict[Bound, list[Row]] = {}
+        """The answers to what was asked ahead; good until anything else is asked or written."""
+        self._unproven = False
+        """Whether a write of the group was kept whose statements have not been answered yet."""
+        self._lost: DibsError | None = None
+        """Why such a write failed after it was kept."""
 
-    def __init__(self, driver: PostgresDriver, topics: tuple[str, ...], cancel: int | None) -> None:
-        self._space = str(driver.space)
-        self._topics = {EVERYBODY, *(topic.partition(":")[0] for topic in topics)}
-        self._cancel = cancel
+    @property
+    def usable(self) -> bool:
+        return self._pipeline.usable
+
+    def begin_write(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
+        asked = self._bound(ahead)  # first: if it fails, nothing has been sent
+        self.begin_group()
+        return self._enter(space, session, asked)
+
+    def begin_group(self) -> None:
+        self._say("BEGIN")
+
+    def enter(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
+        return self._enter(space, session, self._bound(ahead))
+
+    def _enter(
+        self, space: int, session: int, asked: list[tuple[Query, Bound]]
+    ) -> tuple[int, int, Row]:
+        self._send_later()
+        self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
+        self._send(POSTGRES.now, {}, wanted=True)
+        self._send(SPACE.enter, {"space": space, "session": session}, wanted=True)
+        clock, entered = self._ask(asked)
+        row = named(SPACE.enter, entered)[0]
+        row["seq"] += 1
+        return *self._times(clock), row
+
+    def begin_read(self, ahead: Ahead = None) -> tuple[int, int]:
+        asked = self._bound(ahead)
+        self._say("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._send(POSTGRES.now, {}, wanted=True)
+        (clock,) = self._ask(asked)
+        return self._times(clock)
+
+    def ahead(self, ahead: Ahead) -> None:
+        new = [one for one in self._bound(ahead) if one[1] not in self._ahead]
+        if new:
+            self._send_later()
+            self._ask(new)
+
+    def _bound(self, ahead: Ahead) -> list[tuple[Query, Bound]]:
+        """What is asked ahead, each bound to the space."""
+        if ahead is None:
+            return []
+        space = {"space": self._driver.space}
+        return [(query, query.bind("postgres", given | space)) for query, given in ahead()]
+
+    def _ask(self, ahead: list[tuple[Query, Bound]]) -> list[PGresult]:
+        """Send all, and what is asked ahead; return the answers to what was wanted before."""
+        for _, bound in ahead:
+            self._send_bound(bound, wanted=True)
+        results = self._exchange()
+        for query, bound in reversed(ahead):
+            self._ahead[bound] = named(query, results.pop())
+        return results
+
+    def _times(self, clock: PGresult) -> tuple[int, int]:
+        if self._driver.injected:
+            return self._driver.clock.now(), self._driver.clock.wall()
+        now = named(POSTGRES.now, clock)[0]["now"]
+        return now, now
+
+    def begin_setup(self) -> None:
+        self._say("BEGIN")
+        self._send(POSTGRES.set_up_alone, {"lock": SETUP_LOCK})
+        self._send(POSTGRES.create_schema, {})
+        # Not in the same packet: a table is only prepared for once its schema is there.
+        self._exchange()
+        self._send(POSTGRES.create_migration, {})
+        self._exchange()
+
+    def version(self) -> int:
+        if not self.rows(POSTGRES.has_migration, {})[0]["there"]:
+            return 0
+        return int(self.rows(POSTGRES.version, {})[0]["version"])
+
+    def migrate(self, version: int, text: str) -> None:
+        for statement in text.split(";\n"):
+            self._say(statement)
+            self._exchange()
+        self._send(POSTGRES.note_version, {"version": version})
+
+    def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
+        if self._ahead:
+            known = self._ahead.pop(query.bind("postgres", parameters), None)
+            if known is not None:
+                return known
+            self._ahead.clear()  # this one may write as well
+        self._send_later()
+        self._send(query, parameters, wanted=True)
+        (result,) = self._exchange()
+        return named(query, result)
+
+    def run(self, query: Query, parameters: dict[str, Any]) -> None:
+        self._ahead.clear()
+        self._later.append((query, parameters))
+
+    def save(self) -> None:
+        self._control("SAVEPOINT member")
+
+    def keep(self) -> None:
+        self._control("RELEASE member")
+        self._unproven = True
+
+    def undo(self) -> None:
+        self._later.clear()
+        self._ahead.clear()
+        if self._lost is not None:
+            # The mark that the server knows is that of the write before, which was kept.
+            raise self._lost
+        self._pipeline.unwant()
+        self._control("ROLLBACK TO member")
+        self._control("RELEASE member")
+
+    def _control(self, text: str) -> None:
+        self._send_later()
+        self._say(text)
+
+    def commit(self, rings: set[str]) -> None:
+        self._ahead.clear()
+        self._send_later()
+        self._say("COMMIT", wanted=True)
+        bell = None
+        if rings:
+            topics = " ".join(sorted(rings))
+            if len(topics) > PAYLOAD_LIMIT:
+                topics = EVERYBODY
+            payload = f"{self._driver.space} {topics}"
+            bell = POSTGRES.notify.bind("postgres", {"channel": CHANNEL, "payload": payload})
+        (ended,) = self._exchange(bell)
+        # After an error that somebody has caught, a commit undoes everything and is no error.
+        if ended.command_status != b"COMMIT":
+            raise StorageError("a statement before the commit failed", next="report this")
+
+    def rollback(self) -> None:
+        self._later.clear()
+        self._ahead.clear()
+        self._unproven, self._lost = False, None
         try:
-            self._db = driver.connect()
-            self._db.execute(f"LISTEN {CHANNEL}")
-        except psycopg.Error as error:
-            raise translate(error) from error
-        self._poll = select.poll()
-        self._poll.register(self._db.fileno(), select.POLLIN)
-        if cancel is not None:
-            self._poll.register(cancel, select.POLLIN)
-
-    def wait(self, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while True:
-            ready = self._poll.poll(max(0.0, end - time.monotonic()) * 1000)
-            if any(handle == self._cancel for handle, _ in ready) or self._rung():
-                return True
-            if not ready:
-                return False
-
-    def _rung(self) -> bool:
-        rung = False
-        try:
-            self._db.pgconn.consume_input()
-        except psycopg.Error as error:
-            raise translate(error) from error
-        while (notice := self._db.pgconn.notifies()) is not None:
-            # Others may use the channel too: what they say need not be a space and topics.
-            space, _, topics = notice.extra.decode(errors="replace").partition(" ")
-            rung |= space == self._space and not self._topics.isdisjoint(topics.split())
-        return rung
+            if self._pipeline.unsent:
+                # It may fail, and then a rollback in the same packet is not run.
+                self.close()
+            elif self._pipeline.usable and not self._pipeline.idle:
+                self._pipeline.send("ROLLBACK")
+                self._pipeline.tell()
+        except psycopg.Error:
+            self.close()
 
     def close(self) -> None:
-        self._db.close()
+        self._pipeline.close()
+
+    def _send_later(self) -> None:
+        for query, parameters in self._later:
+            self._send(query, parameters)
+        self._later.clear()
+
+    def _say(self, text: str, *, wanted: bool = False) -> None:
+        self._send_bound((text, ()), wanted=wanted)
+
+    def _send(self, query: Query, parameters: dict[str, Any], *, wanted: bool = False) -> None:
+        self._send_bound(query.bind("postgres", parameters), wanted=wanted)
+
+    def _send_bound(self, bound: Bound, *, wanted: bool) -> None:
+        try:
+            self._pipeline.send(*bound, wanted=wanted)
+        except psycopg.Error as error:
+            raise translate(error) from error
+
+    def _exchange(self, after: Bound | None = None) -> list[PGresult]:
+        try:
+            results = self._pipeline.exchange(after)
+        except psycopg.Error as error:
+            if self._unproven:
+                self._lost = translate(error)
+            raise translate(error) from error
+        self._unproven = False
+        return results

@@ -1,4 +1,4 @@
-"""A talk with a PostgreSQL server in which statements travel together.
+"""A talk with a PostgreSQL server in which statements travel together, and listening to it.
 
 What is sent is kept back until somebody needs an answer; then all of it goes in one packet, and
 one packet comes back. That is libpq's pipeline mode, used without the cursors of psycopg, which
@@ -6,27 +6,52 @@ take longer for a statement than the server does.
 
 Every packet ends with a sync: only after that does the server count as idle, and cuts off a
 client that freezes inside a transaction.
+
+What PostgreSQL's errors mean to those who use dibs is said here, by their codes.
 """
 
 from __future__ import annotations
 
 import select
+import time
 from collections import deque
 from itertools import count
 
 import psycopg
-from psycopg.errors import error_from_result
+from psycopg import errors as pg
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
+
+from dibs.errors import (
+    BusyError,
+    DibsError,
+    DisconnectedError,
+    DiskFullError,
+    ReadOnlyError,
+    StorageError,
+    UnfitError,
+)
+from dibs.storage.waiting import PATIENCE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from psycopg.pq.abc import PGresult
 
+    from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
+
+CONNECT_S = 5
+CHANNEL = "dibs"
+EVERYBODY = "*"
+BOOL, INT8, INT4, NUMERIC = 16, 20, 23, 1700
 PREPARED_VALUES = 40
 """A statement with a longer list is rarely the same twice: it is not worth keeping prepared."""
+
+
+def connect(url: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_S)
 
 
 class Pipeline:
@@ -122,7 +147,7 @@ class Pipeline:
                     del self._prepared[text]
         self._torn = False
         if failed:
-            raise error_from_result(failed[0])
+            raise pg.error_from_result(failed[0])
         return [result for result, is_wanted in zip(results, wanted, strict=True) if is_wanted]
 
     def tell(self) -> None:
@@ -176,3 +201,94 @@ def _text(value: str | int) -> bytes:
             raise psycopg.DataError("a text has a NUL in it")
         return value.encode()
     return b"%d" % value
+
+
+class PostgresListener:
+    """A connection of its own that listens first, so that the look after it misses nothing."""
+
+    patience_s = PATIENCE_S
+
+    def __init__(self, url: str, space: int, topics: tuple[str, ...], cancel: int | None) -> None:
+        self._space = str(space)
+        self._topics = {EVERYBODY, *(topic.partition(":")[0] for topic in topics)}
+        self._cancel = cancel
+        try:
+            self._db = connect(url)
+            self._db.execute(f"LISTEN {CHANNEL}")
+        except psycopg.Error as error:
+            raise translate(error) from error
+        self._poll = select.poll()
+        self._poll.register(self._db.fileno(), select.POLLIN)
+        if cancel is not None:
+            self._poll.register(cancel, select.POLLIN)
+
+    def wait(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while True:
+            ready = self._poll.poll(max(0.0, end - time.monotonic()) * 1000)
+            if any(handle == self._cancel for handle, _ in ready) or self._rung():
+                return True
+            if not ready:
+                return False
+
+    def _rung(self) -> bool:
+        rung = False
+        try:
+            self._db.pgconn.consume_input()
+        except psycopg.Error as error:
+            raise translate(error) from error
+        while (notice := self._db.pgconn.notifies()) is not None:
+            # Others may use the channel too: what they say need not be a space and topics.
+            space, _, topics = notice.extra.decode(errors="replace").partition(" ")
+            rung |= space == self._space and not self._topics.isdisjoint(topics.split())
+        return rung
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def translate(error: psycopg.Error) -> DibsError:
+    """The dibs error for one of PostgreSQL's, by its code."""
+    code = error.sqlstate or ""
+    kind: type[DibsError] = StorageError
+    says, advice = f"the database server refused a statement ({code})", "report this"
+    if isinstance(error, pg.LockNotAvailable):
+        kind, says = BusyError, "another client keeps the space's turn"
+        advice = "try again; a frozen client is cut off by the server within seconds"
+    elif isinstance(error, (pg.DiskFull, pg.OutOfMemory)):
+        kind, says = DiskFullError, "the database server's disk is full"
+        advice = "free some space there"
+    elif isinstance(error, (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege)):
+        kind, says = ReadOnlyError, "this database user may not write here"
+        advice = "connect to the primary server, as a user that may create a schema"
+    elif code.startswith(("28", "3D")):
+        kind, says = UnfitError, f"the database server refuses this address: {error}".strip()
+        advice = "check user, password and database name"
+    elif isinstance(error, psycopg.OperationalError) or code.startswith("57P"):
+        kind, says = DisconnectedError, "the connection to the database server broke"
+        advice = "try again; give an idempotency key so that a write is not done twice"
+    return kind(says, next=advice, sqlstate=code)
+
+
+def named(query: Query, result: PGresult) -> list[Row]:
+    """The rows of an answer, with the names of their columns."""
+    columns = query.columns
+    if columns is None:
+        names = [result.fname(place) or b"" for place in range(result.nfields)]
+        columns = query.columns = tuple(name.decode() for name in names)
+    readers = [_READERS.get(result.ftype(place), bytes.decode) for place in range(len(columns))]
+    return [
+        {
+            name: None if (value := result.get_value(row, place)) is None else read(value)
+            for place, (name, read) in enumerate(zip(columns, readers, strict=True))
+        }
+        for row in range(result.ntuples)
+    ]
+
+
+_READERS: dict[int, Callable[[bytes], Any]] = {
+    BOOL: lambda value: value == b"t",
+    INT8: int,
+    INT4: int,
+    NUMERIC: int,
+}

@@ -21,15 +21,8 @@ from _weakref import ref
 
 import apsw
 
-from dibs.errors import (
-    BusyError,
-    ClosedError,
-    ForkedError,
-    StorageError,
-    StoreGoneError,
-    UnfitError,
-)
-from dibs.storage.clock import SystemClock, boot_id, time_namespace
+from dibs.errors import BusyError, StorageError, StoreGoneError, UnfitError
+from dibs.storage.clock import SystemClock, boot_id, check_opener, time_namespace
 from dibs.storage.folder import Bells, FileLiveness, Folder, check_disk
 from dibs.storage.queries import Queries
 from dibs.storage.sqlite_file import (
@@ -119,12 +112,7 @@ class SqliteDriver:
         }
 
     def take(self) -> SqliteConnection:
-        if os.getpid() != self._pid:
-            raise ForkedError(
-                "this store was opened before a fork", next="open the store again in the child"
-            )
-        if self._closed:
-            raise ClosedError("this store has been closed", next="open it again")
+        check_opener(self._pid, self._closed)
         try:
             return self._idle.pop()
         except IndexError:
@@ -262,8 +250,7 @@ class SqliteConnection:
             self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             # Every row is fetched before the next statement, so that one cursor serves all.
             self._cursor: apsw.Cursor | Torn = self.db.cursor()
-            if self.db.pragma("application_id") != APPLICATION_ID:
-                check_program(self.db, driver.path)
+            check_program(self.db, driver.path)
             self._use_wal()
             for pragma in (
                 f"synchronous={driver._synchronous}",
@@ -330,19 +317,13 @@ class SqliteConnection:
             raise translate(error, self._driver.path) from error
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
-        # On lines of their own: a signal handler that runs in between may tear the cursor.
-        text, values = query.bind("sqlite", parameters)
-        try:
-            self._cursor.execute(text, values)
-        except apsw.Error as error:
-            raise translate(error, self._driver.path) from error
+        self._control(*query.bind("sqlite", parameters))
 
     def version(self) -> int:
         try:
-            version: int = self.db.pragma("user_version")
+            return int(self.db.pragma("user_version"))
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
-        return version
 
     def migrate(self, version: int, text: str) -> None:
         self._control(text)
@@ -381,9 +362,10 @@ class SqliteConnection:
                 self.usable = False
                 self.db.close()  # the lock must go, whatever is wrong with the disk
 
-    def _control(self, text: str) -> None:
+    def _control(self, text: str, values: tuple[Any, ...] = ()) -> None:
+        # The values are bound before: a signal handler that runs meanwhile may tear the cursor.
         try:
-            self._cursor.execute(text)
+            self._cursor.execute(text, values)
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
 

@@ -156,11 +156,14 @@ class Read:
     def __enter__(self) -> Self:
         self.connection = self.store.driver.take()
         try:
-            self.now, self.wall = self.connection.begin_read(self._ahead)
+            self._begin()
             return self
         except BaseException:
             self._leave()
             raise
+
+    def _begin(self) -> None:
+        self.now, self.wall = self.connection.begin_read(self._ahead)
 
     def ahead(self, ahead: Ahead) -> None:
         """Say what will be asked next, so that it can travel together."""
@@ -201,22 +204,14 @@ class Write(Read):
     _discarded = False
     _held: tuple[int, ...] = ()
 
-    def __enter__(self) -> Self:
+    def _begin(self) -> None:
         caller = self.caller
         self._rings: set[str] = set()
-        self.connection = self.store.driver.take()
-        try:
-            session = caller.session if caller else 0
-            self.now, self.wall, entered = self.connection.begin_write(
-                self.space, session, self._ahead
-            )
-            self.seq, self.queued = entered["seq"], bool(entered["queued"])
-            if caller is not None:
-                self._check(caller, entered)
-            return self
-        except BaseException:
-            self._leave()
-            raise
+        session = caller.session if caller else 0
+        self.now, self.wall, entered = self.connection.begin_write(self.space, session, self._ahead)
+        self.seq, self.queued = entered["seq"], bool(entered["queued"])
+        if caller is not None:
+            self._check(caller, entered)
 
     def _check(self, caller: Caller, row: Row) -> None:
         if row["agent"] is None:

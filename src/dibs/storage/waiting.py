@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Listener
 
 IN_MODIFY = 0x2
+ALL_BYTES = 65_536
+"""All that a pipe holds, so that one read takes every ring."""
 POLL_S = 0.02
 PATIENCE_S = 0.5
 """How long a lost hint can cost; also how soon the death of a process is noticed."""
@@ -57,7 +59,24 @@ def listen(paths: list[str], cancel: int | None, idle: list[int]) -> Listener:
     return PollListener(paths, cancel)
 
 
-class InotifyListener:
+class Ear:
+    """Hears what can be read from a handle, and that a wait is cancelled."""
+
+    def __init__(self, handle: int, cancel: int | None) -> None:
+        self._handle = handle
+        self._poll = select.poll()
+        self._poll.register(handle, select.POLLIN)
+        if cancel is not None:
+            self._poll.register(cancel, select.POLLIN)
+
+    def wait(self, seconds: float) -> bool:
+        ready = self._poll.poll(seconds * 1000)
+        if any(handle == self._handle for handle, _ in ready):
+            os.read(self._handle, ALL_BYTES)
+        return bool(ready)
+
+
+class InotifyListener(Ear):
     """The kernel takes 10 ms and more to close an inotify handle, so it is kept for the next."""
 
     patience_s = PATIENCE_S
@@ -70,37 +89,28 @@ class InotifyListener:
         self._idle = idle
         self._watches: list[int] = []
         try:
-            self._inotify = idle.pop()
+            handle = idle.pop()
         except IndexError:
-            self._inotify = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._inotify < 0:
+            handle = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if handle < 0:
             raise OSError(ctypes.get_errno(), "inotify_init1")
-        self._poll = select.poll()
-        self._poll.register(self._inotify, select.POLLIN)
-        if cancel is not None:
-            self._poll.register(cancel, select.POLLIN)
+        super().__init__(handle, cancel)
         for path in paths:
-            watch = self._libc.inotify_add_watch(self._inotify, os.fsencode(path), IN_MODIFY)
+            watch = self._libc.inotify_add_watch(self._handle, os.fsencode(path), IN_MODIFY)
             if watch < 0:
                 error = OSError(ctypes.get_errno(), "inotify_add_watch", path)
                 self.close()
                 raise error
             self._watches.append(watch)
 
-    def wait(self, seconds: float) -> bool:
-        ready = self._poll.poll(seconds * 1000)
-        if any(handle == self._inotify for handle, _ in ready):
-            os.read(self._inotify, 65536)
-        return bool(ready)
-
     def close(self) -> None:
         for watch in self._watches:
-            self._libc.inotify_rm_watch(self._inotify, watch)
+            self._libc.inotify_rm_watch(self._handle, watch)
         try:
-            os.read(self._inotify, 65536)  # what it has not looked at is not for the next
+            os.read(self._handle, ALL_BYTES)  # what it has not looked at is not for the next
         except BlockingIOError:
             pass
-        self._idle.append(self._inotify)
+        self._idle.append(self._handle)
 
 
 class PollListener:
@@ -120,9 +130,8 @@ class PollListener:
     def wait(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
         while True:
-            times = self._times()
-            if times != self._seen:
-                self._seen = times
+            before, self._seen = self._seen, self._times()
+            if self._seen != before:
                 return True
             left = end - time.monotonic()
             if left <= 0:

@@ -48,7 +48,6 @@ class Globals:
         self.space = os.environ.get("DIBS_SPACE")
         self.json = False
         self.help = False
-        self.hooked = False
 
     def take(self, words: list[str]) -> list[str]:
         """Take the global options out of the words, wherever they stand before `--`."""

@@ -184,7 +184,7 @@ class Agents(Noun):
 
         name: the agent that its bearer acts as
         scope: agent (as that name and its subagents), admin (as anybody), read (only look)
-        expires_s: seconds until it opens nothing any more; by default never
+        expires_s: how long until it opens nothing any more; by default it never expires
         """
         tx = self.tx
         left_ms = None if expires_s is None else milliseconds(expires_s)

@@ -92,7 +92,7 @@ class Events(Noun):
         kind: only this kind, such as lease.claimed, or lease for all of its kinds
         agent: only what this agent did
         subject: only what was done to this resource, task, entry or agent
-        wait_s: how many seconds at most
+        wait_s: how long at most
         """
 
         def look() -> tuple[tuple[Event, ...] | None, None]:
@@ -111,7 +111,7 @@ class Events(Noun):
     def prune(self, *, keep_s: float = 30 * 86_400) -> Pruned:
         """Remove what is over and older than that; free what dead sessions hold.
 
-        keep_s: how many seconds of the past to keep
+        keep_s: how much of the past to keep
         """
         tx = self.tx
         before = tx.wall - milliseconds(keep_s)

@@ -73,10 +73,10 @@ class Leases(Noun):
 
         resources: what to claim, such as src/a.py, docs/, src/**/*.sql or port:3000
         mode: exclusive, or shared with others who share
-        ttl_s: seconds until the claim lapses unless it is renewed
+        ttl_s: how long until the claim lapses unless it is renewed
         note: what you are going to do, shown to those who want it too
         here: in this checkout only, whoever holds it in another worktree
-        wait_s: how many seconds to queue for it if it is held
+        wait_s: how long to queue for it if it is held
         """
         wants = named(self.scope, resources, mode, here)
         ttl_ms = milliseconds(ttl_s)
@@ -139,7 +139,7 @@ class Leases(Noun):
 
         resources: what to renew; none for all that was granted at `epoch`
         everything: renew all that this session holds
-        ttl_s: seconds from now; by default as long as it was claimed for
+        ttl_s: how long from now; by default as long as it was claimed for
         """
         tx = self.tx
         ttl_ms = None if ttl_s is None else milliseconds(ttl_s)
@@ -404,7 +404,7 @@ class Leases(Noun):
         """Claim for a person who decides: at once, from whoever holds it and before all who wait.
 
         resources: what to take; every lease of others that overlaps with it is revoked
-        ttl_s: seconds until the claim lapses unless it is renewed
+        ttl_s: how long until the claim lapses unless it is renewed
         note: what you are going to do, shown to those who want it too
         reason: why, for those who lose it
         """
@@ -500,7 +500,7 @@ class Leases(Noun):
         """Wait until all these resources are free, without claiming them.
 
         resources: what to wait for
-        wait_s: how many seconds at most
+        wait_s: how long at most
         """
         wants = named(self.scope, resources, grants.EXCLUSIVE)
 

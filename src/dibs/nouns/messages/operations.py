@@ -100,7 +100,7 @@ class Messages(Noun):
         peek: leave them unread
         until: none that came after this message, by its id
         limit: at most so many; the rest comes with the next call
-        wait_s: how many seconds to wait for one if there is none
+        wait_s: how long to wait for one if there is none
         """
         channel = channel or ""
         until = NEWEST if until is None else until

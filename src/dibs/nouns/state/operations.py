@@ -82,7 +82,7 @@ class State(Noun):
         value: any JSON
         expected_version: the version you saw; 0 if it must not exist
         force: overwrite whatever is there
-        ttl_s: seconds after which the entry is gone
+        ttl_s: how long until the entry is gone
         """
         tx = self.tx
         return put(tx, self.scope, namespace, key, value, expected_version, force, ttl_s)
@@ -180,7 +180,7 @@ class State(Noun):
         """Wait until an entry changes; give it as it is then, or nothing if it did not.
 
         after_version: wait for a later version than this; by default than the present one
-        wait_s: how many seconds at most
+        wait_s: how long at most
         """
         was_there = True
 

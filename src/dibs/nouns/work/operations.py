@@ -86,7 +86,7 @@ class Work(Noun):
         after: the ids of tasks that must be completed first
         payload: any JSON the worker needs
         max_attempts: how often it may be claimed before it is dead
-        delay_s: seconds before it may be claimed
+        delay_s: how long until it may be claimed
         """
         tx = self.tx
         insert(
@@ -124,7 +124,7 @@ class Work(Noun):
         """Claim a task, together with the files it needs: all or nothing.
 
         id: the task; an id nobody has added is added by this
-        ttl_s: seconds until the claim lapses unless it is renewed
+        ttl_s: how long until the claim lapses unless it is renewed
         leases: paths or resources to claim with it; they are released with the task
         note: what you are going to do, shown to those who want those files too
         """
@@ -161,8 +161,8 @@ class Work(Noun):
 
         kind: only tasks of this kind
         tags: what you can do; a task that needs more is left to others
-        ttl_s: seconds until the claim lapses unless it is renewed
-        wait_s: how many seconds to wait for one
+        ttl_s: how long until the claim lapses unless it is renewed
+        wait_s: how long to wait for one
         """
         ttl_ms, able = milliseconds(ttl_s), frozenset(tags)
 
@@ -218,7 +218,7 @@ class Work(Noun):
         """Renew the claim on a task and on the files claimed with it; the epoch stays.
 
         id: the task
-        ttl_s: seconds from now; by default as long as it was claimed for
+        ttl_s: how long from now; by default as long as it was claimed for
         """
         tx = self.tx
         row = self._own(tx, id, epoch)

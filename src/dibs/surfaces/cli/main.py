@@ -13,9 +13,10 @@ import os
 import sys
 
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
-from dibs.operation import AGENT, PEOPLE_ONLY
+from dibs.operation import AGENT, OPERATIONS, PEOPLE_ONLY
+from dibs.records import plain
 from dibs.surroundings.commands import Command, Globals, closest, unknown
-from dibs.surroundings.wording import print_json
+from dibs.surroundings.wording import complaint, print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ BY_HAND = {
     "run": "dibs.surfaces.cli.run",
     "doctor": "dibs.surfaces.cli.doctor",
     "backup": "dibs.surfaces.cli.doctor",
-    "protocol": "dibs.surfaces.cli.printed",
-    "completion": "dibs.surfaces.cli.printed",
+    "protocol": "dibs.surfaces.cli.help",
+    "completion": "dibs.surfaces.cli.help",
 }
 
 
@@ -70,15 +71,13 @@ def main(arguments: list[str] | None = None) -> int:
     gc.set_threshold(100_000)
     mend_streams()
     globals_, code = Globals(), 0
+    given = sys.argv[1:] if arguments is None else arguments
     try:
         try:
-            given = sys.argv[1:] if arguments is None else arguments
-            globals_.hooked = given[:1] == ["hook"]
-            words = globals_.take(given)
-            code = run(globals_, words)
+            code = run(globals_, globals_.take(given))
         except DibsError as error:
             # To a client whose hook this is, 2 would mean that its tool must not run.
-            code = 1 if globals_.hooked else error.exit_code
+            code = 1 if given[:1] == ["hook"] else error.exit_code
             complain(globals_, error)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -117,41 +116,25 @@ def mend_streams() -> None:
 
 
 def run(globals_: Globals, words: list[str]) -> int:
-    if words and words[0] == "help":
+    if words[:1] == ["help"]:
         globals_.help, words = True, words[1:]
-    if not words:
-        from dibs.surfaces.cli.help import overview
-
-        print(overview())
-        return 0
-    if words[0] == "--version":
+    if words[:1] == ["--version"]:
         from dibs import __version__
 
         print_json({"version": __version__}) if globals_.json else print(f"dibs {__version__}")
         return 0
+    if not words or globals_.help:
+        from dibs.surfaces.cli.help import help_on
+
+        print(help_on(words))
+        return 0
     if words[0] in BY_HAND:
         return by_hand(globals_, words[0], words[1:])
-    if globals_.help and words in (["work"], ["state"], ["events"], ["token"]):
-        from dibs.surfaces.cli.help import group
-
-        print(group(words[0]))
-        return 0
-    operation, rest = find(words)
-    if globals_.help:
-        from dibs.surfaces.cli.help import describe
-
-        print(describe(Command.of(operation)))
-        return 0
-    return call(globals_, operation, rest)
+    return call(globals_, *find(words))
 
 
 def by_hand(globals_: Globals, name: str, words: list[str]) -> int:
-    command = Command.by_hand(name, __import__(BY_HAND[name], fromlist=["BY"]))
-    if globals_.help:
-        from dibs.surfaces.cli.help import describe
-
-        print(describe(command))
-        return 0
+    command = written_by_hand(name)
     placed, named = command.parse(words)
     if AGENT not in command.by and globals_.party() == AGENT:
         raise NotYoursError(
@@ -161,10 +144,12 @@ def by_hand(globals_: Globals, name: str, words: list[str]) -> int:
     return command.main(globals_, *placed, **command.check(named))
 
 
+def written_by_hand(name: str) -> Command:
+    return Command.by_hand(name, __import__(BY_HAND[name], fromlist=["BY"]))
+
+
 def find(words: list[str]) -> tuple[Operation, list[str]]:
     """The operation that the first words name, and the words that are left for it."""
-    from dibs.operation import OPERATIONS
-
     noun = FIRST_WORDS.get(words[0], words[0])
     if noun in NOUNS:
         __import__(f"dibs.nouns.{noun}.operations")
@@ -276,8 +261,6 @@ def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: lis
 
 def answer(globals_: Globals, operation: Operation, result: Any) -> None:
     if globals_.json:
-        from dibs.records import plain
-
         print_json(plain(result))
     else:
         from dibs.surfaces.cli.show import show
@@ -303,6 +286,4 @@ def complain(globals_: Globals, error: DibsError) -> None:
     if globals_.json:
         print_json(error.to_json())
     else:
-        from dibs.surroundings.wording import complaint
-
         complaint(error)

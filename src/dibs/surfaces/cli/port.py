@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dibs.errors import HeldError, InvalidError, NotFoundError
 from dibs.operation import EVERYBODY
+from dibs.records import plain
 from dibs.surroundings.wording import print_json
 
 TYPE_CHECKING = False
@@ -30,8 +31,6 @@ def main(call: Globals, name: str = "", *, range: str = "3000-3999", ttl_s: floa
     with call.open() as space:
         lease = find(call.join(space), name, low, high, ttl_s)
     if call.json:
-        from dibs.records import plain
-
         print_json({"port": number(lease.resource), "lease": plain(lease)})
     else:
         print(number(lease.resource))
@@ -39,8 +38,8 @@ def main(call: Globals, name: str = "", *, range: str = "3000-3999", ttl_s: floa
 
 
 def bounds(text: str) -> tuple[int, int]:
-    low, dash, high = text.partition("-")
-    if dash and low.isascii() and low.isdecimal() and high.isascii() and high.isdecimal():
+    low, _, high = text.partition("-")
+    if text.isascii() and low.isdecimal() and high.isdecimal():
         first, last = int(low), int(high)
         if 0 < first <= last <= HIGHEST:
             return first, last
@@ -50,8 +49,7 @@ def bounds(text: str) -> tuple[int, int]:
 def find(agent: Agent, name: str, low: int, high: int, ttl_s: float) -> Lease:
     """The port this session has for that already, or else the first that is free."""
     for lease in agent.leases.list(session=agent.session):
-        asked = lease.note == name != ""
-        if asked and low <= number(lease.resource) <= high:
+        if name and lease.note == name and low <= number(lease.resource) <= high:
             return agent.leases.renew(lease.resource, ttl_s=ttl_s)[0]
     for port in range(low, high + 1):
         if is_free(port) and agent.leases.status(f"port:{port}")[0].free:
@@ -75,6 +73,7 @@ def number(resource: str) -> int:
 
 def is_free(port: int) -> bool:
     """Whether a server could listen there now, on this machine's own addresses."""
+    import errno
     import socket
 
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
@@ -86,8 +85,6 @@ def is_free(port: int) -> bool:
             try:
                 probe.bind((address, port))
             except OSError as error:
-                import errno
-
                 if error.errno != errno.EADDRNOTAVAIL:
                     return False
     return True

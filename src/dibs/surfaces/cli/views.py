@@ -11,7 +11,8 @@ import os
 import sys
 
 from dibs.operation import EVERYBODY
-from dibs.records import span
+from dibs.records import plain, span
+from dibs.surfaces.cli import show
 from dibs.surroundings.wording import ago, note, paint, print_json, say
 
 TYPE_CHECKING = False
@@ -47,13 +48,9 @@ def status(call: Globals, *resources: str) -> int:
             found = handle.agents.overview(agent=call.name(), limit=1000)
             board = as_json(found, named=call.name() is not None or bool(handle.scope.session))
     if call.json:
-        from dibs.records import plain
-
         print_json(plain(states if resources else board))
     elif resources:
-        from dibs.surfaces.cli.show import availabilities
-
-        availabilities(states)
+        show.availabilities(states)
     else:
         draw_status(board)
     return 0
@@ -73,19 +70,13 @@ def as_json(found: Overview, named: bool) -> dict[str, Any]:
 
 
 def draw_status(board: dict[str, Any]) -> None:
-    from dibs.surfaces.cli import show
-
     if not board["agents"] and not board["leases"]:
         note("nobody is here and nothing is held")
         note("next: dibs claim PATH --as NAME")
-    for title, key, listed in (
-        ("agents", "agents", show.presences),
-        ("leases", "leases", show.leases),
-        ("tasks", "tasks", show.tasks),
-    ):
-        if board[key]:
+    for title, kind in (("agents", "Presence"), ("leases", "Lease"), ("tasks", "Task")):
+        if board[title]:
             say(paint("bold", title))
-            listed(board[key])
+            show.show_all(kind, board[title])
     for one in board["waiting"]:
         say(f"{one.agent} waits for {one.resource} since {ago(one.since_at)}")
     if number := board["available"]:
@@ -138,9 +129,7 @@ def write(call: Globals, event: Event) -> None:
     if call.json:
         print_json(event.to_json())
     else:
-        from dibs.surfaces.cli.show import event_line
-
-        say(event_line(event))
+        say(show.event_line(event))
 
 
 def top(call: Globals) -> int:
@@ -150,8 +139,6 @@ def top(call: Globals) -> int:
     """
     with call.open() as space:
         if call.json:
-            from dibs.records import plain
-
             print_json(plain(as_json(space.agents.overview(limit=1000), named=False)))
         elif sys.stdin.isatty() and sys.stdout.isatty():
             watch(space)
@@ -220,11 +207,9 @@ def fit(line: str, columns: int) -> str:
 
 def picture(space: Dibs, pattern: str) -> Iterator[str]:
     """The whole view, line by line; a filter keeps the lines that have it."""
-    from dibs.surfaces.cli.show import urgent
-
     found = space.agents.overview(limit=1000)
     sections = (
-        ("needs attention", map(urgent, found.attention)),
+        ("needs attention", map(show.urgent, found.attention)),
         ("agents", agents(found)),
         ("leases", leases(found)),
         ("work", work(found)),
@@ -241,9 +226,8 @@ def picture(space: Dibs, pattern: str) -> Iterator[str]:
 
 def agents(found: Overview) -> Iterator[str]:
     for who in found.agents:
-        status = next((session.status for session in who.sessions if session.status), "")
         counts = f"{who.leases} leases  {who.tasks} tasks  {who.unread} unread"
-        yield f"{who.agent:<20} {counts}  {status}"
+        yield f"{who.agent:<20} {counts}  {show.status_of(who)}"
 
 
 def leases(found: Overview) -> Iterator[str]:
@@ -254,17 +238,14 @@ def leases(found: Overview) -> Iterator[str]:
 
 
 def work(found: Overview) -> Iterator[str]:
-    from dibs.surfaces.cli.show import state_of
-
     for state in ("claimed", "available", "blocked"):
         tasks = [task for task in found.tasks if task.state == state][:SHOWN]
         size = max((len(task.id) for task in tasks), default=0)
         for task in tasks:
-            yield f"{task.id:<{size}}  {state_of(task)}  {task.title}"
+            yield f"{task.id:<{size}}  {show.state_of(task)}  {task.title}"
 
 
 def messages(space: Dibs) -> Iterator[str]:
     for message in space.messages.history(limit=8):
-        to = message.to or (f"#{message.channel}" if message.channel else "everybody")
         body = message.body.splitlines()[0]
-        yield f"{message.sender} → {to} {ago(message.sent_at)}: {body}"
+        yield f"{message.sender} → {show.receiver(message)} {ago(message.sent_at)}: {body}"

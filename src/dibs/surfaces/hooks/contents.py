@@ -15,8 +15,7 @@ import os
 from stat import S_ISREG
 from time import time
 
-from dibs.digest import sha256
-from dibs.names.paths import content_hash
+from dibs.digest import content_hash, sha256
 from dibs.surfaces.hooks.notes import stamp, write
 
 FILE_LIMIT = 4 << 20

@@ -71,8 +71,8 @@ class Client:
 
     def known(self) -> dict[str, list[str]]:
         return {
-            path: sorted(entry.sessions.values())
-            for path, entry in staged.known(self.place).items()
+            path: sorted(sessions.values())
+            for path, (_, sessions) in staged.known(self.place).items()
         }
 
 

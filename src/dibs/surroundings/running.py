@@ -18,21 +18,18 @@ from dibs.surroundings.wording import note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from dibs.dibs import Agent
     from dibs.keeping import HeldLease
     from dibs.surroundings.commands import Globals
 
+QUEUE_S = 86_400
+TTL_S = 60
 FORWARDED = {
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-}
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+}  # fmt: skip
 SIGNALS = FORWARDED | {signal.SIGCHLD}
 FROM_A_PROCESS = 0
 GRACE_S = 5
@@ -40,45 +37,39 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 PR_SET_PDEATHSIG = 1
 
 
-class Running:
-    """What to run, and what to claim for it."""
-
-    def __init__(self) -> None:
-        self.claim: list[str] = []
-        self.shared = False
-        self.wait_s = 86_400.0
-        self.ttl_s = 60.0
-        self.note = ""
-        self.on_loss = "warn"
-        self.command: list[str] = []
-
-
-def perform(globals_: Globals, name: str, options: Running, *, as_caller: bool = False) -> int:
+def perform(
+    call: Globals,
+    name: str,
+    command: Sequence[str],
+    claim: Sequence[str],
+    wait_s: float,
+    *,
+    on_loss: str = "warn",
+    as_caller: bool = False,
+    **facts: Any,
+) -> int:
     """Run the command while a session of this process holds what it claims.
 
     as_caller: the command acts as whoever called, not in that session
+    facts: what else to say of the claim
     """
     # Every thread starts with what is blocked here, so that no signal is lost to one of them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    with globals_.open() as space, space.join(name) as agent:
+    with call.open() as space, space.join(name) as agent:
         acting: Agent | None = agent
         if as_caller:
-            who = globals_.who()
+            who = call.who()
             acting = None if who is None else who.join(space)
-        if not options.claim:
-            return execute(globals_, acting, options, mask, None)
-        claim: dict[str, Any] = {
-            "ttl_s": options.ttl_s,
-            "note": options.note or printable(" ".join(options.command))[:200],
-            "mode": "shared" if options.shared else "exclusive",
-        }
+        if not claim:
+            return execute(call, acting, command, mask, None, on_loss)
+        facts = {"ttl_s": TTL_S, "note": printable(" ".join(command))[:200], **facts}
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # in the queue, a signal ends us
-        agent.leases.claim(*options.claim, wait_s=options.wait_s, **claim)
+        agent.leases.claim(*claim, wait_s=wait_s, **facts)
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         code = None
         try:
-            with agent.lease(*options.claim, **claim) as lease:
-                code = execute(globals_, acting, options, mask, lease)
+            with agent.lease(*claim, **facts) as lease:
+                code = execute(call, acting, command, mask, lease, on_loss)
                 lease.check()
         except StaleError as error:
             if code is None:
@@ -93,31 +84,32 @@ def printable(text: str) -> str:
 
 
 def execute(
-    globals_: Globals,
+    call: Globals,
     agent: Agent | None,
-    options: Running,
+    command: Sequence[str],
     mask: set[signal.Signals] | set[int],
     lease: HeldLease | None,
+    on_loss: str,
 ) -> int:
     """Start the command, pass signals on, and watch the lease until it ends."""
     environment = dict(os.environ)
     if agent is not None:
         environment |= {"DIBS_AGENT": agent.name, "DIBS_SESSION": agent.token}
-    if globals_.store:
+    if call.store:
         # The command may go to another folder.
-        path = "://" not in globals_.store and not globals_.store.startswith("unix:/")
-        environment["DIBS_URL"] = os.path.abspath(globals_.store) if path else globals_.store
-    if globals_.space:
-        environment["DIBS_SPACE"] = globals_.space
+        path = "://" not in call.store and not call.store.startswith("unix:/")
+        environment["DIBS_URL"] = os.path.abspath(call.store) if path else call.store
+    if call.space:
+        environment["DIBS_SPACE"] = call.space
     try:
         # Only between fork and exec can a child ask to die with its parent.
         prepare = _prepare(mask)
-        child = subprocess.Popen(options.command, env=environment, preexec_fn=prepare)  # noqa: PLW1509
+        child = subprocess.Popen(command, env=environment, preexec_fn=prepare)  # noqa: PLW1509
     except FileNotFoundError:
-        note(f"dibs: {options.command[0]}: not found")
+        note(f"dibs: {command[0]}: not found")
         return NOT_FOUND
     except PermissionError:
-        note(f"dibs: {options.command[0]}: may not be executed")
+        note(f"dibs: {command[0]}: may not be executed")
         return NOT_EXECUTABLE
     warned = False
     while child.poll() is None:
@@ -129,7 +121,7 @@ def execute(
         if lease is not None and lease.lost is not None and not warned:
             warned = True
             note(f"dibs: {lease.lost.message}; the command is no longer protected")
-            if options.on_loss == "kill":
+            if on_loss == "kill":
                 return end(child)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 

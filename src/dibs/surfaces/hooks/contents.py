@@ -17,7 +17,7 @@ from time import time
 
 from dibs.digest import sha256
 from dibs.names.paths import content_hash
-from dibs.surfaces.hooks.notes import stamp, write
+from dibs.surfaces.hooks.notes import read_note, remove, stamp, write
 
 FILE_LIMIT = 4 << 20
 TOTAL_LIMIT = 256 << 20
@@ -31,12 +31,10 @@ SETTLED_S = 2
 class Version:
     """One content of a file: when it was seen, and by whom it was made."""
 
-    __slots__ = ("agent", "at", "content_hash", "foreign")
-
     def __init__(self, at: int, content_hash: str, agent: str, foreign: bool) -> None:
-        self.at = at
         self.content_hash = content_hash
         self.agent = agent
+        self.at = at
         self.foreign = foreign
         """Whether somebody made it who did not hold the file."""
 
@@ -54,7 +52,9 @@ class Contents:
         if content is None:
             return None
         name: str = sha256(content).hexdigest()
-        if not self._touch(name):
+        try:
+            os.utime(self._path(name))
+        except FileNotFoundError:
             write(self._path(name), content)
             if name[0] == "0":  # once in sixteen, so that no call pays much
                 self.prune()
@@ -74,13 +74,8 @@ class Contents:
 
     def versions(self, file: str) -> list[Version]:
         """What a file has held, the latest first, as far as it is still kept."""
-        try:
-            with open(self._names(file), encoding="utf-8") as source:
-                lines = source.read().splitlines()
-        except OSError:
-            return []
         found = []
-        for line in reversed(lines[1:]):
+        for line in reversed((read_note(self._names(file)) or "").splitlines()[1:]):
             at, content_hash, how, agent = line.split(" ", 3)
             if self.has(content_hash):
                 found.append(Version(int(at), content_hash, agent, how == "foreign"))
@@ -102,10 +97,7 @@ class Contents:
             if total <= TOTAL_LIMIT:
                 break
             total -= size
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                pass
+            remove(path)
 
     def _path(self, content_hash: str) -> str:
         return os.path.join(self._folder, content_hash[:2], content_hash)
@@ -113,27 +105,15 @@ class Contents:
     def _names(self, file: str) -> str:
         return os.path.join(self._folder, "names", sha256(os.fsencode(file)).hexdigest()[:40])
 
-    def _touch(self, content_hash: str) -> bool:
-        try:
-            os.utime(self._path(content_hash))
-        except FileNotFoundError:
-            return False
-        return True
-
     def _index(self, file: str, content_hash: str, agent: str, foreign: bool) -> None:
         """Add a line to what is known of a file, unless the last one says so already."""
         path = self._names(file)
-        try:
-            with open(path, encoding="utf-8") as source:
-                lines = source.read().splitlines()
-        except FileNotFoundError:
-            lines = [file]
+        lines = (read_note(path) or file).splitlines()
         how = "foreign" if foreign else "own"
         if lines[1:] and lines[-1].split(" ", 1)[1] == f"{content_hash} {how} {agent}":
             return
         lines.append(f"{round(time() * 1000)} {content_hash} {how} {agent}")
-        text = "\n".join([lines[0], *lines[1:][-NAMES_LIMIT:]]) + "\n"
-        write(path, text)
+        write(path, "\n".join([lines[0], *lines[1:][-NAMES_LIMIT:], ""]))
 
 
 def read_file(file: str) -> bytes | None:
@@ -159,13 +139,9 @@ def quick_hash(store_dir: str, file: str) -> str | None:
         return content_hash(file)
     path = os.path.join(store_dir, "hooks", "hashes", sha256(os.fsencode(file)).hexdigest()[:40])
     seen = stamp(file)
-    try:
-        with open(path, encoding="ascii") as source:
-            known, _, found = source.read().partition(" ")
-        if known == seen:
-            return found or None
-    except FileNotFoundError:
-        pass  # nobody has asked before
+    known, _, found = (read_note(path) or "").partition(" ")
+    if known == seen:
+        return found or None
     now = content_hash(file)
     if time() - status.st_mtime > SETTLED_S:
         write(path, f"{seen} {now or ''}")

@@ -64,7 +64,7 @@ def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to
         if call.json:
             from dibs.surroundings.wording import print_json
 
-            print_json(told(chosen))
+            print_json(vars(chosen))
         else:
             note(f"{resource.text} is as {chosen.agent} left it {ago(chosen.at)}")
         return 0
@@ -126,20 +126,11 @@ def write(file: str, content: bytes) -> None:
         raise
 
 
-def told(version: Version) -> dict[str, object]:
-    return {
-        "content_hash": version.content_hash,
-        "agent": version.agent,
-        "at": version.at,
-        "foreign": version.foreign,
-    }
-
-
 def listed(call: Globals, versions: list[Version], now: str | None) -> None:
     if call.json:
         from dibs.surroundings.wording import print_json
 
-        print_json([told(one) for one in versions])
+        print_json([vars(one) for one in versions])
         return
     for one in versions:
         here = "  (in the file now)" if one.content_hash == now else ""

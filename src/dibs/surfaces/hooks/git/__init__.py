@@ -22,7 +22,7 @@ from dibs.surroundings.wording import note
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.dibs import Dibs
-    from dibs.surfaces.hooks.git.committer import Committer
+    from dibs.surfaces.hooks.git.commit import Committer
     from dibs.surroundings.commands import Globals
 
 
@@ -48,9 +48,8 @@ def is_rebasing() -> bool:
 
 def answer(space: Dibs, name: str, words: list[str], given: str) -> int:
     from dibs.surfaces.hooks.git import commit, push
-    from dibs.surfaces.hooks.git.committer import Committer
 
-    by = Committer(space)
+    by = commit.Committer(space)
     if name in COMMIT:
         return commit.before(by, merges=name == "pre-merge-commit")
     if name == "prepare-commit-msg":
@@ -78,8 +77,8 @@ def heads(name: str, words: list[str]) -> tuple[str, ...]:
 def learn(by: Committer, between: tuple[str, ...]) -> int:
     """Learn the contents that files have now, and say what git did to those of others."""
     from dibs.names.paths import content_hash
+    from dibs.surfaces.hooks.after import report, sweep
     from dibs.surfaces.hooks.git import staged
-    from dibs.surfaces.hooks.sweep import report, sweep
 
     told = []
     for lease, file in by.leased_files():

@@ -11,6 +11,11 @@ to commit without a look.
 
 What stops a commit: a staged path that another session holds, a path that another session has
 staged, and for agents a protected path. A lease in another worktree warns, by default.
+
+Who commits is an agent's sessions or a person, and the git process itself (`Committer`). A client
+tells the commands of its subagents the same session as its own. So which of them runs git is seen
+from the tools that are under way: those of this agent and its subagents that call git now. Where
+hooks note no tools, it is the agent itself.
 """
 
 from __future__ import annotations
@@ -18,30 +23,114 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.errors import HeldError, PrunedError, StaleError, TimeoutError
+from dibs.arguments import CLAIM_LIMIT
+from dibs.errors import HeldError, InvalidError, PrunedError, StaleError, TimeoutError
 from dibs.names.checkouts import git_directory
+from dibs.storage.clock import process_name
+from dibs.surfaces.hooks.case import Case
 from dibs.surfaces.hooks.git import staged
-from dibs.surfaces.hooks.git.committer import holders, is_here, named
 from dibs.surfaces.hooks.git.staged import index_name, own_git_dir, staged_paths
 from dibs.surroundings.git import git
+from dibs.surroundings.occasion import OTHER, Occasion
+from dibs.surroundings.who import Who, ancestors, of_environment, person
 from dibs.surroundings.wording import blocker_line, complaint, note, paint, where_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from dibs.dibs import Agent
+    from dibs.dibs import Agent, Dibs
     from dibs.names.paths import Resource
     from dibs.records import Blocker
-    from dibs.surfaces.hooks.git.committer import Committer
 
 WAIT_S = 30.0
 TTL_S = 600.0
 """An editor that stays open keeps others from committing for no longer than this."""
 NOTE = "git commit"
+SHARED = "shared"
 MENTIONED = 10
 NAMED = 3
 """How many paths the advice spells out."""
+
+
+class Committer(Case):
+    """
+    is_person: whether no agent runs git; then everybody who holds something is another
+    sessions: those that it may be; a person's is that of this git process
+    """
+
+    has_hooks = False
+
+    def __init__(self, space: Dibs) -> None:
+        who = of_environment(os.environ)
+        self.is_person = who is None
+        super().__init__(space, who or of_git(person()), Occasion("git", OTHER))
+        self.name = self.agent.name
+        calling_git = {
+            flight.session
+            for flight in self.flights.under_way()
+            if "git" in flight.command
+            and (flight.session == self.session or flight.agent.startswith(f"{self.name}/"))
+        }
+        self.sessions = calling_git or {self.session}
+
+    def turn(self) -> Agent:
+        """The session that holds the index for this commit, and ends with git at the latest."""
+        return of_git(self.name).join(self.space)
+
+
+def of_git(name: str) -> Who:
+    """Somebody in a session of the git process, the nearest above: hook managers may be between.
+
+    Of this very process, if somebody runs a hook by hand: then nothing outlasts it.
+    """
+    above = list(ancestors())
+    # Without any, it is a system that does not tell.
+    own = os.getpid() if above else os.getppid()
+    process = process_name(next((pid for pid, called in above if called == "git"), own))
+    return Who(name, f"git:{process}", process)
+
+
+def named(by: Committer, paths: Iterable[str]) -> dict[str, Resource]:
+    """What paths of this working tree are called, without what nobody holds or is passed over."""
+    found, top = {}, os.getcwd()  # where git runs its hooks
+    for path in paths:
+        try:
+            resource = by.place.resource(f"path:{top}/{path}")
+        except InvalidError:
+            continue  # such as a file of the store, or a link that leads out
+        if not by.config.ignores(resource):
+            found[path] = resource
+    return found
+
+
+def holders(by: Committer, resources: dict[str, Resource]) -> dict[str, list[Blocker]]:
+    """The paths that others hold, and all of them."""
+    paths = list(resources)
+    found: dict[str, list[Blocker]] = {}
+    for start in range(0, len(paths), CLAIM_LIMIT):
+        some = paths[start : start + CLAIM_LIMIT]
+        # By its place on disk, since a name from the top means another file in a submodule.
+        states = by.space.leases.status(*(f"path:{resources[path].file}" for path in some))
+        for path, state in zip(some, states, strict=True):
+            if others := without_own(by, [one for one in state.blockers if not one.waiting]):
+                found[path] = others
+    return found
+
+
+def without_own(by: Committer, blockers: list[Blocker]) -> list[Blocker]:
+    # Those who share a file may all commit it.
+    sharing = any(one.mode == SHARED and one.session in by.sessions for one in blockers)
+    return [
+        one
+        for one in blockers
+        if one.session not in by.sessions and not (sharing and one.mode == SHARED)
+    ]
+
+
+def is_here(blocker: Blocker, resource: Resource) -> bool:
+    """Whether somebody holds a path in this checkout, and not in another worktree."""
+    return blocker.checkout in (None, resource.checkout)
 
 
 class Findings:
@@ -107,12 +196,17 @@ def take_turn(turn: Agent, name: str) -> None:
     except HeldError as error:
         first = error.blockers[0]
         say(f"{first.agent} commits now; waiting for that to end")
-    head = git("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
+    then = head()
     turn.leases.claim(name, ttl_s=TTL_S, note=NOTE, wait_s=WAIT_S)
-    if git("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1)) != head:
+    if head() != then:
         raise StaleError(
             f"{first.agent} has just committed", next="what you staged is still so: commit again"
         )
+
+
+def head() -> bytes:
+    """The commit that is checked out, nothing before the first one."""
+    return git("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
 
 
 def look(by: Committer, directory: str) -> Findings:
@@ -126,8 +220,7 @@ def look(by: Committer, directory: str) -> Findings:
         here = [one for one in others if is_here(one, resources[path])]
         if here or by.config.worktrees == "block":
             found.held[path] = (here or others)[0]
-            if said := intruders(by, resources[path], found.held[path]):
-                found.intruded[path] = said
+            found.intruded[path] = intruders(by, resources[path], found.held[path])
         elif by.config.worktrees == "warn":
             found.elsewhere[path] = others[0]
     if directory == git_directory(by.place.top):  # not the index of a submodule
@@ -136,23 +229,23 @@ def look(by: Committer, directory: str) -> Findings:
 
 
 def intruders(by: Committer, resource: Resource, blocker: Blocker) -> str:
-    """Who has changed a file under the lease that is on it."""
+    """Who has changed a file under the lease that is on it, as it is said; "" if nobody has."""
     try:
         events = by.space.events.since(blocker.epoch, kind="lease.intruded", subject=resource.text)
     except PrunedError:
         return ""
     mine = [event.data for event in events if event.data["holder_session"] == blocker.session]
-    return " or ".join(mine[-1]["by"]) or "somebody" if mine else ""
+    if not mine:
+        return ""
+    return f"; changed under that lease by {' or '.join(mine[-1]['by']) or 'somebody'}"
 
 
 def of_others(by: Committer, paths: dict[str, str]) -> dict[str, str]:
     """The paths that only others have staged, who are here still; with the names of those."""
     suspects = {
-        path: entry.sessions
-        for path, entry in staged.known(by.place).items()
-        if entry.sessions
-        and paths.get(path) == entry.content
-        and not by.sessions & set(entry.sessions)
+        path: sessions
+        for path, (content, sessions) in staged.known(by.place).items()
+        if sessions and paths.get(path) == content and not by.sessions & set(sessions)
     }
     if not suspects:
         return {}
@@ -170,8 +263,7 @@ def after(by: Committer) -> int:
         by.turn().agents.leave()
     if len(by.sessions) == 1:
         commit = git("rev-parse", "HEAD").decode().strip()
-        maker = push.Maker(sum(by.sessions), by.space.events.last())
-        push.note_made(by.place, [(commit, maker)])
+        push.note_made(by.place, [(commit, (sum(by.sessions), by.space.events.last()))])
     staged.refresh(by.place)
     return 0
 
@@ -180,7 +272,7 @@ def refuse(found: Findings, by: Committer) -> None:
     """Why a commit is stopped, and how to go on."""
     if found.held:
         say("this commit has files that others hold:")
-        listed(f"{path}  {blocker_line(one)}{changed_by(found.intruded.get(path, ''))}"
+        listed(f"{path}  {blocker_line(one)}{found.intruded.get(path, '')}"
                for path, one in found.held.items())  # fmt: skip
     if found.staged_by:
         say("this commit has files that others have staged:")
@@ -192,24 +284,21 @@ def refuse(found: Findings, by: Committer) -> None:
 
 
 def advise(found: Findings, by: Committer) -> None:
-    ways = ["give the merge up (git merge --abort)"] if found.merges else smaller(found)
+    ways = ["give the merge up (git merge --abort)"]
+    if not found.merges:  # which cannot be divided
+        paths = spelled(dict.fromkeys([*found.held, *found.staged_by, *found.protected]))
+        # Before the first commit there is nothing to restore from.
+        out = "restore --staged" if head() else "rm -q --cached"
+        ways = [
+            "commit only your own (git commit -- YOUR PATHS)",
+            f"take these out (git {out} {paths})",
+        ]
     if found.held:
         then = "; git commit" if found.merges else ""
         ways.insert(0, f"wait for them (dibs wait {spelled(found.held)}{then})")
     if by.is_person:
         ways.append("decide yourself (git commit --no-verify)")
     offer(ways)
-
-
-def smaller(found: Findings) -> list[str]:
-    """How to commit less; a merge cannot be divided."""
-    paths = spelled(dict.fromkeys([*found.held, *found.staged_by, *found.protected]))
-    # Before the first commit there is nothing to restore from.
-    born = git("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
-    return [
-        "commit only your own (git commit -- YOUR PATHS)",
-        f"take these out (git {'restore --staged' if born else 'rm -q --cached'} {paths})",
-    ]
 
 
 def warn(found: Mapping[str, Blocker]) -> None:
@@ -234,10 +323,6 @@ def listed(lines: Iterable[str]) -> None:
         note(f"  {printable(line)}")
     if len(lines) > MENTIONED:
         note(f"  and {len(lines) - MENTIONED} more")
-
-
-def changed_by(intruder: str) -> str:
-    return f"; changed under that lease by {intruder}" if intruder else ""
 
 
 def spelled(paths: Iterable[str]) -> str:

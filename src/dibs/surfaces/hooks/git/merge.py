@@ -5,48 +5,51 @@ from __future__ import annotations
 import os
 
 from dibs.errors import HeldError, InvalidError
-from dibs.surfaces.hooks.git.committer import Committer, holders, is_here, named
-from dibs.surroundings.commands import seconds, unknown
+from dibs.operation import EVERYBODY
+from dibs.surfaces.hooks.git.commit import Committer, holders, is_here, named
 from dibs.surroundings.git import elsewhere, git, names
-from dibs.surroundings.running import Running, perform
+from dibs.surroundings.running import QUEUE_S, perform
 from dibs.surroundings.who import person
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.surroundings.commands import Globals
 
-HELP = """usage: dibs merge [--wait TIME] BRANCH
-       dibs merge [--wait TIME] -- COMMAND…
-
-Wait for the merge slot (the lease git:merge), then run `git merge BRANCH` or the command. The
-next in line begins when it has ended, in whatever worktree.
-
-  --wait TIME              how long to queue for it [1d]
-
-The exit code is the command's own; 1 if the wait was in vain.
-
-example: dibs merge -- sh -c 'git merge feature && make test && git push'"""
-
+BY = EVERYBODY
 SLOT = "git:merge"
 
 
-def main(globals_: Globals, words: list[str]) -> int:
-    options = parse(words)
-    if options.command[:2] == ["git", "merge"]:
-        refuse_held(globals_, options.command[-1])
-    who = globals_.who()
+def main(call: Globals, branch: str | None = None, *command: str, wait_s: float = QUEUE_S) -> int:
+    """Wait for the merge slot, then run git merge BRANCH, or the command.
+
+    The slot is the lease git:merge. The next in line begins when the merge has ended, in whatever
+    worktree. The exit code is the command's own; 1 if the wait timed out.
+
+    branch: what to merge
+    command: what to run instead of git merge
+    wait_s: how long to queue for it
+    example: -- sh -c 'git merge feature && make test && git push'
+    """
+    if (branch is None) == (not command):
+        raise InvalidError("name one branch, or a command after --", next="see: dibs merge --help")
+    if branch is not None:
+        command = ("git", "merge", "--no-edit", branch)
+    if command[:2] == ("git", "merge"):
+        refuse_held(call, command[-1])
+    who = call.who()
     # The merge is the caller's, who may hold files already; only the slot is ours.
-    return perform(globals_, (who and who.name) or person(), options, as_caller=True)
+    name = (who and who.name) or person()
+    return perform(call, name, command, [SLOT], wait_s, as_caller=True)
 
 
-def refuse_held(globals_: Globals, branch: str) -> None:
+def refuse_held(call: Globals, branch: str) -> None:
     """Refuse to merge into files of this checkout that others hold."""
-    with globals_.open() as space:
+    with call.open() as space:
         by = Committer(space)
         os.chdir(by.place.top)  # where git names its paths from
         try:
-            range_ = f"HEAD...{branch}"
-            said = git("diff", "--name-only", "-z", range_, environment=elsewhere(), codes=(0, 128))
+            words = ("diff", "--name-only", "-z", f"HEAD...{branch}")
+            said = git(*words, environment=elsewhere(), codes=(0, 128))
             resources = named(by, names(said))
             for path, others in holders(by, resources).items():
                 if any(is_here(one, resources[path]) for one in others):
@@ -59,29 +62,3 @@ def refuse_held(globals_: Globals, branch: str) -> None:
         finally:
             if by.is_person:
                 by.agent.agents.leave()
-
-
-def parse(words: list[str]) -> Running:
-    options, words = Running(), list(words)
-    options.claim = [SLOT]
-    branch: list[str] = []
-    while words:
-        word = words.pop(0)
-        if word == "--":
-            if branch or not words:
-                break
-            options.command = words
-            return options
-        name, equals, text = word.partition("=")
-        if name == "--wait":
-            if not equals and not words:
-                raise InvalidError("--wait needs a value")
-            options.wait_s = seconds(name, text if equals else words.pop(0))
-        elif word.startswith("-") and word != "-":
-            raise unknown("option", name, ["--wait", "--"])
-        else:
-            branch.append(word)
-    if len(branch) != 1 or words:
-        raise InvalidError("name one branch, or a command after --", next="see: dibs merge --help")
-    options.command = ["git", "merge", "--no-edit", *branch]
-    return options

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import os
 
-from dibs.surfaces.hooks.git.commit import listed, offer, say, spelled
-from dibs.surfaces.hooks.git.committer import holders, is_here, named
-from dibs.surfaces.hooks.notes import write
+from dibs.surfaces.hooks.git.commit import holders, is_here, listed, named, offer, say, spelled
+from dibs.surfaces.hooks.notes import append, read_note, write
 from dibs.surroundings.git import git, names
 from dibs.surroundings.wording import blocker_line
 
@@ -26,8 +25,10 @@ if TYPE_CHECKING:
 
     from dibs.names.paths import Place, Resource
     from dibs.records import Blocker
-    from dibs.surfaces.hooks.git.committer import Committer
+    from dibs.surfaces.hooks.git.commit import Committer
 
+Maker = tuple[int, int]
+"""The session that made a commit (0 for a person), and the seq of the journal then."""
 START = "\1"
 """Before each commit in git's list; no path begins so."""
 KEPT = 5_000
@@ -41,8 +42,7 @@ def before(by: Committer, refs: str) -> int:
         changed.setdefault(path, []).append(known[name])
     resources, found = named(by, changed), {}
     for path, others in holders(by, resources).items():
-        passed = passed_by(others, resources[path], changed[path])
-        if passed:
+        if passed := passed_by(others, resources[path], changed[path]):
             found[path] = passed[0]
     if found:
         refuse(found, by)
@@ -64,7 +64,7 @@ def passed_by(others: list[Blocker], resource: Resource, makers: list[Maker]) ->
         one
         for one in others
         if is_here(one, resource)
-        and any(maker.session != one.session and maker.seq > one.epoch for maker in makers)
+        and any(session != one.session and seq > one.epoch for session, seq in makers)
     ]
 
 
@@ -95,46 +95,24 @@ def changes(those: set[str]) -> Iterator[tuple[str, str]]:
             yield name, path
 
 
-class Maker:
-    """The session that made a commit (0 for a person), and the seq of the journal then."""
-
-    __slots__ = ("seq", "session")
-
-    def __init__(self, session: int, seq: int) -> None:
-        self.session = session
-        self.seq = seq
-
-
 def note_made(place: Place, made: Iterable[tuple[str, Maker]]) -> None:
     """Note who made these commits; a commit that is noted again is by the last."""
     file = made_file(place)
-    os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
-    lines = "".join(f"{commit} {maker.session} {maker.seq}\n" for commit, maker in made)
-    with open(file, "a", encoding="ascii") as target:
-        target.write(lines)
-        long = target.tell() > 2 * KEPT * 80
-    if long:
-        write(file, "\n".join([*lines_of(file)[-KEPT:], ""]))
+    append(file, "".join(f"{commit} {session} {seq}\n" for commit, (session, seq) in made))
+    if os.path.getsize(file) > 2 * KEPT * 80:
+        write(file, "\n".join([*(read_note(file) or "").splitlines()[-KEPT:], ""]))
 
 
 def makers(place: Place) -> dict[str, Maker]:
     """Who made the commits that are noted."""
     found = {}
-    for line in lines_of(made_file(place)):
+    for line in (read_note(made_file(place)) or "").splitlines():
         fields = line.split()
         # The last line may be half written.
         if len(fields) == 3 and fields[1].isdecimal() and fields[2].isdecimal():
-            found[fields[0]] = Maker(int(fields[1]), int(fields[2]))
+            found[fields[0]] = (int(fields[1]), int(fields[2]))
     return found
 
 
 def made_file(place: Place) -> str:
     return os.path.join(place.store_dir, "hooks", "commits")
-
-
-def lines_of(file: str) -> list[str]:
-    try:
-        with open(file, encoding="ascii", errors="replace") as source:
-            return source.read().splitlines()
-    except OSError:
-        return []

@@ -21,17 +21,18 @@ import os
 
 from dibs.digest import sha256
 from dibs.names.checkouts import git_directory
-from dibs.surfaces.hooks.notes import write
+from dibs.surfaces.hooks.notes import Flights, read_note, stamp, write
 from dibs.surroundings.git import elsewhere, git, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
     from typing import Self
 
     from dibs.names.paths import Place
 
+Staged = tuple[str, dict[int, str]]
+"""What is staged for one path, and the sessions that may have done it, by id and name."""
 LEASE = "git:index"
 # Settings of the user must not change what is listed. Without renames, both names of a file
 # that was moved are there.
@@ -67,16 +68,6 @@ def index_name(place: Place, directory: str) -> str:
     return LEASE if inside == "." else f"{LEASE}:{inside.removeprefix('worktrees/')}"
 
 
-class Staged:
-    """What is staged for one path, and the sessions that may have done it, by id and name."""
-
-    __slots__ = ("content", "sessions")
-
-    def __init__(self, content: str, sessions: dict[int, str]) -> None:
-        self.content = content
-        self.sessions = sessions
-
-
 def look(place: Place) -> None:
     """Look before a shell tool and after it, while the note that it is under way is there.
 
@@ -91,7 +82,7 @@ def look(place: Place) -> None:
 def refresh(place: Place) -> None:
     """Forget what is no longer staged."""
     notes = Notes(place)
-    if notes.is_there():
+    if os.path.isdir(notes.folder):
         with notes:
             notes.renew()
 
@@ -107,72 +98,51 @@ class Notes:
     def __init__(self, place: Place) -> None:
         self._place = place
         name = sha256(os.fsencode(place.top)).hexdigest()[:16]
-        self._folder = os.path.join(place.store_dir, "hooks", "staged", name)
+        self.folder = os.path.join(place.store_dir, "hooks", "staged", name)
         self._lock = -1
-
-    def is_there(self) -> bool:
-        return os.path.isdir(self._folder)
 
     def has_changed(self) -> bool:
         """Whether the index is another than when somebody last looked."""
-        return self._place.checkout.kind == "repository" and self._read("index") != self._stamp()
+        is_repository = self._place.checkout.kind == "repository"
+        return is_repository and read_note(f"{self.folder}/index") != self._stamp()
 
     def _stamp(self) -> str:
-        try:
-            status = os.stat(os.path.join(git_directory(self._place.top), "index"))
-        except OSError:
-            return "none"
-        return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
+        return stamp(os.path.join(git_directory(self._place.top), "index"))
 
     def renew(self) -> None:
         """Note what is staged now; what is new is by one of those whose tools run."""
-        stamp = self._stamp()  # first: what changes while git reads is looked at again
+        index = self._stamp()  # first: what changes while git reads is looked at again
         earlier, suspects = self.read(), self._suspects()
         found = {}
         for path, content in staged_paths(self._place.top, elsewhere()).items():
-            known = earlier.get(path)
-            same = known is not None and known.content == content
-            found[path] = [content, known.sessions if known and same else suspects]
-        write(f"{self._folder}/staged", json.dumps(found))
-        write(f"{self._folder}/index", stamp)
+            known, sessions = earlier.get(path, ("", suspects))
+            found[path] = (content, sessions if known == content else suspects)
+        write(f"{self.folder}/staged", json.dumps(found))
+        write(f"{self.folder}/index", index)
 
     def _suspects(self) -> dict[int, str]:
-        from dibs.surfaces.hooks.notes import Flights
-
-        flying = [one for one in Flights(self._place.store_dir).under_way(0) if one.command]
+        flying = [one for one in Flights(self._place.store_dir).under_way() if one.command]
         # A long run of tests beside a `git add` is no reason to doubt who did that.
         flying = [one for one in flying if "git" in one.command] or flying
         return {flight.session: flight.agent for flight in flying}
 
     def read(self) -> dict[str, Staged]:
         try:
-            noted = json.loads(self._read("staged") or "{}")
+            noted = json.loads(read_note(f"{self.folder}/staged") or "{}")
             return {
-                path: Staged(content, {int(session): agent for session, agent in by.items()})
+                path: (content, {int(session): agent for session, agent in by.items()})
                 for path, (content, by) in noted.items()
             }
         except (ValueError, TypeError, AttributeError):
             return {}  # of another release
 
-    def _read(self, name: str) -> str | None:
-        try:
-            with open(f"{self._folder}/{name}", encoding="utf-8") as source:
-                return source.read()
-        except OSError:
-            return None
-
     def __enter__(self) -> Self:
         import fcntl
 
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        self._lock = os.open(f"{self._folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        self._lock = os.open(f"{self.folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._lock)

@@ -232,7 +232,7 @@ def test_a_lost_lease_ends_the_command_if_that_was_asked_for(shell: Shell) -> No
         ((*RUN,), "no command was given"),
         ((*RUN, "--clam", "a", "--", "true"), "did you mean --claim?"),
         ((*RUN, "--claim"), "--claim needs a value"),
-        ((*RUN, "--on-loss", "cry", "--", "true"), "--on-loss is warn or kill"),
+        ((*RUN, "--on-loss", "cry", "--", "true"), "it must be one of: warn, kill"),
         ((*RUN, "--ttl", "soon", "--", "true"), "not a time: 'soon'"),
     ],
 )

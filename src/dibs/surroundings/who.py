@@ -40,8 +40,6 @@ class Who:
     stays: whether the process keeps to the first name that it gave its session
     """
 
-    __slots__ = ("client", "name", "process", "root", "stays", "token")
-
     def __init__(
         self,
         name: str,

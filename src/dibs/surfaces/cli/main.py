@@ -51,7 +51,7 @@ BY_HAND = {
     "demo": "dibs.surfaces.cli.demo",
     "open": "dibs.surfaces.cli.open",
     "stop": "dibs.surfaces.cli.stop",
-    "recover": "dibs.surfaces.hooks.recover",
+    "recover": "dibs.surfaces.hooks.contents",
     "hook": "dibs.surfaces.hooks.hook",
     "port": "dibs.surfaces.cli.port",
     "overlap": "dibs.surfaces.cli.overlap",

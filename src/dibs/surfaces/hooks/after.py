@@ -265,12 +265,8 @@ def is_holders(suspects: list[Flight], lease: Lease) -> bool:
 
 def settle(case: Case, lease: Lease, file: str, found: str | None) -> list[str]:
     """Note that a change is this session's own."""
-    if case.made(file) != found:
-        return []  # it changes this very moment: the next look will tell
-    try:
-        case.agent.leases.see(lease.resource)
-    except (NotFoundError, StaleError):
-        pass  # the lease has lapsed meanwhile, and says nothing any more
+    if case.made(file) == found:  # else it changes this very moment: the next look will tell
+        case.see(lease)
     return []
 
 

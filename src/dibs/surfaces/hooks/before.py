@@ -218,8 +218,17 @@ def claim(case: Case, resources: list[Resource], ttl_s: float, note: str) -> str
         case.agent.leases.claim(*texts, ttl_s=ttl_s, note=note, here=here)
     if not here or case.config.worktrees == "off":
         return ""
-    found = [blocker for state in case.agent.leases.status(*texts) for blocker in state.blockers]
-    return worktree(found) if found else ""
+    said = {
+        f"{one.resource} by {one.agent} in {where_held(one)}"
+        for state in case.agent.leases.status(*texts)
+        for one in state.blockers
+    }
+    if not said:
+        return ""
+    return (
+        f"dibs: also being changed: {'; '.join(sorted(said))}. You may go on, but both changes "
+        "will have to be merged: keep yours small, and look with: dibs overlap"
+    )
 
 
 def hand_down(case: Case, blockers: list[Blocker]) -> bool:
@@ -263,7 +272,11 @@ def compare(case: Case, edit: Edit, resource: Resource) -> str:
         return ""
     then = case.kept.content(known.content_hash)
     case.read(file)
-    return stale(resource.text, difference(then, case.kept.content(now)))
+    return (
+        f"dibs: {resource.text} has changed since you read it, so this edit may undo somebody's "
+        f"work. This is what changed:\n{difference(then, case.kept.content(now))}\n"
+        "Look whether your edit still fits, then try again; it is not refused a second time."
+    )
 
 
 def is_others(case: Case, file: str, now: str) -> bool:
@@ -286,23 +299,6 @@ def held(blockers: list[Blocker]) -> str:
     return f"dibs: {said}. {renewed}{advice}"
 
 
-def worktree(blockers: list[Blocker]) -> str:
-    """What an agent has to know about others who change the same file elsewhere."""
-    said = sorted({f"{one.resource} by {one.agent} in {where_held(one)}" for one in blockers})
-    return (
-        f"dibs: also being changed: {'; '.join(said)}. You may go on, but both changes will have "
-        "to be merged: keep yours small, and look with: dibs overlap"
-    )
-
-
-def stale(name: str, changes: str) -> str:
-    return (
-        f"dibs: {name} has changed since you read it, so this edit may undo somebody's work. "
-        f"This is what changed:\n{changes}\n"
-        "Look whether your edit still fits, then try again; it is not refused a second time."
-    )
-
-
 def difference(then: bytes | None, now: bytes | None) -> str:
     """What changed, as lines, as far as both contents are known and are text."""
     if then is None or now is None or b"\0" in then + now:
@@ -311,15 +307,7 @@ def difference(then: bytes | None, now: bytes | None) -> str:
         return "(too large to be shown: read the file again)"
     from difflib import unified_diff
 
-    lines = list(
-        unified_diff(
-            then.decode("utf-8", "replace").splitlines(),
-            now.decode("utf-8", "replace").splitlines(),
-            "as you read it",
-            "as it is now",
-            lineterm="",
-            n=2,
-        )
-    )
+    old, new = (content.decode("utf-8", "replace").splitlines() for content in (then, now))
+    lines = list(unified_diff(old, new, "as you read it", "as it is now", lineterm="", n=2))
     more = [f"(and {len(lines) - LINES} lines more)"] if len(lines) > LINES else []
     return "\n".join(lines[:LINES] + more)

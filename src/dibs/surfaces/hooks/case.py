@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-from dibs.errors import InvalidError
+from dibs.errors import InvalidError, NotFoundError, StaleError
 from dibs.names.paths import is_glob
 from dibs.surfaces.hooks.contents import Contents, quick_hash, read_file
 from dibs.surfaces.hooks.notes import Flights, Reads, write
@@ -127,6 +127,13 @@ class Case:
         if then is None or now is None:
             return False
         return Counter(then.translate(None, SIGNS)) == Counter(now.translate(None, SIGNS))
+
+    def see(self, lease: Lease) -> None:
+        """What is in the file of a lease now is its holder's own."""
+        try:
+            self.agent.leases.see(lease.resource)
+        except (NotFoundError, StaleError):
+            pass  # the lease has lapsed this moment, and says nothing any more
 
     def made(self, file: str) -> str | None:
         """This session has made what is in the file now; its hash."""

@@ -66,11 +66,6 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
         # Not 2: to clients that means that the tool must not run.
         print("dibs hook: which client? see: dibs hook --help", file=sys.stderr)
         return FAILED
-    return run(call, client)
-
-
-def run(globals_: Globals, client: str) -> int:
-    """Answer one event, read from standard input."""
     occasion: Occasion | None = None
     os.umask(0o077)  # what is kept may be secret, and nothing else is written here
     try:
@@ -79,7 +74,7 @@ def run(globals_: Globals, client: str) -> int:
         if not isinstance(payload, dict):
             raise ValueError("the client sent something else than an object")
         occasion = dialect.read(payload, os.environ)
-        return answer(globals_, occasion, dialect)
+        return answer(call, occasion, dialect)
     except Exception as error:
         return failed(client, occasion, error)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.errors import NotFoundError, NotYoursError, StaleError
+from dibs.errors import NotYoursError
 from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING, code_and_output
 from dibs.surroundings.wording import note
 
@@ -63,8 +63,11 @@ def answer(space: Dibs, name: str, words: list[str], given: str) -> int:
             rewritten(by, given)
         return learn(by, heads(name, words))
     finally:
-        if by.is_person:
-            leave(by)
+        if by.is_person:  # who was here for this one hook
+            try:
+                by.agent.agents.leave()
+            except NotYoursError:
+                pass  # the commit is over, and with it the session
 
 
 def heads(name: str, words: list[str]) -> tuple[str, ...]:
@@ -85,10 +88,7 @@ def learn(by: Committer, between: tuple[str, ...]) -> int:
         if content_hash(file) == lease.content_hash:
             continue
         if lease.session == by.session:
-            try:
-                by.agent.leases.see(lease.resource)
-            except (NotFoundError, StaleError):
-                pass  # it has lapsed this moment
+            by.see(lease)
         elif lease.session not in by.sessions and differs(file, between):
             told += report(by, lease, file, {by.name: "git"}, sure=True)
     for line in [*told, *sweep(by)]:
@@ -110,14 +110,6 @@ def rewritten(by: Committer, pairs: str) -> None:
     makers = push.makers(by.place)
     words = [line.split() for line in pairs.splitlines() if line]
     push.note_made(by.place, [(new, makers[old]) for old, new, *_ in words if old in makers])
-
-
-def leave(by: Committer) -> None:
-    """A person was here for this one hook."""
-    try:
-        by.agent.agents.leave()
-    except NotYoursError:
-        pass  # the commit is over, and with it the session
 
 
 def failed(name: str, error: Exception) -> int:

@@ -280,10 +280,6 @@ def refuse(found: Findings, by: Committer) -> None:
     if found.protected:
         say("this commit has files that only people may change:")
         listed(found.protected)
-    advise(found, by)
-
-
-def advise(found: Findings, by: Committer) -> None:
     ways = ["give the merge up (git merge --abort)"]
     if not found.merges:  # which cannot be divided
         paths = spelled(dict.fromkeys([*found.held, *found.staged_by, *found.protected]))

@@ -27,7 +27,6 @@ from dibs.surroundings.git import elsewhere, git, names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Self
 
     from dibs.names.paths import Place
 
@@ -73,76 +72,55 @@ def look(place: Place) -> None:
 
     A tool that has left no such note only reads, and has staged nothing.
     """
-    notes = Notes(place)
-    if notes.has_changed():
-        with notes:
-            notes.renew()
+    if place.checkout.kind == "repository":
+        seen = read_note(f"{folder_of(place)}/index")
+        if seen != index_stamp(place):
+            renew(place)
 
 
 def refresh(place: Place) -> None:
     """Forget what is no longer staged."""
-    notes = Notes(place)
-    if os.path.isdir(notes.folder):
-        with notes:
-            notes.renew()
+    if os.path.isdir(folder_of(place)):
+        renew(place)
 
 
 def known(place: Place) -> dict[str, Staged]:
     """What is noted for the checkout's own index, each entry by its path."""
-    return Notes(place).read()
+    try:
+        noted = json.loads(read_note(f"{folder_of(place)}/staged") or "{}")
+        return {
+            path: (content, {int(session): agent for session, agent in by.items()})
+            for path, (content, by) in noted.items()
+        }
+    except (ValueError, TypeError, AttributeError):
+        return {}  # of another release
 
 
-class Notes:
-    """The folder of one checkout."""
+def folder_of(place: Place) -> str:
+    name = sha256(os.fsencode(place.top)).hexdigest()[:16]
+    return os.path.join(place.store_dir, "hooks", "staged", name)
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        name = sha256(os.fsencode(place.top)).hexdigest()[:16]
-        self.folder = os.path.join(place.store_dir, "hooks", "staged", name)
-        self._lock = -1
 
-    def has_changed(self) -> bool:
-        """Whether the index is another than when somebody last looked."""
-        is_repository = self._place.checkout.kind == "repository"
-        return is_repository and read_note(f"{self.folder}/index") != self._stamp()
+def index_stamp(place: Place) -> str:
+    return stamp(os.path.join(git_directory(place.top), "index"))
 
-    def _stamp(self) -> str:
-        return stamp(os.path.join(git_directory(self._place.top), "index"))
 
-    def renew(self) -> None:
-        """Note what is staged now; what is new is by one of those whose tools run."""
-        index = self._stamp()  # first: what changes while git reads is looked at again
-        earlier, suspects = self.read(), self._suspects()
-        found = {}
-        for path, content in staged_paths(self._place.top, elsewhere()).items():
-            known, sessions = earlier.get(path, ("", suspects))
-            found[path] = (content, sessions if known == content else suspects)
-        write(f"{self.folder}/staged", json.dumps(found))
-        write(f"{self.folder}/index", index)
+def renew(place: Place) -> None:
+    """Note what is staged now; what is new is by one of those whose tools run."""
+    import fcntl
 
-    def _suspects(self) -> dict[int, str]:
-        flying = [one for one in Flights(self._place.store_dir).under_way() if one.command]
+    folder = folder_of(place)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with open(f"{folder}/lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        index = index_stamp(place)  # first: what changes while git reads is looked at again
+        earlier, found = known(place), {}
+        flying = [one for one in Flights(place.store_dir).under_way() if one.command]
         # A long run of tests beside a `git add` is no reason to doubt who did that.
         flying = [one for one in flying if "git" in one.command] or flying
-        return {flight.session: flight.agent for flight in flying}
-
-    def read(self) -> dict[str, Staged]:
-        try:
-            noted = json.loads(read_note(f"{self.folder}/staged") or "{}")
-            return {
-                path: (content, {int(session): agent for session, agent in by.items()})
-                for path, (content, by) in noted.items()
-            }
-        except (ValueError, TypeError, AttributeError):
-            return {}  # of another release
-
-    def __enter__(self) -> Self:
-        import fcntl
-
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        self._lock = os.open(f"{self.folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._lock)
+        suspects = {flight.session: flight.agent for flight in flying}
+        for path, content in staged_paths(place.top, elsewhere()).items():
+            then, sessions = earlier.get(path, ("", suspects))
+            found[path] = (content, sessions if then == content else suspects)
+        write(f"{folder}/staged", json.dumps(found))
+        write(f"{folder}/index", index)

@@ -27,8 +27,6 @@ class Rule:
     prints: gives what a call of it prints, if the text says that
     """
 
-    __slots__ = ("prints", "reads", "writes")
-
     def __init__(
         self,
         writes: Writes | None = None,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from dibs.names.paths import Place, find_place
-from dibs.surfaces.hooks.git import staged
+from dibs.surfaces.hooks import staged
 from tests.surfaces.repository import Worker, hooked
 from tests.surfaces.shell import BIN, Shell
 

@@ -115,11 +115,8 @@ SEVERAL = ("files", "edits", "replacements")
 
 def text(payload: dict[str, Any], *names: str) -> str:
     """The first of these fields that is a text, and not empty."""
-    for name in names:
-        found = payload.get(name)
-        if isinstance(found, str) and found:
-            return found
-    return ""
+    found = (payload.get(name) for name in names)
+    return next((one for one in found if one and isinstance(one, str)), "")
 
 
 def event_name(payload: dict[str, Any], *names: str) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from dibs.clients import Client
     from dibs.dibs import Agent, Dibs
-    from dibs.surroundings.occasion import Occasion
 
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "env", "timeout", "sudo"}
@@ -88,14 +87,6 @@ class Who:
         client = f"{self.client or self.name}:{id}"[:200]
         name = f"{self.name}/{kind or 'subagent'}-{spoken(client, 2)}"
         return Who(name, client, self.process, root=self.name, stays=self.stays)
-
-
-def of_occasion(occasion: Occasion, environment: Mapping[str, str]) -> Who:
-    """Whose hook this is."""
-    who = of_client(occasion.client, occasion.session, environment)
-    if occasion.subagent:
-        return who.subagent(occasion.subagent, occasion.subagent_kind)
-    return who
 
 
 def of_environment(environment: Mapping[str, str]) -> Who | None:

@@ -126,7 +126,7 @@ def leave(case: Case) -> None:
 
 def see_index(case: Case) -> None:
     """Note who has staged what; without git, nobody has."""
-    from dibs.surfaces.hooks.git import staged
+    from dibs.surfaces.hooks import staged
 
     try:
         staged.look(case.place)

@@ -1,6 +1,6 @@
 """`dibs hook CLIENT`: one event of a client, from its payload to its answer.
 
-`dibs hook git NAME …`, which git's hooks run, is in `git/`.
+`dibs hook git NAME …`, which git's hooks run, is in `git_events`.
 
 A client works in one repository, whose hooks are called. What it edits in another one that uses
 dibs is claimed there, and freed there when the client's session ends (`visit`).
@@ -59,9 +59,9 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
     example: claude < event.json
     """
     if client == "git" and arguments:
-        from dibs.surfaces.hooks import git
+        from dibs.surfaces.hooks import git_events
 
-        return git.run(call, arguments[0], list(arguments[1:]))
+        return git_events.run(call, arguments[0], list(arguments[1:]))
     if not client or arguments:
         # Not 2: to clients that means that the tool must not run.
         print("dibs hook: which client? see: dibs hook --help", file=sys.stderr)
@@ -125,9 +125,12 @@ def visit(globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit])
 
 def case_of(space: Dibs, occasion: Occasion) -> Case:
     from dibs.surfaces.hooks.case import Case
-    from dibs.surroundings import who
+    from dibs.surroundings.who import of_client
 
-    return Case(space, who.of_occasion(occasion, os.environ), occasion)
+    who = of_client(occasion.client, occasion.session, os.environ)
+    if occasion.subagent:
+        who = who.subagent(occasion.subagent, occasion.subagent_kind)
+    return Case(space, who, occasion)
 
 
 def in_other(case: Case, edits: list[Edit]) -> Answer:

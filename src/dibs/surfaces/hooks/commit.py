@@ -27,9 +27,9 @@ from dibs.arguments import CLAIM_LIMIT
 from dibs.errors import HeldError, InvalidError, PrunedError, StaleError, TimeoutError
 from dibs.names.checkouts import git_directory
 from dibs.storage.clock import process_name
+from dibs.surfaces.hooks import staged
 from dibs.surfaces.hooks.case import Case
-from dibs.surfaces.hooks.git import staged
-from dibs.surfaces.hooks.git.staged import index_name, own_git_dir, staged_paths
+from dibs.surfaces.hooks.staged import index_name, own_git_dir, staged_paths
 from dibs.surroundings.git import git
 from dibs.surroundings.occasion import OTHER, Occasion
 from dibs.surroundings.who import Who, ancestors, of_environment, person
@@ -257,13 +257,13 @@ def of_others(by: Committer, paths: dict[str, str]) -> dict[str, str]:
 
 def after(by: Committer) -> int:
     """Give the index to the next, and note who made this commit."""
-    from dibs.surfaces.hooks.git import push
+    from dibs.surfaces.hooks import git_events
 
     if not by.space.leases.status(index_name(by.place, own_git_dir()))[0].free:
         by.turn().agents.leave()
     if len(by.sessions) == 1:
         commit = git("rev-parse", "HEAD").decode().strip()
-        push.note_made(by.place, [(commit, (sum(by.sessions), by.space.events.last()))])
+        git_events.note_made(by.place, [(commit, (sum(by.sessions), by.space.events.last()))])
     staged.refresh(by.place)
     return 0
 

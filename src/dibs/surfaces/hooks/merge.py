@@ -6,7 +6,7 @@ import os
 
 from dibs.errors import HeldError, InvalidError
 from dibs.operation import EVERYBODY
-from dibs.surfaces.hooks.git.commit import Committer, holders, is_here, named
+from dibs.surfaces.hooks.commit import Committer, holders, is_here, named
 from dibs.surroundings.git import elsewhere, git, names
 from dibs.surroundings.running import QUEUE_S, perform
 from dibs.surroundings.who import person

@@ -37,7 +37,7 @@ from dibs.surroundings.wording import blocker_line, complaint, note, paint, wher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from dibs.dibs import Agent, Dibs
     from dibs.names.paths import Resource
@@ -134,14 +134,13 @@ def is_here(blocker: Blocker, resource: Resource) -> bool:
 
 
 class Findings:
-    """What is wrong with what is staged, by path; who is in the way is the first of them."""
+    """What is wrong with what is staged: paths, each with what is to be said of it."""
 
     def __init__(self) -> None:
-        self.held: dict[str, Blocker] = {}
-        self.elsewhere: dict[str, Blocker] = {}
+        self.held: dict[str, str] = {}
+        self.elsewhere: dict[str, str] = {}
         self.staged_by: dict[str, str] = {}
-        self.protected: list[str] = []
-        self.intruded: dict[str, str] = {}
+        self.protected: dict[str, str] = {}
         self.merges = False
 
     @property
@@ -160,7 +159,10 @@ def before(by: Committer, merges: bool) -> int:
         take_turn(turn, index_name(by.place, directory))
         found = look(by, directory)
         found.merges |= merges
-        warn(found.elsewhere)
+        # It does not stop a commit, but the holder there will have to merge.
+        if found.elsewhere:
+            listed("this commit has files that others hold in another worktree:", found.elsewhere)
+            note("next: dibs overlap shows whether both would merge cleanly")
         goes_on = not found.stops
         if not goes_on:
             refuse(found, by)
@@ -215,14 +217,14 @@ def look(by: Committer, directory: str) -> Findings:
     found.merges = os.path.exists(f"{directory}/MERGE_HEAD")
     resources = named(by, paths)
     if not by.is_person:
-        found.protected = [path for path, one in resources.items() if by.config.protects(one)]
+        found.protected = {path: "" for path, one in resources.items() if by.config.protects(one)}
     for path, others in holders(by, resources).items():
         here = [one for one in others if is_here(one, resources[path])]
         if here or by.config.worktrees == "block":
-            found.held[path] = (here or others)[0]
-            found.intruded[path] = intruders(by, resources[path], found.held[path])
+            first = (here or others)[0]
+            found.held[path] = f"{blocker_line(first)}{intruders(by, resources[path], first)}"
         elif by.config.worktrees == "warn":
-            found.elsewhere[path] = others[0]
+            found.elsewhere[path] = f"{blocker_line(others[0])}, in {where_held(others[0])}"
     if directory == git_directory(by.place.top):  # not the index of a submodule
         found.staged_by = of_others(by, paths)
     return found
@@ -241,7 +243,7 @@ def intruders(by: Committer, resource: Resource, blocker: Blocker) -> str:
 
 
 def of_others(by: Committer, paths: dict[str, str]) -> dict[str, str]:
-    """The paths that only others have staged, who are here still; with the names of those."""
+    """The paths that only others have staged, who are here still; and who they are."""
     suspects = {
         path: sessions
         for path, (content, sessions) in staged.known(by.place).items()
@@ -251,7 +253,9 @@ def of_others(by: Committer, paths: dict[str, str]) -> dict[str, str]:
         return {}
     here = {session.id for one in by.space.agents.list() for session in one.sessions}
     return {
-        path: " or ".join(sorted(who.values())) for path, who in suspects.items() if here & set(who)
+        path: f"staged by {' or '.join(sorted(who.values()))}"
+        for path, who in suspects.items()
+        if here & set(who)
     }
 
 
@@ -270,19 +274,12 @@ def after(by: Committer) -> int:
 
 def refuse(found: Findings, by: Committer) -> None:
     """Why a commit is stopped, and how to go on."""
-    if found.held:
-        say("this commit has files that others hold:")
-        listed(f"{path}  {blocker_line(one)}{found.intruded.get(path, '')}"
-               for path, one in found.held.items())  # fmt: skip
-    if found.staged_by:
-        say("this commit has files that others have staged:")
-        listed(f"{path}  staged by {names}" for path, names in found.staged_by.items())
-    if found.protected:
-        say("this commit has files that only people may change:")
-        listed(found.protected)
+    listed("this commit has files that others hold:", found.held)
+    listed("this commit has files that others have staged:", found.staged_by)
+    listed("this commit has files that only people may change:", found.protected)
     ways = ["give the merge up (git merge --abort)"]
     if not found.merges:  # which cannot be divided
-        paths = spelled(dict.fromkeys([*found.held, *found.staged_by, *found.protected]))
+        paths = spelled(found.held | found.staged_by | found.protected)
         # Before the first commit there is nothing to restore from.
         out = "restore --staged" if head() else "rm -q --cached"
         ways = [
@@ -297,14 +294,6 @@ def refuse(found: Findings, by: Committer) -> None:
     offer(ways)
 
 
-def warn(found: Mapping[str, Blocker]) -> None:
-    """A lease in another worktree does not stop a commit, but its holder will have to merge."""
-    if found:
-        say("this commit has files that others hold in another worktree:")
-        listed(f"{path}  {blocker_line(one)}, in {where_held(one)}" for path, one in found.items())
-        note("next: dibs overlap shows whether both would merge cleanly")
-
-
 def offer(ways: list[str]) -> None:
     note("next: " + ", or ".join(filter(None, (", ".join(ways[:-1]), ways[-1]))))
 
@@ -313,20 +302,21 @@ def say(text: str) -> None:
     note(f"{paint('red', 'dibs:', sys.stderr)} {text}")
 
 
-def listed(lines: Iterable[str]) -> None:
-    lines = list(lines)
-    for line in lines[:MENTIONED]:
-        note(f"  {printable(line)}")
-    if len(lines) > MENTIONED:
-        note(f"  and {len(lines) - MENTIONED} more")
+def listed(what: str, found: dict[str, str]) -> None:
+    """Say what is wrong, if anything is, and with which paths."""
+    if found:
+        say(what)
+    for path, said in list(found.items())[:MENTIONED]:
+        note(f"  {printable(f'{path}  {said}' if said else path)}")
+    if len(found) > MENTIONED:
+        note(f"  and {len(found) - MENTIONED} more")
 
 
-def spelled(paths: Iterable[str]) -> str:
+def spelled(paths: dict[str, str]) -> str:
     """Paths as a shell takes them, not too many."""
     from shlex import quote
 
-    paths = list(paths)
-    some = " ".join(quote(printable(path)) for path in paths[:NAMED])
+    some = " ".join(quote(printable(path)) for path in list(paths)[:NAMED])
     return f"{some} …" if len(paths) > NAMED else some
 
 

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dibs.dibs import Dibs
-    from dibs.names.paths import Place, Resource
-    from dibs.records import Blocker
+    from dibs.names.paths import Place
     from dibs.surfaces.hooks.commit import Committer
     from dibs.surroundings.commands import Globals
 
@@ -133,37 +132,28 @@ def rewritten(by: Committer, pairs: str) -> None:
 
 def before_push(by: Committer, refs: str) -> int:
     """Let a push begin (0), or stop it (1)."""
-    from dibs.surfaces.hooks.commit import holders, listed, named, offer, say, spelled
+    from dibs.surfaces.hooks.commit import holders, is_here, listed, named, offer, spelled
 
     known = makers(by.place)
     changed: dict[str, list[Maker]] = {}
     for name, path in changes(commits(refs) & set(known)):
         changed.setdefault(path, []).append(known[name])
-    resources, found = named(by, changed), {}
+    resources = named(by, changed)
+    found: dict[str, str] = {}
     for path, others in holders(by, resources).items():
-        if passed := passed_by(others, resources[path], changed[path]):
-            found[path] = passed[0]
+        for one in others:
+            # Under their lease, and not by themselves.
+            made = any(session != one.session and seq > one.epoch for session, seq in changed[path])
+            if made and is_here(one, resources[path]):
+                found.setdefault(path, blocker_line(one))
     if not found:
         return 0
-    say("this push has files that were committed while others held them:")
-    listed(f"{path}  {blocker_line(one)}" for path, one in found.items())
+    listed("this push has files that were committed while others held them:", found)
     ways = [f"wait for them (dibs wait {spelled(found)})", "have them look at the commit"]
     if by.is_person:
         ways.append("decide yourself (git push --no-verify)")
     offer(ways)
     return 1
-
-
-def passed_by(others: list[Blocker], resource: Resource, makers: list[Maker]) -> list[Blocker]:
-    """Under whose leases one of these commits was made, and not by themselves."""
-    from dibs.surfaces.hooks.commit import is_here
-
-    return [
-        one
-        for one in others
-        if is_here(one, resource)
-        and any(session != one.session and seq > one.epoch for session, seq in makers)
-    ]
 
 
 def commits(refs: str) -> set[str]:

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dibs.digest import content_hash
 from dibs.errors import InvalidError
 from dibs.names.checkouts import Checkout
 from dibs.names.paths import (
     Place,
     Resource,
     ancestors,
-    content_hash,
     find_place,
     near,
     resources_overlap,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from dibs.names.paths import Place, find_place
-from dibs.surfaces.hooks.git import staged
+from dibs.surfaces.hooks import staged
 from tests.surfaces.repository import Worker, hooked
 from tests.surfaces.shell import BIN, Shell
 
@@ -71,8 +71,8 @@ class Client:
 
     def known(self) -> dict[str, list[str]]:
         return {
-            path: sorted(entry.sessions.values())
-            for path, entry in staged.known(self.place).items()
+            path: sorted(sessions.values())
+            for path, (_, sessions) in staged.known(self.place).items()
         }
 
 

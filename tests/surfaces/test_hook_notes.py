@@ -20,10 +20,10 @@ def test_a_read_that_is_being_noted_is_not_looked_at_yet(tmp_path: Path):
 
 
 def test_a_suspicion_that_is_being_noted_is_not_looked_at_yet(tmp_path: Path):
-    flights, occasion = Flights(str(tmp_path)), Occasion("claude", "before")
+    flights, occasion = Flights(str(tmp_path), 7), Occasion("claude", "before")
     occasion.call = "c"
     flights._folder = str(tmp_path)
-    path = flights._path(occasion, 7)
+    path = flights._path(occasion)
     write(f"{path}{BY}8", "bob\n0000\nmake")
     Path(f"{path}{BY}9{PART}4711").touch()
-    assert flights.suspects(occasion, 7) == [("bob", "make", "0000")]
+    assert flights.suspects(occasion) == [("bob", "make", "0000")]

@@ -24,13 +24,6 @@ LOCAL = (
     "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_WORK_TREE",
 )  # fmt: skip
 
-COMMIT = ("pre-commit", "pre-merge-commit")
-LEARN = ("post-checkout", "post-merge", "post-rewrite")
-HOOKS = (*COMMIT, "prepare-commit-msg", "post-commit", "pre-push", *LEARN)
-"""The hooks of git that `dibs init` installs."""
-STOPPING = (*COMMIT, "prepare-commit-msg", "pre-push")
-"""Those that can keep something from happening; the others come too late for that."""
-
 
 def git(
     *words: str,
@@ -54,12 +47,7 @@ def code_and_output(
 
     try:
         done = subprocess.run(
-            ["git", *words],
-            cwd=cwd,
-            env=environment,
-            input=input,
-            capture_output=True,
-            check=False,
+            ["git", *words], cwd=cwd, env=environment, input=input, capture_output=True, check=False
         )
     except OSError as error:
         raise UnavailableError(f"git cannot be run: {error.strerror}") from error

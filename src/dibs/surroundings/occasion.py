@@ -98,8 +98,6 @@ class Answer:
     context: what the model is told; on `stop` it makes the model go on
     """
 
-    __slots__ = ("context", "deny")
-
     def __init__(self, deny: str = "", context: str = "") -> None:
         self.deny = deny
         self.context = context
@@ -117,11 +115,8 @@ SEVERAL = ("files", "edits", "replacements")
 
 def text(payload: dict[str, Any], *names: str) -> str:
     """The first of these fields that is a text, and not empty."""
-    for name in names:
-        found = payload.get(name)
-        if isinstance(found, str) and found:
-            return found
-    return ""
+    found = (payload.get(name) for name in names)
+    return next((one for one in found if one and isinstance(one, str)), "")
 
 
 def event_name(payload: dict[str, Any], *names: str) -> str:
@@ -161,15 +156,10 @@ def edited(tool: str, tool_input: dict[str, Any], kind: str = "write") -> tuple[
         raise ValueError(f"the input of {tool} names no file")
     if len(found) > 1:
         return tuple(Edit(path, kind) for path in found)
-    return (Edit(found[0], kind, tuple(_texts(tool_input))),)
-
-
-def _texts(tool_input: dict[str, Any]) -> Iterator[str]:
-    """What an edit tool puts into its file."""
     changes = tool_input.get("edits")
-    for one in [tool_input, *(changes if isinstance(changes, list) else ())]:
-        if isinstance(one, dict) and (found := text(one, *NEW)):
-            yield found
+    said = [tool_input, *(changes if isinstance(changes, list) else ())]
+    texts = (text(one, *NEW) for one in said if isinstance(one, dict))
+    return (Edit(found[0], kind, tuple(filter(None, texts))),)
 
 
 def patched(tool: str, text: str, cwd: str) -> tuple[Edit, ...]:

@@ -35,11 +35,8 @@ def names(text: str, cwd: str, strip: int | None = 1) -> list[Edit]:
 
 def _codex(lines: list[str]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    for line in lines:
-        said = _CODEX(line.strip())
-        if not said:
-            continue
-        verb, name = said[1], said[2]
+    for said in filter(None, (_CODEX(line.strip()) for line in lines)):
+        verb, name = said.groups()
         if verb == "Move to" and found:
             found[-1] = (found[-1][0], "remove")
         found.append((name, "remove" if verb == "Delete File" else "write"))
@@ -65,9 +62,8 @@ def _unified(lines: list[str], strip: int | None) -> list[tuple[str, str]]:
             header = line[11:]
             old = ""
         elif line.startswith(("rename from ", "rename to ", "copy to ")):
-            verb, _, name = line.partition(" from " if " from " in line[:12] else " to ")
-            removed = verb == "rename" and line.startswith("rename from ")
-            found.append((_unquoted(name), "remove" if removed else "write"))
+            removed = line.startswith("rename from ")
+            found.append((_unquoted(line.split(" ", 2)[2]), "remove" if removed else "write"))
         elif line.startswith(("new file mode", "deleted file mode", "GIT binary", "Binary files")):
             name = _stripped(_from_header(header), strip)
             found.append((name, "remove" if line.startswith("deleted") else "write"))

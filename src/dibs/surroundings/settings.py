@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FILE = "config.toml"
 POLICIES = ("open", "closed")
 WORKTREES = ("warn", "block", "off")
+TTL_S = 1800
 
 
 class Config:
@@ -38,7 +39,7 @@ class Config:
         self.problems = list(problems)
         self.policy = self._choice(given, "policy", POLICIES)
         self.worktrees = self._choice(given, "worktrees", WORKTREES)
-        self.ttl_s = self._duration(given, "ttl", 1800)
+        self.ttl_s = self._duration(given)
         self.ignored = self._resources(given, "ignored")
         self.protected = self._resources(given, "protected")
         self.problems += [f"there is no setting {name!r}" for name in given]
@@ -49,7 +50,10 @@ class Config:
 
     def protects(self, resource: Resource) -> bool:
         """Whether a change to a resource is a change to something that is protected."""
-        return touches(self.protected, resource)
+        if resource.kind == "dir" and not os.path.isdir(resource.file or ""):
+            # It may become a directory, so that a claim covers what is below; an edit makes a file.
+            resource = Resource(resource.text, "file", resource.base)
+        return any(resources_overlap(one, resource) for one in self.protected)
 
     def _choice(self, given: dict[str, Any], name: str, words: tuple[str, ...]) -> str:
         value = given.pop(name, words[0])
@@ -59,21 +63,17 @@ class Config:
         # Whoever wrote something about the policy did not mean the default.
         return "closed" if name == "policy" else words[0]
 
-    def _duration(self, given: dict[str, Any], name: str, default: float) -> float:
+    def _duration(self, given: dict[str, Any]) -> float:
         from dibs.surroundings.commands import seconds
 
-        value = given.pop(name, None)
-        if value is None:
-            return default
         try:
-            found = seconds(name, str(value))
+            found = seconds("ttl", str(given.pop("ttl", TTL_S)))
+            if TTL_MIN_S <= found <= TTL_MAX_S:
+                return found
+            self.problems.append(f"ttl must be between {TTL_MIN_S:g} s and {TTL_MAX_S:g} s")
         except InvalidError as error:
             self.problems.append(error.message)
-            return default
-        if TTL_MIN_S <= found <= TTL_MAX_S:
-            return found
-        self.problems.append(f"{name} must be between {TTL_MIN_S:g} s and {TTL_MAX_S:g} s")
-        return default
+        return TTL_S
 
     def _resources(self, given: dict[str, Any], name: str) -> list[Resource]:
         texts = given.pop(name, [])
@@ -97,13 +97,6 @@ def covers(named: Resource, resource: Resource) -> bool:
 
         return globs.covers(named.text, resource.base.removeprefix("/"))
     return f"{resource.base}/".startswith(f"{named.base}/")
-
-
-def touches(named: list[Resource], resource: Resource) -> bool:
-    if resource.kind == "dir" and not os.path.isdir(resource.file or ""):
-        # It may become a directory, so that a claim covers what is below; an edit makes a file.
-        resource = Resource(resource.text, "file", resource.base)
-    return any(resources_overlap(one, resource) for one in named)
 
 
 def load(place: Place) -> Config:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from dibs.clients import Client
     from dibs.dibs import Agent, Dibs
-    from dibs.surroundings.occasion import Occasion
 
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "env", "timeout", "sudo"}
@@ -39,8 +38,6 @@ class Who:
     root: the agent that a subagent is a part of
     stays: whether the process keeps to the first name that it gave its session
     """
-
-    __slots__ = ("client", "name", "process", "root", "stays", "token")
 
     def __init__(
         self,
@@ -90,14 +87,6 @@ class Who:
         client = f"{self.client or self.name}:{id}"[:200]
         name = f"{self.name}/{kind or 'subagent'}-{spoken(client, 2)}"
         return Who(name, client, self.process, root=self.name, stays=self.stays)
-
-
-def of_occasion(occasion: Occasion, environment: Mapping[str, str]) -> Who:
-    """Whose hook this is."""
-    who = of_client(occasion.client, occasion.session, environment)
-    if occasion.subagent:
-        return who.subagent(occasion.subagent, occasion.subagent_kind)
-    return who
 
 
 def of_environment(environment: Mapping[str, str]) -> Who | None:

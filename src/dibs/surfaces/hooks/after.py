@@ -1,22 +1,40 @@
-"""After a tool: what it changed is noted, leases last longer, and what was lent ends.
+"""After a tool, and before one: are the leased files what their holders left?
 
-And after all of them, at the end of a session.
+Each lease says what was in its file when dibs last saw it. A file that differs was changed by
+its holder, or by somebody else. Who had a tool under way that may write decides:
+
+    only the holder:            its own work; the lease learns the new content
+    the holder edits that file: left to the holder's own hook, which follows, and looks whether
+                                what it has put there is there
+    others:                     an intrusion; the holder and they are told, named, once
+    nobody that dibs sees:      the same, without a name: an editor, a person, a script; but
+                                an agent that is alone here is not bothered with it
+
+What the holder had is kept before anybody is told, so that `dibs recover` brings it back.
+
+After a tool leases last longer too, and what was lent for it ends. After all of them, at the end
+of a session, everything is free.
 """
 
 from __future__ import annotations
 
 import os
 
-from dibs.errors import NotFoundError, NotYoursError, StaleError, UnavailableError
-from dibs.surfaces.hooks.before import BRIEF, EDITED, release, see_index
-from dibs.surfaces.hooks.briefing import Briefing
-from dibs.surfaces.hooks.case import hooked
-from dibs.surfaces.hooks.notes import remove
-from dibs.surfaces.hooks.sweep import refresh_reads, sweep
+from dibs.errors import DibsError, NotFoundError, NotYoursError, StaleError, UnavailableError
+from dibs.records import held_by
+from dibs.surfaces.hooks.case import BRIEF, EDITED, hooked, is_in
+from dibs.surfaces.hooks.contents import read_file
+from dibs.surfaces.hooks.notes import notes_in, read_note, remove
+from dibs.surroundings import failures
+from dibs.surroundings.wording import quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dibs.records import Lease
     from dibs.surfaces.hooks.case import Case
+    from dibs.surfaces.hooks.notes import Flight
+
+UNDOING = "dibs recover"
 
 
 def after(case: Case) -> list[str]:
@@ -34,11 +52,11 @@ def after(case: Case) -> list[str]:
                 case.made(file)
         if occasion.command:
             see_index(case)
-        flight = case.flights.of(occasion, case.session)
+        flight = case.flights.of(occasion)
         if flight is not None:
             refresh_reads(case, flight)
             release(case, flight.brief, flight)
-        case.flights.end(occasion, case.session)
+        case.flights.end(occasion)
     renew(case)
     return told
 
@@ -53,11 +71,10 @@ def file_of(case: Case, path: str) -> str:
 
 def renew(case: Case) -> None:
     """Activity renews: what has less than half of its time left lasts as long again."""
-    mine = case.agent.leases.list(session=case.session)
-    names = [lease.resource for lease in mine if lease.note != BRIEF]
-    if any(lease.expires_in_ms < lease.ttl_ms / 2 for lease in mine if lease.note != BRIEF):
+    mine = [one for one in case.agent.leases.list(session=case.session) if one.note != BRIEF]
+    if any(lease.expires_in_ms < lease.ttl_ms / 2 for lease in mine):
         try:
-            case.agent.leases.renew(*names)
+            case.agent.leases.renew(*(lease.resource for lease in mine))
         except (NotFoundError, StaleError, NotYoursError):
             pass  # one of them was lost this moment, which the next briefing says
 
@@ -90,29 +107,222 @@ def free_clean(case: Case) -> None:
 
 def leave(case: Case) -> None:
     """The session is over: everything it holds is free."""
-    case.flights.end_all(case.session)
+    from dibs.surfaces.hooks.briefing import Briefing
+
+    case.flights.end()
     case.reads.forget()
     Briefing(case).forget()
-    remove(hooked(case.store_dir, case.session))
-    for client in subagents(case):
-        case.space.join(case.agent.name, client=client, shell=True).agents.leave()
+    own = hooked(case.store_dir, case.session)
+    remove(own)
+    # The subagents of which no end was told: one that is being noted has a dot in its name.
+    for note in notes_in(os.path.dirname(own), whole=True) if case.who.client else ():
+        client = read_note(note) or ""  # none if another session ends this moment
+        if client.startswith(f"{case.who.client}:"):
+            case.space.join(case.agent.name, client=client, shell=True).agents.leave()
+            remove(note)
     if not case.who.token:  # else it is the session of `dibs run`, which ends by itself
         case.agent.agents.leave()
 
 
-def subagents(case: Case) -> list[str]:
-    """The subagents of this session of which no end was told, by what the client calls them."""
-    folder = os.path.dirname(hooked(case.store_dir, case.session))
-    found = []
-    for name in os.listdir(folder) if case.who.client else ():
-        if not name.isdecimal():
-            continue  # it is being written
+def see_index(case: Case) -> None:
+    """Note who has staged what; without git, nobody has."""
+    from dibs.surfaces.hooks import staged
+
+    try:
+        staged.look(case.place)
+    except UnavailableError as error:
+        failures.record(case.store_dir, f"who staged what: {error.message}")
+
+
+def release(case: Case, names: list[str], but: Flight | None = None) -> None:
+    """Give back what was leased for tools, unless another tool of this session needs it.
+
+    but: the tool that does not need it any more
+    """
+    if not names:
+        return
+    needed = {
+        name
+        for flight in case.flights.under_way()
+        if flight.session == case.session and (but is None or flight.path != but.path)
+        for name in flight.brief
+    }
+    for name in names:
+        if name not in needed:
+            try:
+                case.agent.leases.release(name)
+            except (NotFoundError, NotYoursError, StaleError):
+                pass  # it has lapsed, or another hook of the same tool was faster
+
+
+def sweep(case: Case) -> list[str]:
+    """Compare every leased file of this checkout; what this agent has to be told."""
+    told: list[str] = []
+    for lease, file in case.leased_files():
         try:
-            with open(os.path.join(folder, name), encoding="utf-8") as source:
-                client = source.read()
-        except FileNotFoundError:
-            continue  # another session ends this moment
-        if client.startswith(f"{case.who.client}:"):
-            found.append(client)
-            remove(os.path.join(folder, name))
-    return found
+            told += look(case, lease, file)
+        except (DibsError, OSError) as error:
+            # One odd file must not keep the hooks from looking at all the others.
+            failures.record(case.store_dir, f"sweep of {lease.resource}: {error}")
+    return told
+
+
+def look(case: Case, lease: Lease, file: str) -> list[str]:
+    """Compare one leased file; what this agent has to be told."""
+    found = case.content_hash(file)
+    if found == lease.content_hash:
+        if found is not None and not case.kept.has(found):
+            case.kept.keep(file, lease.agent)
+        return []
+    flights = case.flights.under_way()
+    suspects = suspected(flights, lease)
+    if lease.session == case.session:
+        return own_file(case, lease, file, found, suspects)
+    holders = [one for one in suspects if one.session == lease.session]
+    put = [text for one in holders for text in one.edits.get(lease.resource, [])]
+    if is_holders(suspects, lease) and holds(file, put):
+        return defer(case, lease, flights, found)
+    if case.is_formatted(file, lease.session):
+        return []  # the holder's own formatter, which its next hook will see
+    others = [one for one in flights if one.session != lease.session]
+    accused = [one for one in others if one in suspects] or others
+    with_hooks = os.path.exists(hooked(case.store_dir, lease.session))
+    if not with_hooks and not any(one.names(lease.resource) for one in accused):
+        return []  # a holder without hooks may have done it itself
+    return report(case, lease, file, {one.agent: one.doing for one in accused}, not holders)
+
+
+def own_file(
+    case: Case, lease: Lease, file: str, found: str | None, suspects: list[Flight]
+) -> list[str]:
+    """A file of this session has changed: by itself, or by somebody else."""
+    others = {one.agent: one.doing for one in suspects if one.session != case.session}
+    if is_holders(suspects, lease):
+        accused = meanwhile(case, lease, file, found, others)
+        if not accused:
+            return settle(case, lease, file, found)
+        return report(case, lease, file, accused, sure=False)
+    if case.is_formatted(file, case.session) or (not suspects and case.is_alone()):
+        return settle(case, lease, file, found)
+    sure = not any(one.session == case.session for one in suspects)
+    return report(case, lease, file, others, sure)
+
+
+def meanwhile(
+    case: Case, lease: Lease, file: str, found: str | None, others: dict[str, str]
+) -> dict[str, str]:
+    """Who has written to a file that this session has just edited.
+
+    An edit tool writes once. Who was done before that, and saw the file changed already, but not
+    as it is now, has changed it.
+    """
+    notes = case.flights.suspects(case.occasion)
+    put = [
+        text
+        for edit in case.occasion.edits
+        if (resource := case.resource(edit.path)) and resource.text == lease.resource
+        for text in edit.texts
+    ]
+    if not holds(file, put):
+        return {agent: doing for agent, doing, _ in notes} | others
+    if case.occasion.command:
+        return {}
+    return {agent: doing for agent, doing, seen in notes if seen != str(found)}
+
+
+def holds(file: str, texts: list[str]) -> bool:
+    """Whether a file holds all of these texts, which were put there."""
+    content = read_file(file) if texts else b""
+    return content is not None and all(is_in(text, content) for text in texts)
+
+
+def defer(case: Case, lease: Lease, flights: list[Flight], found: str | None) -> list[str]:
+    """Leave it to the holder's own hook, and let it know who else was writing."""
+    mine = next((one for one in flights if one.session == case.session and one.command), None)
+    if mine is None:
+        return []
+    for flight in flights:
+        if flight.session == lease.session and lease.resource in flight.edits:
+            case.flights.suspect(flight, mine, found)
+            return [intruder(lease)] if mine.names(lease.resource) else []
+    return []
+
+
+def suspected(flights: list[Flight], lease: Lease) -> list[Flight]:
+    """Who may have changed the file: those who name it, and its holder; else all who write."""
+    if any(one.names(lease.resource) and one.session != lease.session for one in flights):
+        return [one for one in flights if one.names(lease.resource) or one.session == lease.session]
+    editing = [one for one in flights if lease.resource in one.edits]
+    return editing or flights
+
+
+def is_holders(suspects: list[Flight], lease: Lease) -> bool:
+    """Whether the change is the holder's own, or will be looked at by the holder's hook."""
+    holders = [one for one in suspects if one.session == lease.session]
+    editing = any(lease.resource in one.edits for one in holders)
+    return editing or (bool(holders) and len(holders) == len(suspects))
+
+
+def settle(case: Case, lease: Lease, file: str, found: str | None) -> list[str]:
+    """Note that a change is this session's own."""
+    if case.made(file) == found:  # else it changes this very moment: the next look will tell
+        case.see(lease)
+    return []
+
+
+def report(case: Case, lease: Lease, file: str, by: dict[str, str], sure: bool = True) -> list[str]:
+    """Tell the holder and those who may have done it, once; what this agent has to be told.
+
+    by: those who may have done it, each with what it was doing
+    sure: whether it cannot have been the holder itself
+    """
+    one = next(iter(by)) if sure and len(by) == 1 else "?"
+    doing = by.get(one, "")
+    case.kept.keep(file, one, foreign=True)
+    case.intruded.add(file)
+    try:
+        case.agent.leases.report(lease.resource, was=lease.content_hash, by=list(by), doing=doing)
+    except (NotFoundError, StaleError):
+        return []  # somebody else has told it this moment, or the holder has let go
+    if lease.session == case.session:
+        return [intruded(lease, list(by), doing)]
+    if case.agent.name not in by or doing.startswith(UNDOING):
+        return []
+    return [intruder(lease)]
+
+
+def refresh_reads(case: Case, flight: Flight) -> None:
+    """Files that this session has read and its own command has changed are known to it.
+
+    Not if they had changed before the command began, or if anybody else was writing meanwhile:
+    then it may have been theirs.
+    """
+    theirs = {*flight.stale, *case.intruded}
+    changed = [known for known in case.reads.changed() if known.file not in theirs]
+    if not changed:
+        return
+    if any(one.session != case.session for one in case.flights.under_way()):
+        return
+    for known in changed:
+        if case.content_hash(known.file) == known.content_hash:
+            case.reads.note(known.file, known.content_hash)
+        else:
+            case.made(known.file)
+
+
+def intruded(lease: Lease, by: list[str], doing: str) -> str:
+    whom = " or ".join(by) or "somebody whom dibs does not know"
+    how = f" ({doing})" if doing else ""
+    return (
+        f"dibs: {lease.resource}, which you hold, was changed by {whom}{how}. What you had is "
+        f"kept: `dibs recover {quote(lease.resource)}` brings it back. Read the file before you "
+        "go on."
+    )
+
+
+def intruder(lease: Lease) -> str:
+    return (
+        f"dibs: {held_by(lease.resource, lease.agent)}, and changed while your command ran. "
+        f"They have been told. If it was you, undo it with `dibs recover {quote(lease.resource)}`, "
+        "and wait for the file before you edit it."
+    )

@@ -16,11 +16,10 @@ import os
 from time import time
 
 from dibs.arguments import CLAIM_LIMIT
-from dibs.errors import HeldError, NotFoundError, NotYoursError, StaleError, UnavailableError
+from dibs.errors import HeldError, NotFoundError, StaleError
 from dibs.records import in_the_way
-from dibs.surfaces.hooks.case import hooked
-from dibs.surfaces.hooks.sweep import sweep
-from dibs.surroundings import failures
+from dibs.surfaces.hooks.after import release, see_index, sweep
+from dibs.surfaces.hooks.case import BRIEF, EDITED, hooked
 from dibs.surroundings.occasion import Answer, Edit
 from dibs.surroundings.wording import quote, where_held
 
@@ -29,18 +28,15 @@ if TYPE_CHECKING:
     from dibs.names.paths import Resource
     from dibs.records import Blocker
     from dibs.surfaces.hooks.case import Case
-    from dibs.surfaces.hooks.notes import Flight
 
-BRIEF = "for one command"
-"""The note of a lease that ends with the tool; nobody's activity renews it."""
 BRIEF_TTL_S = 900
-EDITED = "being edited"
-"""The note of a lease that a hook has claimed; it ends with the turn once git has the content."""
 TEXT_LIMIT = 100_000
 """A longer text is not noted on a tool that is under way."""
 DIFFERENCE_LIMIT = 128 << 10
 LINES = 60
 """At most so many lines of a difference: the model can read the file itself."""
+RECORDS = r"\bgit(?:\s+-[cC]\s+\S+|\s+-\S+)*\s+(commit|merge|pull|push)(?![\w-])"
+"""Where a command has git record or hand on commits."""
 ADVICE = (
     "Work on something else first, or wait for it with the dibs tool `wait` "
     "(in a shell: dibs wait {name}) and then try again. "
@@ -51,15 +47,12 @@ ADVICE = (
 def before(case: Case, edits: list[Edit]) -> Answer:
     """Answer to a tool that may write, and leave word that it is under way."""
     found: dict[str, tuple[Edit, Resource]] = {}
-    if "git" in case.occasion.command:
-        from dibs.surfaces.hooks.git import unhooked
-
-        if reason := unhooked.refusal(case):
-            return Answer(deny=reason)
+    if "git" in case.occasion.command and (reason := unhooked(case)):
+        return Answer(deny=reason)
     for edit in edits:
-        if reason := forbidden(case, edit):
-            return Answer(deny=reason)
         resource = meant(case, edit)
+        if reason := forbidden(case, edit, resource):
+            return Answer(deny=reason)
         if resource is not None and not case.config.ignores(resource):
             found[resource.text] = (edit, resource)
     if len(found) > CLAIM_LIMIT and (top := case.resource(case.place.top)):
@@ -99,16 +92,52 @@ def postpone(case: Case, said: list[str], again: bool = True) -> None:
         briefing.postpone(said if again else briefing.news(said))
 
 
-def forbidden(case: Case, edit: Edit) -> str:
+def forbidden(case: Case, edit: Edit, resource: Resource | None) -> str:
     """Why nobody may do this, whoever holds what."""
     if case.is_own(edit.path):
         return f"dibs: {edit.path} belongs to dibs itself; leave it to the people here"
     if case.is_unnamed(edit.path):
         return f"dibs: {edit.path!r} has characters in its name that nobody can claim; rename it"
-    resource = meant(case, edit)
     if resource is not None and edit.kind != "tree" and case.config.protects(resource):
-        return protected(resource.text)
+        return (
+            f"dibs: {resource.text} is protected in this repository; only people may change it. "
+            "Say what you would change there, and leave it to them."
+        )
     return ""
+
+
+def unhooked(case: Case) -> str:
+    """Why a command must not run as it stands: its commit would pass by everybody's leases.
+
+    A client may set `core.hooksPath` to nothing for the commands that it runs. An option of git's
+    own counts more than that, so the agent is told which.
+    """
+    import re
+
+    from dibs.clients import client_of
+    from dibs.surroundings.git import elsewhere, git
+
+    command = case.occasion.command
+    found = re.search(RECORDS, command)
+    if found is None or case.is_alone():
+        return ""
+    if "--no-verify" in command:
+        return (
+            "dibs: only people pass by the checks of a commit, and others work here. Leave out "
+            "--no-verify; if a check fails, it says what to do."
+        )
+    if client_of(case.occasion.client).runs_git_hooks or "core.hooksPath" in command:
+        return ""
+    top = case.place.top
+    said = git("rev-parse", "--git-path", "hooks", cwd=top, environment=elsewhere())
+    folder = os.path.join(top, os.fsdecode(said.rstrip(b"\n")))
+    if not os.path.exists(os.path.join(folder, "pre-commit")):
+        return ""  # nor would it anywhere else
+    return (
+        f"dibs: git runs no hooks in this shell, so nobody would see whether `git {found[1]}` "
+        "takes in files of other agents. Write it like this: "
+        f"git -c core.hooksPath={quote(folder)} {found[1]} …"
+    )
 
 
 def meant(case: Case, edit: Edit) -> Resource | None:
@@ -116,7 +145,8 @@ def meant(case: Case, edit: Edit) -> Resource | None:
     if edit.kind == "tree":
         return case.resource(case.place.top)
     resource = case.resource(edit.path, pattern=bool(case.occasion.command))
-    return None if resource is None or is_nothing(edit, resource) else resource
+    file = resource.file if resource else None
+    return None if edit.kind == "remove" and file and not os.path.lexists(file) else resource
 
 
 def claimable(case: Case, resources: list[Resource]) -> list[Resource]:
@@ -140,10 +170,10 @@ def tell_holders(case: Case, blockers: list[Blocker]) -> None:
 
 def abandon(case: Case) -> None:
     """The tool does not run: give back what was leased for it."""
-    flight = case.flights.of(case.occasion, case.session)
+    flight = case.flights.of(case.occasion)
     if flight is not None:
         release(case, flight.brief, flight)
-    case.flights.end(case.occasion, case.session)
+    case.flights.end(case.occasion)
 
 
 def begin(case: Case, found: list[tuple[Edit, Resource]], brief: list[str]) -> None:
@@ -158,24 +188,13 @@ def begin(case: Case, found: list[tuple[Edit, Resource]], brief: list[str]) -> N
         see_index(case)
         changed = [known.file for known in case.reads.changed()]
     case.flights.begin(
-        case.occasion, case.session, case.agent.name, case.who.process, files, brief, changed
+        case.occasion,
+        agent=case.agent.name,
+        process=case.who.process,
+        edits=files,
+        brief=brief,
+        stale=changed,
     )
-
-
-def see_index(case: Case) -> None:
-    """Note who has staged what; without git, nobody has."""
-    from dibs.surfaces.hooks.git import staged
-
-    try:
-        staged.look(case.place)
-    except UnavailableError as error:
-        failures.record(case.store_dir, f"who staged what: {error.message}")
-
-
-def is_nothing(edit: Edit, resource: Resource) -> bool:
-    """Whether something is to be removed that is not there."""
-    file = resource.file
-    return edit.kind == "remove" and file is not None and not os.path.lexists(file)
 
 
 def is_file(resource: Resource) -> bool:
@@ -189,7 +208,8 @@ def claim(case: Case, resources: list[Resource], ttl_s: float, note: str) -> str
     if not resources:
         return ""
     here = case.config.worktrees != "block" and several_checkouts(case)
-    texts = [text_of(one) for one in resources]
+    # By its place on disk: a name from the top may mean another worktree's file.
+    texts = [f"path:{one.file}" if one.file else one.text for one in resources]
     try:
         case.agent.leases.claim(*texts, ttl_s=ttl_s, note=note, here=here)
     except HeldError as error:
@@ -198,8 +218,17 @@ def claim(case: Case, resources: list[Resource], ttl_s: float, note: str) -> str
         case.agent.leases.claim(*texts, ttl_s=ttl_s, note=note, here=here)
     if not here or case.config.worktrees == "off":
         return ""
-    found = [blocker for state in case.agent.leases.status(*texts) for blocker in state.blockers]
-    return worktree(found) if found else ""
+    said = {
+        f"{one.resource} by {one.agent} in {where_held(one)}"
+        for state in case.agent.leases.status(*texts)
+        for one in state.blockers
+    }
+    if not said:
+        return ""
+    return (
+        f"dibs: also being changed: {'; '.join(sorted(said))}. You may go on, but both changes "
+        "will have to be merged: keep yours small, and look with: dibs overlap"
+    )
 
 
 def hand_down(case: Case, blockers: list[Blocker]) -> bool:
@@ -211,7 +240,7 @@ def hand_down(case: Case, blockers: list[Blocker]) -> bool:
     if any(one.session != parent.session or one.waiting for one in blockers):
         return False
     names = {one.resource for one in blockers}
-    for flight in case.flights.under_way(case.session):
+    for flight in case.flights.under_way():
         if flight.session == parent.session and names & {*flight.edits, *flight.brief}:
             return False  # the agent itself is at it
     try:
@@ -219,11 +248,6 @@ def hand_down(case: Case, blockers: list[Blocker]) -> bool:
     except (NotFoundError, StaleError):
         pass  # it has been released this moment
     return True
-
-
-def text_of(resource: Resource) -> str:
-    """By its place on disk: a name from the top may mean another worktree's file."""
-    return f"path:{resource.file}" if resource.file else resource.text
 
 
 def several_checkouts(case: Case) -> bool:
@@ -248,7 +272,11 @@ def compare(case: Case, edit: Edit, resource: Resource) -> str:
         return ""
     then = case.kept.content(known.content_hash)
     case.read(file)
-    return stale(resource.text, difference(then, case.kept.content(now)))
+    return (
+        f"dibs: {resource.text} has changed since you read it, so this edit may undo somebody's "
+        f"work. This is what changed:\n{difference(then, case.kept.content(now))}\n"
+        "Look whether your edit still fits, then try again; it is not refused a second time."
+    )
 
 
 def is_others(case: Case, file: str, now: str) -> bool:
@@ -262,27 +290,6 @@ def is_others(case: Case, file: str, now: str) -> bool:
     return not case.is_formatted(file, case.session) and not case.is_alone()
 
 
-def release(case: Case, names: list[str], but: Flight | None = None) -> None:
-    """Give back what was leased for tools, unless another tool of this session needs it.
-
-    but: the tool that does not need it any more
-    """
-    if not names:
-        return
-    needed = {
-        name
-        for flight in case.flights.under_way(case.session)
-        if flight.session == case.session and (but is None or flight.path != but.path)
-        for name in flight.brief
-    }
-    for name in names:
-        if name not in needed:
-            try:
-                case.agent.leases.release(name)
-            except (NotFoundError, NotYoursError, StaleError):
-                pass  # it has lapsed, or another hook of the same tool was faster
-
-
 def held(blockers: list[Blocker]) -> str:
     """Why an edit is denied: who holds the file, what for, how long, and what to do instead."""
     first = next((one for one in blockers if not one.waiting), blockers[0])
@@ -290,30 +297,6 @@ def held(blockers: list[Blocker]) -> str:
     renewed = "" if first.waiting else "Their lease is renewed while they work. "
     advice = ADVICE.format(name=quote(first.resource), agent=first.agent)
     return f"dibs: {said}. {renewed}{advice}"
-
-
-def protected(name: str) -> str:
-    return (
-        f"dibs: {name} is protected in this repository; only people may change it. "
-        "Say what you would change there, and leave it to them."
-    )
-
-
-def worktree(blockers: list[Blocker]) -> str:
-    """What an agent has to know about others who change the same file elsewhere."""
-    said = sorted({f"{one.resource} by {one.agent} in {where_held(one)}" for one in blockers})
-    return (
-        f"dibs: also being changed: {'; '.join(said)}. You may go on, but both changes will have "
-        "to be merged: keep yours small, and look with: dibs overlap"
-    )
-
-
-def stale(name: str, changes: str) -> str:
-    return (
-        f"dibs: {name} has changed since you read it, so this edit may undo somebody's work. "
-        f"This is what changed:\n{changes}\n"
-        "Look whether your edit still fits, then try again; it is not refused a second time."
-    )
 
 
 def difference(then: bytes | None, now: bytes | None) -> str:
@@ -324,15 +307,7 @@ def difference(then: bytes | None, now: bytes | None) -> str:
         return "(too large to be shown: read the file again)"
     from difflib import unified_diff
 
-    lines = list(
-        unified_diff(
-            then.decode("utf-8", "replace").splitlines(),
-            now.decode("utf-8", "replace").splitlines(),
-            "as you read it",
-            "as it is now",
-            lineterm="",
-            n=2,
-        )
-    )
+    old, new = (content.decode("utf-8", "replace").splitlines() for content in (then, now))
+    lines = list(unified_diff(old, new, "as you read it", "as it is now", lineterm="", n=2))
     more = [f"(and {len(lines) - LINES} lines more)"] if len(lines) > LINES else []
     return "\n".join(lines[:LINES] + more)

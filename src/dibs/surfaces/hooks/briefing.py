@@ -12,7 +12,7 @@ from time import time
 
 from dibs.digest import sha256
 from dibs.surfaces.hooks.case import hooked
-from dibs.surfaces.hooks.notes import remove, write
+from dibs.surfaces.hooks.notes import append, read_note, remove, write
 from dibs.surroundings.wording import quote
 
 TYPE_CHECKING = False
@@ -35,20 +35,22 @@ class Briefing:
         """
         session: whose; by default the case's own
         """
-        session = session or case.session
         self._case = case
-        self._folder = os.path.join(case.store_dir, "hooks")
-        self._session = session
-        self._file = os.path.join(self._folder, f"told-{session}")
-        self._pending = os.path.join(self._folder, f"pending-{session}")
-        self._wishes = os.path.join(self._folder, f"wishes-{session}")
+        self._session = session or case.session
+        self._file = self._path("told")
+        self._pending = self._path("pending")
+        self._wishes = self._path("wishes")
         self._told = self._read()
         self._until = 0
         self._said: list[str] = []
 
+    def _path(self, what: str) -> str:
+        return os.path.join(self._case.store_dir, "hooks", f"{what}-{self._session}")
+
     def postpone(self, said: list[str]) -> None:
         """Say this at the next event at which the model listens."""
-        self._add(self._pending, said)
+        if said:
+            append(self._pending, "".join(f"{json.dumps(text)}\n" for text in said))
 
     def postponed(self) -> list[str]:
         return self._take(self._pending)
@@ -56,29 +58,22 @@ class Briefing:
     def wanted(self, agent: str, name: str) -> None:
         """Say while it works that another agent wants a file; not again for a while."""
         word = sha256(f"{agent}\n{name}".encode()).hexdigest()[:20]
-        mark = os.path.join(self._folder, f"wanted-{self._session}-{word}")
+        mark = f"{self._path('wanted')}-{word}"
         try:
             if time() - os.stat(mark).st_mtime < WANTED_S:
                 return
         except FileNotFoundError:
             pass
-        self._add(self._wishes, [
+        said = (
             f"dibs: {agent} wants {name}, which you hold; when you are done with it: dibs release "
             f"{quote(name)}"
-        ])  # fmt: skip
-        with open(mark, "w", encoding="utf-8"):
-            pass
+        )
+        append(self._wishes, f"{json.dumps(said)}\n")
+        write(mark, "")
 
     def wishes(self) -> list[str]:
         """What others want of this agent: no reason to go on when it stops."""
         return self._take(self._wishes)
-
-    def _add(self, file: str, said: list[str]) -> None:
-        if said:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            # Hooks of one session may run at the same time: one line each, added at once.
-            with open(file, "a", encoding="utf-8") as target:
-                target.write("".join(f"{json.dumps(text)}\n" for text in said))
 
     def _take(self, file: str) -> list[str]:
         mine = f"{file}.{os.getpid()}"
@@ -86,10 +81,8 @@ class Briefing:
             os.rename(file, mine)  # so that one of them says it
         except FileNotFoundError:
             return []
-        with open(mine, encoding="utf-8") as source:
-            said = [json.loads(line) for line in source]
         self._said.append(mine)
-        return said
+        return [json.loads(line) for line in (read_note(mine) or "").splitlines()]
 
     def news(self, warnings: list[str]) -> list[str]:
         """Those of the warnings that were not given before."""
@@ -97,7 +90,7 @@ class Briefing:
         fresh = [one for one in dict.fromkeys(warnings) if one and one not in known]
         if fresh:
             self._told["warned"] = [*known, *fresh][-SHOWN:]
-            self._write()
+            write(self._file, json.dumps(self._told))
         return fresh
 
     def messages(self, found: Overview | None) -> list[str]:
@@ -138,10 +131,7 @@ class Briefing:
         for file in self._said:
             os.unlink(file)
         if self._told != self._read():
-            self._write()
-
-    def _write(self) -> None:
-        write(self._file, json.dumps(self._told))
+            write(self._file, json.dumps(self._told))
 
     def forget(self) -> None:
         for file in (self._file, self._pending, self._wishes):
@@ -149,11 +139,10 @@ class Briefing:
 
     def _read(self) -> dict[str, Any]:
         try:
-            with open(self._file, encoding="utf-8") as source:
-                told = json.load(source)
-                return told if isinstance(told, dict) else {}
-        except (OSError, ValueError):
+            told = json.loads(read_note(self._file) or "{}")
+        except ValueError:
             return {}
+        return told if isinstance(told, dict) else {}
 
 
 def line(message: Message) -> str:

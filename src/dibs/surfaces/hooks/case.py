@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-from dibs.errors import InvalidError
+from dibs.errors import InvalidError, NotFoundError, StaleError
 from dibs.names.paths import is_glob
 from dibs.surfaces.hooks.contents import Contents, quick_hash, read_file
 from dibs.surfaces.hooks.notes import Flights, Reads, write
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from dibs.surroundings.who import Who
 
 SIGNS = bytes(sign for sign in range(128) if not chr(sign).isalnum())
+BRIEF = "for one command"
+"""The note of a lease that ends with the tool; nobody's activity renews it."""
+EDITED = "being edited"
+"""The note of a lease that a hook has claimed; it ends with the turn once git has the content."""
 NOT_KEPT = "?"
 """Instead of a hash: an older content that nobody has kept."""
 
@@ -39,19 +43,16 @@ class Case:
         self.agent: Agent = who.join(space)
         self.session = self.agent.session
         self.store_dir = self.place.store_dir
-        self.flights = Flights(self.store_dir)
+        self.cwd = occasion.cwd or os.getcwd()
+        self.flights = Flights(self.store_dir, self.session)
         self.kept = Contents(self.store_dir)
         self.reads = Reads(self.store_dir, self.session)
         self.intruded: set[str] = set()
         """Files of which was seen that somebody else has changed them."""
-        self._mark()
         self.checkout = f"{os.uname().nodename}:{self.place.top}"
-
-    def _mark(self) -> None:
-        """Note that this session has hooks, which see what it does to its files, and whose."""
         file = hooked(self.store_dir, self.session)
         if self.has_hooks and not os.path.exists(file):
-            write(file, self.who.client or "")
+            write(file, who.client or "")
 
     def resource(self, path: str, pattern: bool = False) -> Resource | None:
         """What a path of the client's means here; None for what lies outside the space.
@@ -67,21 +68,14 @@ class Case:
 
     def is_unnamed(self, path: str) -> bool:
         """Whether a path lies here, and has a name that nobody could claim."""
-        return (
-            not path.isprintable()
-            and f"{os.path.realpath(os.path.join(self.cwd, path))}/".startswith(
-                f"{self.place.top}/"
-            )
-        )
+        return not path.isprintable() and self._is_below(self.place.top, path)
 
     def is_own(self, path: str) -> bool:
         """Whether a path leads into the folder of dibs itself."""
-        real = os.path.realpath(os.path.join(self.cwd, path))
-        return f"{real}/".startswith(f"{self.store_dir}/")
+        return self._is_below(self.store_dir, path)
 
-    @property
-    def cwd(self) -> str:
-        return self.occasion.cwd or os.getcwd()
+    def _is_below(self, folder: str, path: str) -> bool:
+        return f"{os.path.realpath(os.path.join(self.cwd, path))}/".startswith(f"{folder}/")
 
     def leased_files(self) -> list[tuple[Lease, str]]:
         """Every file that somebody alone may change, and where it is: in this checkout, and own."""
@@ -130,7 +124,16 @@ class Case:
         known = Reads(self.store_dir, session).known(file)
         then = self.kept.content(known.content_hash) if known and known.made else None
         now = read_file(file)
-        return then is not None and now is not None and letters(then) == letters(now)
+        if then is None or now is None:
+            return False
+        return Counter(then.translate(None, SIGNS)) == Counter(now.translate(None, SIGNS))
+
+    def see(self, lease: Lease) -> None:
+        """What is in the file of a lease now is its holder's own."""
+        try:
+            self.agent.leases.see(lease.resource)
+        except (NotFoundError, StaleError):
+            pass  # the lease has lapsed this moment, and says nothing any more
 
     def made(self, file: str) -> str | None:
         """This session has made what is in the file now; its hash."""
@@ -150,11 +153,6 @@ class Case:
             if not is_in(shown, now) or (lines and now.count(b"\n") + 1 != lines):
                 content = NOT_KEPT
         self.reads.note(file, content or self.content_hash(file))
-
-
-def letters(content: bytes) -> Counter[int]:
-    """How often each letter is in a content, in whatever order."""
-    return Counter(content.translate(None, SIGNS))
 
 
 def hooked(store_dir: str, session: int) -> str:

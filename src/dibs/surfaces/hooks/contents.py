@@ -2,7 +2,8 @@
 
 The hooks keep what a file holds before each edit and after it. A content is one file named by
 its SHA-256, written once; an index beside it says which names had it, when, and whose it was.
-Both are bounded: the contents that were not used for longest go first. `dibs recover` reads here.
+Both are bounded: the contents that were not used for longest go first. `dibs recover PATH` brings
+back what a file held before somebody overwrote it.
 
 They are of this machine, like the files themselves, and lie beside its store.
 
@@ -16,7 +17,18 @@ from stat import S_ISREG
 from time import time
 
 from dibs.digest import content_hash, sha256
-from dibs.surfaces.hooks.notes import stamp, write
+from dibs.errors import HeldError, InvalidError, NotFoundError
+from dibs.operation import EVERYBODY
+from dibs.records import in_the_way
+from dibs.surfaces.hooks.notes import read_note, remove, stamp, write
+from dibs.surroundings.wording import ago, note, print_json, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.dibs import Dibs
+    from dibs.surroundings.commands import Globals
+
+BY = EVERYBODY
 
 FILE_LIMIT = 4 << 20
 TOTAL_LIMIT = 256 << 20
@@ -30,12 +42,10 @@ SETTLED_S = 2
 class Version:
     """One content of a file: when it was seen, and by whom it was made."""
 
-    __slots__ = ("agent", "at", "content_hash", "foreign")
-
     def __init__(self, at: int, content_hash: str, agent: str, foreign: bool) -> None:
-        self.at = at
         self.content_hash = content_hash
         self.agent = agent
+        self.at = at
         self.foreign = foreign
         """Whether somebody made it who did not hold the file."""
 
@@ -53,7 +63,9 @@ class Contents:
         if content is None:
             return None
         name: str = sha256(content).hexdigest()
-        if not self._touch(name):
+        try:
+            os.utime(self._path(name))
+        except FileNotFoundError:
             write(self._path(name), content)
             if name[0] == "0":  # once in sixteen, so that no call pays much
                 self.prune()
@@ -73,13 +85,8 @@ class Contents:
 
     def versions(self, file: str) -> list[Version]:
         """What a file has held, the latest first, as far as it is still kept."""
-        try:
-            with open(self._names(file), encoding="utf-8") as source:
-                lines = source.read().splitlines()
-        except OSError:
-            return []
         found = []
-        for line in reversed(lines[1:]):
+        for line in reversed((read_note(self._names(file)) or "").splitlines()[1:]):
             at, content_hash, how, agent = line.split(" ", 3)
             if self.has(content_hash):
                 found.append(Version(int(at), content_hash, agent, how == "foreign"))
@@ -101,10 +108,7 @@ class Contents:
             if total <= TOTAL_LIMIT:
                 break
             total -= size
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                pass
+            remove(path)
 
     def _path(self, content_hash: str) -> str:
         return os.path.join(self._folder, content_hash[:2], content_hash)
@@ -112,27 +116,15 @@ class Contents:
     def _names(self, file: str) -> str:
         return os.path.join(self._folder, "names", sha256(os.fsencode(file)).hexdigest()[:40])
 
-    def _touch(self, content_hash: str) -> bool:
-        try:
-            os.utime(self._path(content_hash))
-        except FileNotFoundError:
-            return False
-        return True
-
     def _index(self, file: str, content_hash: str, agent: str, foreign: bool) -> None:
         """Add a line to what is known of a file, unless the last one says so already."""
         path = self._names(file)
-        try:
-            with open(path, encoding="utf-8") as source:
-                lines = source.read().splitlines()
-        except FileNotFoundError:
-            lines = [file]
+        lines = (read_note(path) or file).splitlines()
         how = "foreign" if foreign else "own"
         if lines[1:] and lines[-1].split(" ", 1)[1] == f"{content_hash} {how} {agent}":
             return
         lines.append(f"{round(time() * 1000)} {content_hash} {how} {agent}")
-        text = "\n".join([lines[0], *lines[1:][-NAMES_LIMIT:]]) + "\n"
-        write(path, text)
+        write(path, "\n".join([lines[0], *lines[1:][-NAMES_LIMIT:], ""]))
 
 
 def read_file(file: str) -> bytes | None:
@@ -158,14 +150,123 @@ def quick_hash(store_dir: str, file: str) -> str | None:
         return content_hash(file)
     path = os.path.join(store_dir, "hooks", "hashes", sha256(os.fsencode(file)).hexdigest()[:40])
     seen = stamp(file)
-    try:
-        with open(path, encoding="ascii") as source:
-            known, _, found = source.read().partition(" ")
-        if known == seen:
-            return found or None
-    except FileNotFoundError:
-        pass  # nobody has asked before
+    known, _, found = (read_note(path) or "").partition(" ")
+    if known == seen:
+        return found or None
     now = content_hash(file)
     if time() - status.st_mtime > SETTLED_S:
         write(path, f"{seen} {now or ''}")
     return now
+
+
+def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to: str = "") -> int:
+    """Bring back what the last holder of a file had in it, after somebody else wrote to it.
+
+    What is in the file now is kept too, so that this can be undone. Whoever has written to a file
+    that another holds may undo just that; anything else is refused while another holds it.
+
+    path: the file
+    list: list the contents that are kept, the latest first
+    show: print that content instead of writing it
+    to: this content instead, by the first letters of its hash
+    example: src/a.py
+    """
+    with call.open() as space:
+        resource = space.scope.place.resource(f"path:{path}")
+        file = resource.file or ""
+        if os.path.isdir(file):
+            raise InvalidError(f"{resource.text} is a directory", next="name a file")
+        kept = Contents(space.scope.place.store_dir)
+        versions = kept.versions(file)
+        if list:
+            listed(call, versions, content_hash(file))
+            return 0
+        chosen = choose(versions, to, content_hash(file), resource.text)
+        content = kept.content(chosen.content_hash)
+        if content is None or sha256(content).hexdigest() != chosen.content_hash:
+            raise NotFoundError(
+                f"the content {chosen.content_hash[:12]} is damaged or gone",
+                next=f"choose another: dibs recover {path} --list",
+            )
+        if show:
+            import sys
+
+            sys.stdout.flush()
+            sys.stdout.buffer.write(content)
+            return 0
+        last = versions[0]
+        undoes = not to and last.foreign and last.content_hash == content_hash(file)
+        permit(call, space, path, last.agent if undoes else "")
+        kept.keep(file, "recover", foreign=True)
+        put_back(file, content)
+        if call.json:
+            print_json(vars(chosen))
+        else:
+            note(f"{resource.text} is as {chosen.agent} left it {ago(chosen.at)}")
+        return 0
+
+
+def choose(versions: list[Version], to: str, now: str | None, name: str) -> Version:
+    """The content that was asked for, or the latest that a holder had."""
+    for version in versions:
+        if version.content_hash.startswith(to) if to else not version.foreign:
+            if version.content_hash == now:
+                raise NotFoundError(
+                    f"{name} is as {version.agent} left it already",
+                    next=f"choose an earlier one: dibs recover {name} --list",
+                )
+            return version
+    raise NotFoundError(
+        f"nothing {'of that hash ' if to else ''}is kept of {name}",
+        next=f"look at what is: dibs recover {name} --list"
+        if versions
+        else "contents are kept by the hooks of dibs init, when an agent edits a file",
+    )
+
+
+def permit(call: Globals, space: Dibs, path: str, undone: str) -> None:
+    """Refuse to write under the lease of another; whoever is told to recover may hold it.
+
+    undone: whose work alone is undone, who did not hold the file; they may
+    """
+    who = call.who()
+    agent = who.join(space) if who else None
+    if agent is not None and agent.name == undone:
+        return
+    (state,) = (agent or space).leases.status(path)
+    if state.free:
+        return
+    raise HeldError(
+        in_the_way(state.blockers, round(time() * 1000)),
+        next=f"ask them to recover it (dibs send TEXT --to {state.blockers[0].agent}), or look: "
+        f"dibs recover {path} --show",
+        blockers=state.blockers,
+    )
+
+
+def put_back(file: str, content: bytes) -> None:
+    """Put the content in place at once, with the mode that the file had."""
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    part = f"{file}.dibs-{os.getpid()}"
+    try:
+        with open(part, "xb") as target:
+            target.write(content)
+            if os.path.exists(file):
+                os.fchmod(target.fileno(), os.stat(file).st_mode & 0o7777)
+        os.replace(part, file)
+    except BaseException:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise
+
+
+def listed(call: Globals, versions: list[Version], now: str | None) -> None:
+    if call.json:
+        print_json([vars(one) for one in versions])
+        return
+    for one in versions:
+        here = "  (in the file now)" if one.content_hash == now else ""
+        how = "  (without the lease)" if one.foreign else ""
+        say(f"{one.content_hash[:12]}  {ago(one.at):<12}  {one.agent}{how}{here}")
+    if not versions:
+        note("nothing is kept of this file")

@@ -1,9 +1,9 @@
 """`dibs hook CLIENT`: one event of a client, from its payload to its answer.
 
-`dibs hook git NAME …`, which git's hooks run, is in `git/`.
+`dibs hook git NAME …`, which git's hooks run, is in `git_events`.
 
 A client works in one repository, whose hooks are called. What it edits in another one that uses
-dibs is claimed there, and freed there when the client's session ends (`Elsewhere`).
+dibs is claimed there, and freed there when the client's session ends (`visit`).
 
 Never silent, never in the way by accident: if dibs itself fails, the policy of the repository
 decides whether the tool runs, and the failure is written down for `dibs doctor`. The exit code
@@ -20,7 +20,7 @@ from time import time
 from dibs.clients import client_of
 from dibs.errors import DibsError, NotYoursError
 from dibs.operation import EVERYBODY
-from dibs.surfaces.hooks.notes import Visits
+from dibs.surfaces.hooks.notes import Visits, write
 from dibs.surroundings import failures
 from dibs.surroundings.occasion import (
     AFTER,
@@ -38,8 +38,6 @@ from dibs.surroundings.occasion import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from dibs.clients import Client
     from dibs.dibs import Dibs
     from dibs.surfaces.hooks.case import Case
@@ -61,33 +59,24 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
     example: claude < event.json
     """
     if client == "git" and arguments:
-        from dibs.surfaces.hooks import git
+        from dibs.surfaces.hooks import git_events
 
-        return git.run(call, arguments[0], list(arguments[1:]))
+        return git_events.run(call, arguments[0], list(arguments[1:]))
     if not client or arguments:
         # Not 2: to clients that means that the tool must not run.
         print("dibs hook: which client? see: dibs hook --help", file=sys.stderr)
         return FAILED
-    return run(call, client)
-
-
-def run(globals_: Globals, client: str) -> int:
-    """Answer one event, read from standard input."""
     occasion: Occasion | None = None
     os.umask(0o077)  # what is kept may be secret, and nothing else is written here
     try:
         dialect = client_of(client)
-        occasion = dialect.read(payload(), os.environ)
-        return answer(globals_, occasion, dialect)
+        payload = json.loads(sys.stdin.buffer.read() or b"{}")
+        if not isinstance(payload, dict):
+            raise ValueError("the client sent something else than an object")
+        occasion = dialect.read(payload, os.environ)
+        return answer(call, occasion, dialect)
     except Exception as error:
         return failed(client, occasion, error)
-
-
-def payload() -> dict[str, Any]:
-    found = json.loads(sys.stdin.buffer.read() or b"{}")
-    if not isinstance(found, dict):
-        raise ValueError("the client sent something else than an object")
-    return found
 
 
 def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
@@ -99,67 +88,64 @@ def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
     if occasion.cwd and not os.path.isdir(occasion.cwd):
         occasion.cwd = ""  # a tool has removed it
     with globals_.open(start=occasion.cwd or None) as space:
-        elsewhere = Elsewhere(globals_, space, occasion, edits or [])
         if space.scope.place.checkout.kind == "none":
             # Dibs is about what people share, which a directory of its own is not.
-            return respond(dialect, occasion, elsewhere.visit())
+            return respond(dialect, occasion, visit(globals_, space, occasion, edits or []))
         try:
-            return decide(space, occasion, edits or [], elsewhere, dialect)
+            return decide(globals_, space, occasion, edits or [], dialect)
         except NotYoursError as error:
             if "session" not in error.details:
                 raise
             # Another process of the client has ended the session this moment: begin anew.
-            return decide(space, occasion, edits or [], elsewhere, dialect)
+            return decide(globals_, space, occasion, edits or [], dialect)
 
 
-class Elsewhere:
-    """The repositories that an event concerns besides the one that the client works in."""
+def visit(globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit]) -> Answer:
+    """Do what the event asks for in the other repositories that it concerns.
 
-    def __init__(
-        self, globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit]
-    ) -> None:
-        self._globals = globals_
-        self._occasion = occasion
-        self._visited = Visits(space.scope.place.store_dir, occasion)
-        self._found: dict[str, list[Edit]] = {}
-        if globals_.store:
-            return  # whoever names a store means that one
+    A refusal if one of them refuses it.
+    """
+    visits = Visits(space.scope.place.store_dir, occasion)
+    found: dict[str, list[Edit]] = {}
+    if occasion.event == END:
+        found = {root: [] for root in visits.roots()}
+    elif not globals_.store:  # whoever names a store means that one
         for edit in edits:
             root = root_of(os.path.join(occasion.cwd or os.getcwd(), edit.path))
             if root and root != space.scope.place.root:
-                self._found.setdefault(root, []).append(edit)
-
-    def visit(self) -> Answer:
-        """Do there what the event asks for; a refusal if one of them refuses it."""
-        if self._occasion.event == END:
-            self._found = {root: [] for root in self._visited.roots()}
-        for root, edits in self._found.items():
-            with self._globals.open(start=root) as space:
-                if (answer := in_other(space, self._occasion, edits)).deny:
-                    return answer
-            if self._occasion.event == BEFORE:
-                self._visited.add(root)
-        return Answer()
+                found.setdefault(root, []).append(edit)
+    for root, theirs in found.items():
+        with globals_.open(start=root) as other:
+            if (said := in_other(case_of(other, occasion), theirs)).deny:
+                return said
+        if occasion.event == BEFORE:
+            visits.add(root)
+    return Answer()
 
 
-def in_other(space: Dibs, occasion: Occasion, edits: list[Edit]) -> Answer:
-    """What an event means in a repository that the client does not work in."""
+def case_of(space: Dibs, occasion: Occasion) -> Case:
     from dibs.surfaces.hooks.case import Case
-    from dibs.surroundings import who
+    from dibs.surroundings.who import of_client
 
-    case = Case(space, who.of_occasion(occasion, os.environ), occasion)
-    if occasion.event == BEFORE:
+    who = of_client(occasion.client, occasion.session, os.environ)
+    if occasion.subagent:
+        who = who.subagent(occasion.subagent, occasion.subagent_kind)
+    return Case(space, who, occasion)
+
+
+def in_other(case: Case, edits: list[Edit]) -> Answer:
+    """What an event means in a repository that the client does not work in."""
+    if case.occasion.event == BEFORE:
         from dibs.surfaces.hooks.before import before
 
         return before(case, edits)
-    if occasion.event == AFTER:
-        from dibs.surfaces.hooks.after import after
+    from dibs.surfaces.hooks.after import after, leave
+
+    if case.occasion.event == AFTER:
         from dibs.surfaces.hooks.briefing import Briefing
 
         Briefing(case).postpone(after(case))
-    elif occasion.event == END:
-        from dibs.surfaces.hooks.after import leave
-
+    elif case.occasion.event == END:
         leave(case)
     return Answer()
 
@@ -192,28 +178,24 @@ def kind_of(path: str) -> str:
 
 
 def decide(
-    space: Dibs, occasion: Occasion, edits: list[Edit], elsewhere: Elsewhere, dialect: Client
+    globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit], dialect: Client
 ) -> int:
-    from dibs.surfaces.hooks.case import Case
-    from dibs.surroundings import who
-
-    case = Case(space, who.of_occasion(occasion, os.environ), occasion)
-    if occasion.event in (END, SUBAGENT_END):
-        from dibs.surfaces.hooks.after import leave
-
-        elsewhere.visit()
-        leave(case)
-        return 0
+    case = case_of(space, occasion)
     if occasion.event == BEFORE:
         from dibs.surfaces.hooks.before import abandon, before
 
         said = before(case, edits)
-        if not said.deny and (refusal := elsewhere.visit()).deny:
+        if not said.deny and (refusal := visit(globals_, space, occasion, edits)).deny:
             abandon(case)
             said = refusal
         return respond(dialect, occasion, said)
-    elsewhere.visit()
-    brief(case, dialect)
+    visit(globals_, space, occasion, edits)
+    if occasion.event in (END, SUBAGENT_END):
+        from dibs.surfaces.hooks.after import leave
+
+        leave(case)
+    else:
+        brief(case, dialect)
     return 0
 
 
@@ -229,23 +211,17 @@ def respond(dialect: Client, occasion: Occasion, answer: Answer) -> int:
 
 def brief(case: Case, dialect: Client) -> None:
     """Tell the agent what it has to know after a tool, at a prompt, at the start or at a stop."""
+    from dibs.surfaces.hooks.after import after, free_clean
     from dibs.surfaces.hooks.briefing import Briefing
 
-    occasion, told = case.occasion, []
-    if occasion.event == AFTER:
-        from dibs.surfaces.hooks.after import after
-
-        told = after(case)
-    else:
-        told = catch_up(case)
+    occasion = case.occasion
+    told = after(case) if occasion.event == AFTER else catch_up(case)
     found = case.agent.agents.overview(limit=1000) if occasion.event in (START, PROMPT) else None
     briefing = Briefing(case)
     if occasion.event == START:
         prune(os.path.join(case.store_dir, "hooks"))
         begin(case, dialect)
     if occasion.event == STOP:
-        from dibs.surfaces.hooks.after import free_clean
-
         free_clean(case)
     if occasion.deaf:
         briefing.postpone(told)
@@ -267,12 +243,12 @@ def brief(case: Case, dialect: Client) -> None:
 
 def catch_up(case: Case) -> list[str]:
     """Look at what tools have done whose end no hook was told of, and free what they left."""
-    from dibs.surfaces.hooks.before import BRIEF, release
-    from dibs.surfaces.hooks.sweep import sweep
+    from dibs.surfaces.hooks.after import release, sweep
+    from dibs.surfaces.hooks.case import BRIEF
 
-    flights = case.flights.under_way(case.session)
+    flights = case.flights.under_way()
     told = sweep(case) if any(one.session == case.session for one in flights) else []
-    case.flights.end_all(case.session)
+    case.flights.end()
     mine = case.agent.leases.list(session=case.session)
     release(case, [lease.resource for lease in mine if lease.note == BRIEF])
     return told
@@ -288,8 +264,7 @@ def begin(case: Case, dialect: Client) -> None:
     before = first_name(case.store_dir, who.process, occasion.session)
     if occasion.afresh and before != occasion.session:
         case.space.join(who.name, client=f"{occasion.client}:{before}", shell=True).agents.leave()
-        with open(name_file(case.store_dir, who.process), "w", encoding="utf-8") as target:
-            target.write(occasion.session)
+        write(name_file(case.store_dir, who.process), occasion.session)
 
 
 def prune(folder: str) -> None:

@@ -69,73 +69,55 @@ class Flight:
 
 
 class Flights:
-    def __init__(self, store_dir: str) -> None:
+    def __init__(self, store_dir: str, session: int = 0) -> None:
+        """
+        session: the one that asks
+        """
         self._folder = os.path.join(store_dir, "hooks", "flights")
+        self._session = session
 
-    def begin(
-        self,
-        occasion: Occasion,
-        session: int,
-        agent: str,
-        process: str | None,
-        edits: dict[str, list[str]],
-        brief: list[str],
-        stale: list[str],
-    ) -> None:
-        said = {
-            "session": session,
-            "agent": agent,
-            "edits": edits,
+    def begin(self, occasion: Occasion, **said: Any) -> None:
+        """Leave word of a tool; said: what its `Flight` has beyond who, when and where."""
+        said |= {
+            "session": self._session,
             "command": occasion.command[:4000],
-            "brief": brief,
-            "stale": stale,
             "since": time(),
             "host": os.uname().nodename,
-            "process": process,
         }
-        write(self._path(occasion, session), json.dumps(said))
+        write(self._path(occasion), json.dumps(said))
 
-    def of(self, occasion: Occasion, session: int) -> Flight | None:
+    def of(self, occasion: Occasion) -> Flight | None:
         """What this tool said before it began."""
-        return read_flight(self._path(occasion, session))
+        return read_flight(self._path(occasion))
 
-    def end(self, occasion: Occasion, session: int) -> None:
-        """Take the mark of this tool away."""
-        name = os.path.basename(self._path(occasion, session))
-        for other in self._names():
-            if other.startswith(name):
-                remove(os.path.join(self._folder, other))
+    def end(self, occasion: Occasion | None = None) -> None:
+        """Take the notes of this tool away, by default those of all tools of the session."""
+        mine = self._path(occasion) if occasion else f"{self._folder}/{self._session}-"
+        for path in notes_in(self._folder):
+            if path.startswith(mine):
+                remove(path)
 
     def suspect(self, flight: Flight, by: Flight, content_hash: str | None) -> None:
         """Note on an edit that is under way that another tool ran, and what was there then."""
         write(f"{flight.path}{BY}{by.session}", f"{by.agent}\n{content_hash}\n{by.doing}")
 
-    def suspects(self, occasion: Occasion, session: int) -> list[tuple[str, str, str]]:
+    def suspects(self, occasion: Occasion) -> list[tuple[str, str, str]]:
         """Who has run meanwhile and is done: the agent, what it was doing, what it saw then."""
         found = []
-        name = os.path.basename(self._path(occasion, session)) + BY
-        for other in self._names():
-            if other.startswith(name) and PART not in other:
-                try:
-                    with open(os.path.join(self._folder, other), encoding="utf-8") as source:
-                        agent, content_hash, doing = source.read().split("\n", 2)
-                except FileNotFoundError:
+        mine = self._path(occasion) + BY
+        for path in notes_in(self._folder):
+            if path.startswith(mine) and PART not in path.removeprefix(mine):
+                said = read_note(path)
+                if said is None:
                     continue  # the same call in another hook of this session is done with it
+                agent, content_hash, doing = said.split("\n", 2)
                 found.append((agent, doing, content_hash))
         return found
 
-    def end_all(self, session: int) -> None:
-        for name in self._names():
-            if name.startswith(f"{session}-"):
-                remove(os.path.join(self._folder, name))
-
-    def under_way(self, mine: int) -> list[Flight]:
-        """All who may be writing now; `mine` is the session that asks."""
+    def under_way(self) -> list[Flight]:
+        """All who may be writing now."""
         found = []
-        for name in self._names():
-            if "." in name:
-                continue  # not a whole one yet, or a note on another
-            path = os.path.join(self._folder, name)
+        for path in notes_in(self._folder, whole=True):
             flight = read_flight(path)
             if flight is None:
                 continue
@@ -143,23 +125,17 @@ class Flights:
             age_s = time() - flight.since
             if over or age_s > LONGEST_S:
                 remove(path)
-            elif flight.command or age_s < EDIT_S or flight.session == mine:
+            elif flight.command or age_s < EDIT_S or flight.session == self._session:
                 found.append(flight)
         return found
 
-    def _path(self, occasion: Occasion, session: int) -> str:
+    def _path(self, occasion: Occasion) -> str:
         # Where a client does not name its calls, the call itself has to do.
         call = occasion.call or "\0".join(
             [occasion.tool, occasion.command, *(edit.path for edit in occasion.edits)]
         )
         word = sha256(call.encode("utf-8", "surrogateescape")).hexdigest()[:20]
-        return os.path.join(self._folder, f"{session}-{word}")
-
-    def _names(self) -> list[str]:
-        try:
-            return os.listdir(self._folder)
-        except FileNotFoundError:
-            return []
+        return f"{self._folder}/{self._session}-{word}"
 
 
 def mentions(command: str, name: str) -> bool:
@@ -178,9 +154,8 @@ def mentions(command: str, name: str) -> bool:
 
 def read_flight(path: str) -> Flight | None:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as source:
-            return Flight(path, json.load(source))
-    except (OSError, ValueError, KeyError, TypeError):
+        return Flight(path, json.loads(read_note(path) or ""))
+    except (ValueError, KeyError, TypeError):
         return None  # it has ended this moment, or is of another release
 
 
@@ -214,27 +189,26 @@ class Reads:
 
     def changed(self) -> list[Known]:
         """The files that the disk says were written since they were read."""
-        try:
-            names = os.listdir(self._folder)
-        except FileNotFoundError:
-            return []
-        whole = [name for name in names if "." not in name]  # others are being written
-        found = (read_known(os.path.join(self._folder, name)) for name in whole)
+        found = map(read_known, notes_in(self._folder, whole=True))
         return [known for known in found if known and known.stamp != stamp(known.file)]
 
     def forget(self) -> None:
-        remove_folder(self._folder)
+        try:
+            for path in notes_in(self._folder):
+                os.unlink(path)
+            os.rmdir(self._folder)
+        except OSError:
+            pass  # another hook of the session does the same, or notes something
 
     def _path(self, file: str) -> str:
         return os.path.join(self._folder, sha256(os.fsencode(file)).hexdigest()[:40])
 
 
 def read_known(path: str) -> Known | None:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as source:
-            first, _, file = source.read().partition("\n")
-    except OSError:
+    said = read_note(path)
+    if said is None:
         return None
+    first, _, file = said.partition("\n")
     content_hash, then, how = first.split(" ")
     return Known(file, content_hash, then, how == "made")
 
@@ -247,15 +221,6 @@ def stamp(file: str) -> str:
     return f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}"
 
 
-def remove_folder(folder: str) -> None:
-    try:
-        for name in os.listdir(folder):
-            os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
-    except OSError:
-        pass  # another hook of the session does the same, or notes something
-
-
 class Visits:
     """In which other repositories a client's session has edited."""
 
@@ -264,18 +229,40 @@ class Visits:
         self._file = os.path.join(store_dir, "hooks", f"visited-{word}")
 
     def roots(self) -> list[str]:
-        try:
-            with open(self._file, encoding="utf-8", errors="surrogateescape") as source:
-                found = source.read().splitlines()
-        except FileNotFoundError:
-            return []
+        found = (read_note(self._file) or "").splitlines()
         remove(self._file)
         return [root for root in dict.fromkeys(found) if os.path.isdir(f"{root}/.dibs")]
 
     def add(self, root: str) -> None:
-        os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
-        with open(self._file, "a", encoding="utf-8", errors="surrogateescape") as target:
-            target.write(f"{root}\n")
+        append(self._file, f"{root}\n")
+
+
+def notes_in(folder: str, *, whole: bool = False) -> list[str]:
+    """The paths of all notes in a folder, none if there is no folder.
+
+    whole: leave out those that are still being written, and notes on others
+    """
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return [f"{folder}/{name}" for name in names if not (whole and "." in name)]
+
+
+def read_note(path: str) -> str | None:
+    """What a note says; None if there is none, or it is another user's."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as source:
+            return source.read()
+    except OSError:
+        return None
+
+
+def append(path: str, text: str) -> None:
+    """Add to a note at once: hooks of one session may run at the same time."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with open(path, "a", encoding="utf-8", errors="surrogateescape") as target:
+        target.write(text)
 
 
 def write(path: str, content: str | bytes) -> None:

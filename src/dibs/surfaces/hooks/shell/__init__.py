@@ -38,8 +38,6 @@ class Verdict:
     edits: with absolute paths, each once
     """
 
-    __slots__ = ("edits", "says")
-
     def __init__(self, says: str, edits: list[Edit]) -> None:
         self.says = says
         self.edits = edits

@@ -27,8 +27,6 @@ class Rule:
     prints: gives what a call of it prints, if the text says that
     """
 
-    __slots__ = ("prints", "reads", "writes")
-
     def __init__(
         self,
         writes: Writes | None = None,
@@ -265,10 +263,6 @@ def _shred(call: Call) -> None:
     call.write(files, "remove" if found.has("-u --remove") else "write")
 
 
-def _dd(call: Call) -> None:
-    call.write(arg[3:] for arg in call.args if arg and arg.startswith("of="))
-
-
 def _curl(call: Call) -> None:
     valued = "oHXdAbcDeFKmTuUwxrC --output --output-dir --header --request --data --user-agent"
     found, urls = options(call.args, valued)
@@ -334,10 +328,6 @@ def _echo(call: Call) -> str | None:
     return " ".join(known).replace("\\n", "\n") + "\n"
 
 
-def _uniq_reads(args: list[str]) -> bool:
-    return len([arg for arg in args if not arg.startswith("-")]) < 2
-
-
 def _dibs_reads(args: list[str]) -> bool:
     reading = "status leases wait inbox agents log help messages protocol verify".split()
     return bool(args) and args[0] in reading and args[1:2] not in (["see"], ["report"])
@@ -364,7 +354,7 @@ COMMANDS = table({
     "cat": Rule(reads=True, prints=_cat),
     "cp": Rule(places()),
     "curl": Rule(_curl),
-    "dd": Rule(_dd),
+    "dd": Rule(lambda call: call.write(arg[3:] for arg in call.args if arg and arg[:3] == "of=")),
     "dibs": Rule(reads=_dibs_reads),
     "echo printf": Rule(reads=True, prints=_echo),
     "ed ex": Rule(operands("pcS")),
@@ -387,7 +377,7 @@ COMMANDS = table({
     "touch": Rule(operands("tdr --date --reference --time")),
     "tree": Rule(reads=_without("o", "--output")),
     "truncate": Rule(operands("sr --size --reference")),
-    "uniq": Rule(reads=_uniq_reads),
+    "uniq": Rule(reads=lambda args: len([arg for arg in args if arg[:1] != "-"]) < 2),
     "wget": Rule(output(_WGET, "-O --output-document")),
     "yq": Rule(operands(needs="-i --inplace", skip=1)),
 })  # fmt: skip

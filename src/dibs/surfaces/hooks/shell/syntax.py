@@ -45,8 +45,6 @@ class TooMuch(Exception):
 class Reader:
     """Reads one text; `tokens` are there even if it had to stop."""
 
-    __slots__ = ("at", "complete", "depth", "left", "text", "tokens")
-
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0

@@ -43,8 +43,6 @@ _READING = frozenset("read unset mapfile readarray getopts".split())
 class Frame:
     """An open `(`, `{`, `if`, loop or `case`."""
 
-    __slots__ = ("apart", "base", "begin", "closer", "ends", "otherwise", "start", "unsure")
-
     def __init__(self, closer: str, walk: Walk, apart: bool) -> None:
         self.closer = closer
         self.apart = apart
@@ -65,11 +63,6 @@ class Walk:
     earlier: the state before that one, if it would have changed it
     function: whether what is opened next is the body of a function
     """
-
-    __slots__ = (
-        "begin", "depth", "earlier", "edits", "feed", "files", "function", "kind_of", "left",
-        "piped", "runs", "state", "texts", "unsure",
-    )  # fmt: skip
 
     def __init__(self, texts: Texts, cwd: str, kind_of: Callable[[str], str]) -> None:
         home = os.environ.get("HOME")

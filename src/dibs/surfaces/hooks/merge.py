@@ -6,7 +6,7 @@ import os
 
 from dibs.errors import HeldError, InvalidError
 from dibs.operation import EVERYBODY
-from dibs.surfaces.hooks.git.committer import Committer, holders, is_here, named
+from dibs.surfaces.hooks.commit import Committer, holders, is_here, named
 from dibs.surroundings.git import elsewhere, git, names
 from dibs.surroundings.running import QUEUE_S, perform
 from dibs.surroundings.who import person
@@ -48,8 +48,8 @@ def refuse_held(call: Globals, branch: str) -> None:
         by = Committer(space)
         os.chdir(by.place.top)  # where git names its paths from
         try:
-            range_ = f"HEAD...{branch}"
-            said = git("diff", "--name-only", "-z", range_, environment=elsewhere(), codes=(0, 128))
+            words = ("diff", "--name-only", "-z", f"HEAD...{branch}")
+            said = git(*words, environment=elsewhere(), codes=(0, 128))
             resources = named(by, names(said))
             for path, others in holders(by, resources).items():
                 if any(is_here(one, resources[path]) for one in others):

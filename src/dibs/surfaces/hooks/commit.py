@@ -1,0 +1,325 @@
+"""Before and after a commit: it takes in nothing that is another's, and commits take turns.
+
+`git:index` is leased around each commit, by a session of the git process: it ends with the
+commit, or with the process if the commit is abandoned. Whoever comes second waits. Then HEAD has
+moved under their git, which would refuse with words about a reference; so they are told to
+commit again.
+
+Other hooks may run after ours, for as long as tests take, and git reads the index once more when
+they are done. So it is looked at again then (`prepare-commit-msg`), unless somebody has decided
+to commit without a look.
+
+What stops a commit: a staged path that another session holds, a path that another session has
+staged, and for agents a protected path. A lease in another worktree warns, by default.
+
+Who commits is an agent's sessions or a person, and the git process itself (`Committer`). A client
+tells the commands of its subagents the same session as its own. So which of them runs git is seen
+from the tools that are under way: those of this agent and its subagents that call git now. Where
+hooks note no tools, it is the agent itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dibs.arguments import CLAIM_LIMIT
+from dibs.errors import HeldError, InvalidError, PrunedError, StaleError, TimeoutError
+from dibs.names.checkouts import git_directory
+from dibs.storage.clock import process_name
+from dibs.surfaces.hooks import staged
+from dibs.surfaces.hooks.case import Case
+from dibs.surfaces.hooks.staged import index_name, own_git_dir, staged_paths
+from dibs.surroundings.git import git
+from dibs.surroundings.occasion import OTHER, Occasion
+from dibs.surroundings.who import Who, ancestors, of_environment, person
+from dibs.surroundings.wording import blocker_line, complaint, note, paint, where_held
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dibs.dibs import Agent, Dibs
+    from dibs.names.paths import Resource
+    from dibs.records import Blocker
+
+WAIT_S = 30.0
+TTL_S = 600.0
+"""An editor that stays open keeps others from committing for no longer than this."""
+NOTE = "git commit"
+SHARED = "shared"
+MENTIONED = 10
+NAMED = 3
+"""How many paths the advice spells out."""
+
+
+class Committer(Case):
+    """
+    is_person: whether no agent runs git; then everybody who holds something is another
+    sessions: those that it may be; a person's is that of this git process
+    """
+
+    has_hooks = False
+
+    def __init__(self, space: Dibs) -> None:
+        who = of_environment(os.environ)
+        self.is_person = who is None
+        super().__init__(space, who or of_git(person()), Occasion("git", OTHER))
+        self.name = self.agent.name
+        calling_git = {
+            flight.session
+            for flight in self.flights.under_way()
+            if "git" in flight.command
+            and (flight.session == self.session or flight.agent.startswith(f"{self.name}/"))
+        }
+        self.sessions = calling_git or {self.session}
+
+    def turn(self) -> Agent:
+        """The session that holds the index for this commit, and ends with git at the latest."""
+        return of_git(self.name).join(self.space)
+
+
+def of_git(name: str) -> Who:
+    """Somebody in a session of the git process, the nearest above: hook managers may be between.
+
+    Of this very process, if somebody runs a hook by hand: then nothing outlasts it.
+    """
+    above = list(ancestors())
+    # Without any, it is a system that does not tell.
+    own = os.getpid() if above else os.getppid()
+    process = process_name(next((pid for pid, called in above if called == "git"), own))
+    return Who(name, f"git:{process}", process)
+
+
+def named(by: Committer, paths: Iterable[str]) -> dict[str, Resource]:
+    """What paths of this working tree are called, without what nobody holds or is passed over."""
+    found, top = {}, os.getcwd()  # where git runs its hooks
+    for path in paths:
+        try:
+            resource = by.place.resource(f"path:{top}/{path}")
+        except InvalidError:
+            continue  # such as a file of the store, or a link that leads out
+        if not by.config.ignores(resource):
+            found[path] = resource
+    return found
+
+
+def holders(by: Committer, resources: dict[str, Resource]) -> dict[str, list[Blocker]]:
+    """The paths that others hold, and all of them."""
+    paths = list(resources)
+    found: dict[str, list[Blocker]] = {}
+    for start in range(0, len(paths), CLAIM_LIMIT):
+        some = paths[start : start + CLAIM_LIMIT]
+        # By its place on disk, since a name from the top means another file in a submodule.
+        states = by.space.leases.status(*(f"path:{resources[path].file}" for path in some))
+        for path, state in zip(some, states, strict=True):
+            if others := without_own(by, [one for one in state.blockers if not one.waiting]):
+                found[path] = others
+    return found
+
+
+def without_own(by: Committer, blockers: list[Blocker]) -> list[Blocker]:
+    # Those who share a file may all commit it.
+    sharing = any(one.mode == SHARED and one.session in by.sessions for one in blockers)
+    return [
+        one
+        for one in blockers
+        if one.session not in by.sessions and not (sharing and one.mode == SHARED)
+    ]
+
+
+def is_here(blocker: Blocker, resource: Resource) -> bool:
+    """Whether somebody holds a path in this checkout, and not in another worktree."""
+    return blocker.checkout in (None, resource.checkout)
+
+
+class Findings:
+    """What is wrong with what is staged: paths, each with what is to be said of it."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, str] = {}
+        self.elsewhere: dict[str, str] = {}
+        self.staged_by: dict[str, str] = {}
+        self.protected: dict[str, str] = {}
+        self.merges = False
+
+    @property
+    def stops(self) -> bool:
+        return bool(self.held or self.staged_by or self.protected)
+
+
+def before(by: Committer, merges: bool) -> int:
+    """Let a commit begin (0), or stop it (1).
+
+    merges: whether git has merged by itself; it does not say so in its directory yet
+    """
+    directory = own_git_dir()
+    turn, goes_on = by.turn(), False
+    try:
+        take_turn(turn, index_name(by.place, directory))
+        found = look(by, directory)
+        found.merges |= merges
+        # It does not stop a commit, but the holder there will have to merge.
+        if found.elsewhere:
+            listed("this commit has files that others hold in another worktree:", found.elsewhere)
+            note("next: dibs overlap shows whether both would merge cleanly")
+        goes_on = not found.stops
+        if not goes_on:
+            refuse(found, by)
+    except (StaleError, TimeoutError) as error:
+        complaint(error)
+    finally:
+        if not goes_on:
+            turn.agents.leave()
+    return int(not goes_on)
+
+
+def again(by: Committer) -> int:
+    """Look once more, now that git has read what it will commit."""
+    directory = own_git_dir()
+    (state,) = by.space.leases.status(index_name(by.place, directory))
+    if state.free:
+        return 0
+    turn = by.turn()
+    ours = any(one.session == turn.session for one in state.blockers)
+    found = look(by, directory) if ours else Findings()
+    if found.stops:
+        refuse(found, by)
+    if found.stops or not ours:
+        turn.agents.leave()
+    return int(found.stops)
+
+
+def take_turn(turn: Agent, name: str) -> None:
+    """Claim the index; a `StaleError` if somebody else has committed meanwhile."""
+    try:
+        turn.leases.claim(name, ttl_s=TTL_S, note=NOTE)
+        return
+    except HeldError as error:
+        first = error.blockers[0]
+        say(f"{first.agent} commits now; waiting for that to end")
+    then = head()
+    turn.leases.claim(name, ttl_s=TTL_S, note=NOTE, wait_s=WAIT_S)
+    if head() != then:
+        raise StaleError(
+            f"{first.agent} has just committed", next="what you staged is still so: commit again"
+        )
+
+
+def head() -> bytes:
+    """The commit that is checked out, nothing before the first one."""
+    return git("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
+
+
+def look(by: Committer, directory: str) -> Findings:
+    """Compare what is staged with what others hold and have staged."""
+    found, paths = Findings(), staged_paths()
+    found.merges = os.path.exists(f"{directory}/MERGE_HEAD")
+    resources = named(by, paths)
+    if not by.is_person:
+        found.protected = {path: "" for path, one in resources.items() if by.config.protects(one)}
+    for path, others in holders(by, resources).items():
+        here = [one for one in others if is_here(one, resources[path])]
+        if here or by.config.worktrees == "block":
+            first = (here or others)[0]
+            found.held[path] = f"{blocker_line(first)}{intruders(by, resources[path], first)}"
+        elif by.config.worktrees == "warn":
+            found.elsewhere[path] = f"{blocker_line(others[0])}, in {where_held(others[0])}"
+    if directory == git_directory(by.place.top):  # not the index of a submodule
+        found.staged_by = of_others(by, paths)
+    return found
+
+
+def intruders(by: Committer, resource: Resource, blocker: Blocker) -> str:
+    """Who has changed a file under the lease that is on it, as it is said; "" if nobody has."""
+    try:
+        events = by.space.events.since(blocker.epoch, kind="lease.intruded", subject=resource.text)
+    except PrunedError:
+        return ""
+    mine = [event.data for event in events if event.data["holder_session"] == blocker.session]
+    if not mine:
+        return ""
+    return f"; changed under that lease by {' or '.join(mine[-1]['by']) or 'somebody'}"
+
+
+def of_others(by: Committer, paths: dict[str, str]) -> dict[str, str]:
+    """The paths that only others have staged, who are here still; and who they are."""
+    suspects = {
+        path: sessions
+        for path, (content, sessions) in staged.known(by.place).items()
+        if sessions and paths.get(path) == content and not by.sessions & set(sessions)
+    }
+    if not suspects:
+        return {}
+    here = {session.id for one in by.space.agents.list() for session in one.sessions}
+    return {
+        path: f"staged by {' or '.join(sorted(who.values()))}"
+        for path, who in suspects.items()
+        if here & set(who)
+    }
+
+
+def after(by: Committer) -> int:
+    """Give the index to the next, and note who made this commit."""
+    from dibs.surfaces.hooks import git_events
+
+    if not by.space.leases.status(index_name(by.place, own_git_dir()))[0].free:
+        by.turn().agents.leave()
+    if len(by.sessions) == 1:
+        commit = git("rev-parse", "HEAD").decode().strip()
+        git_events.note_made(by.place, [(commit, (sum(by.sessions), by.space.events.last()))])
+    staged.refresh(by.place)
+    return 0
+
+
+def refuse(found: Findings, by: Committer) -> None:
+    """Why a commit is stopped, and how to go on."""
+    listed("this commit has files that others hold:", found.held)
+    listed("this commit has files that others have staged:", found.staged_by)
+    listed("this commit has files that only people may change:", found.protected)
+    ways = ["give the merge up (git merge --abort)"]
+    if not found.merges:  # which cannot be divided
+        paths = spelled(found.held | found.staged_by | found.protected)
+        # Before the first commit there is nothing to restore from.
+        out = "restore --staged" if head() else "rm -q --cached"
+        ways = [
+            "commit only your own (git commit -- YOUR PATHS)",
+            f"take these out (git {out} {paths})",
+        ]
+    if found.held:
+        then = "; git commit" if found.merges else ""
+        ways.insert(0, f"wait for them (dibs wait {spelled(found.held)}{then})")
+    if by.is_person:
+        ways.append("decide yourself (git commit --no-verify)")
+    offer(ways)
+
+
+def offer(ways: list[str]) -> None:
+    note("next: " + ", or ".join(filter(None, (", ".join(ways[:-1]), ways[-1]))))
+
+
+def say(text: str) -> None:
+    note(f"{paint('red', 'dibs:', sys.stderr)} {text}")
+
+
+def listed(what: str, found: dict[str, str]) -> None:
+    """Say what is wrong, if anything is, and with which paths."""
+    if found:
+        say(what)
+    for path, said in list(found.items())[:MENTIONED]:
+        note(f"  {printable(f'{path}  {said}' if said else path)}")
+    if len(found) > MENTIONED:
+        note(f"  and {len(found) - MENTIONED} more")
+
+
+def spelled(paths: dict[str, str]) -> str:
+    """Paths as a shell takes them, not too many."""
+    from shlex import quote
+
+    some = " ".join(quote(printable(path)) for path in list(paths)[:NAMED])
+    return f"{some} …" if len(paths) > NAMED else some
+
+
+def printable(text: str) -> str:
+    """What a file is called must not reach a terminal as it is."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)

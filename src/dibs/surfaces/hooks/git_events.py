@@ -1,0 +1,218 @@
+"""`dibs hook git NAME ARGS…`: what git calls, each hook in a process of its own.
+
+Git runs a hook at the top of its working tree, with its own environment. If dibs itself fails,
+the policy of the repository decides; by default the commit goes on, with a line on standard
+error, and the failure is written down for `dibs doctor`.
+
+After a checkout, a merge or a rewrite git itself has changed files. What it did to files that its
+caller holds is the caller's own work, and noted as such. What it did to files that others hold is
+an intrusion, and here it is sure who did it; whatever else has changed is left to the sweep. What
+sessions have read stays as it is: the file did change under its readers.
+
+Before a push it is seen to that nothing leaves that was committed while somebody else held it.
+`pre-commit` stops such a commit, but `--no-verify`, a rebase and a cherry-pick pass it by. What
+is to be pushed is compared with the leases now: a path that another session holds in this
+checkout, changed by a commit that somebody else made after that lease was granted. The holder's
+own commits do not count, nor what nobody noted, such as commits from elsewhere.
+
+Which session made which commit is a note on the local disk: git keeps authors, not sessions. With
+each commit is noted how far the journal was, so that it can be said whether a lease was in force
+then. Only the latest are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dibs.errors import NotYoursError
+from dibs.surfaces.hooks.notes import append, read_note, write
+from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING, code_and_output, git, names
+from dibs.surroundings.wording import blocker_line, note
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dibs.dibs import Dibs
+    from dibs.names.paths import Place
+    from dibs.surfaces.hooks.commit import Committer
+    from dibs.surroundings.commands import Globals
+
+Maker = tuple[int, int]
+"""The session that made a commit (0 for a person), and the seq of the journal then."""
+START = "\1"
+"""Before each commit in git's list; no path begins so."""
+KEPT = 5_000
+
+
+def run(globals_: Globals, name: str, words: list[str]) -> int:
+    """Answer to git: 0 to go on, 1 to stop."""
+    given = sys.stdin.read() if name in ("pre-push", "post-rewrite") else ""
+    # In the midst of a rebase, one hook follows for all its commits.
+    if name not in HOOKS or (name == "post-commit" and is_rebasing()):
+        return 0
+    try:
+        with globals_.open() as space:
+            if name in LEARN and not space.leases.list(limit=1):
+                return 0  # nobody can be in the way; most checkouts are of this kind
+            return answer(space, name, words, given)
+    except Exception as error:
+        return failed(name, error)
+
+
+def is_rebasing() -> bool:
+    directory = os.environ.get("GIT_DIR", ".git")
+    return any(os.path.isdir(f"{directory}/{name}") for name in ("rebase-merge", "rebase-apply"))
+
+
+def answer(space: Dibs, name: str, words: list[str], given: str) -> int:
+    from dibs.surfaces.hooks import commit
+
+    by = commit.Committer(space)
+    if name in COMMIT:
+        return commit.before(by, merges=name == "pre-merge-commit")
+    if name == "prepare-commit-msg":
+        return commit.again(by)
+    try:
+        if name == "post-commit":
+            return commit.after(by)
+        if name == "pre-push":
+            return before_push(by, given)
+        if name == "post-rewrite" and words[:1] == ["rebase"]:
+            rewritten(by, given)
+        return learn(by, heads(name, words))
+    finally:
+        if by.is_person:  # who was here for this one hook
+            try:
+                by.agent.agents.leave()
+            except NotYoursError:
+                pass  # the commit is over, and with it the session
+
+
+def heads(name: str, words: list[str]) -> tuple[str, ...]:
+    """Between which commits git has changed the files here; none if it has changed no file."""
+    if name == "post-checkout":
+        return tuple(words[:2])
+    return () if words[:1] == ["amend"] else ("ORIG_HEAD", "HEAD")
+
+
+def learn(by: Committer, between: tuple[str, ...]) -> int:
+    """Learn the contents that files have now, and say what git did to those of others."""
+    from dibs.digest import content_hash
+    from dibs.surfaces.hooks import staged
+    from dibs.surfaces.hooks.after import report, sweep
+
+    told = []
+    for lease, file in by.leased_files():
+        if content_hash(file) == lease.content_hash:
+            continue
+        if lease.session == by.session:
+            by.see(lease)
+        elif lease.session not in by.sessions and differs(file, between):
+            told += report(by, lease, file, {by.name: "git"}, sure=True)
+    for line in [*told, *sweep(by)]:
+        note(line)
+    staged.refresh(by.place)
+    return 0
+
+
+def differs(file: str, between: tuple[str, ...]) -> bool:
+    """Whether a file is another in two commits; not if one of them is none, or has no such file."""
+    words = ("--literal-pathspecs", "diff", "--quiet", "--no-ext-diff", *between, "--", file)
+    return bool(between) and code_and_output(*words, codes=(0, 1, 128))[0] == 1
+
+
+def rewritten(by: Committer, pairs: str) -> None:
+    """Commits that a rebase has made anew are still by those who made them first."""
+    known = makers(by.place)
+    words = [line.split() for line in pairs.splitlines() if line]
+    note_made(by.place, [(new, known[old]) for old, new, *_ in words if old in known])
+
+
+def before_push(by: Committer, refs: str) -> int:
+    """Let a push begin (0), or stop it (1)."""
+    from dibs.surfaces.hooks.commit import holders, is_here, listed, named, offer, spelled
+
+    known = makers(by.place)
+    changed: dict[str, list[Maker]] = {}
+    for name, path in changes(commits(refs) & set(known)):
+        changed.setdefault(path, []).append(known[name])
+    resources = named(by, changed)
+    found: dict[str, str] = {}
+    for path, others in holders(by, resources).items():
+        for one in others:
+            # Under their lease, and not by themselves.
+            made = any(session != one.session and seq > one.epoch for session, seq in changed[path])
+            if made and is_here(one, resources[path]):
+                found.setdefault(path, blocker_line(one))
+    if not found:
+        return 0
+    listed("this push has files that were committed while others held them:", found)
+    ways = [f"wait for them (dibs wait {spelled(found)})", "have them look at the commit"]
+    if by.is_person:
+        ways.append("decide yourself (git push --no-verify)")
+    offer(ways)
+    return 1
+
+
+def commits(refs: str) -> set[str]:
+    """What the lines of git name: the commits there, without those that a remote has."""
+    found: set[str] = set()
+    for line in filter(None, refs.splitlines()):
+        _, local, _, remote = line.split(" ")
+        if local.strip("0"):
+            known = remote.strip("0") and git("cat-file", "-t", remote, codes=(0, 128))
+            there = [remote] if known else []
+            found |= set(git("rev-list", local, "--not", "--remotes", *there).decode().split())
+    return found
+
+
+def changes(those: set[str]) -> Iterator[tuple[str, str]]:
+    """Each commit with each path that it changes."""
+    if not those:
+        return
+    said = git("log", "--name-only", "--no-renames", "--no-relative", "--no-ext-diff", "--no-color",
+               "--no-show-signature", "-z", f"--format={START}%H", "--no-walk", "--stdin",
+               input="\n".join(those).encode())  # fmt: skip
+    name = ""
+    for part in names(said):
+        if part.startswith(START):
+            name = part[1:]
+        elif path := part.lstrip("\n"):
+            yield name, path
+
+
+def note_made(place: Place, made: Iterable[tuple[str, Maker]]) -> None:
+    """Note who made these commits; a commit that is noted again is by the last."""
+    file = made_file(place)
+    append(file, "".join(f"{commit} {session} {seq}\n" for commit, (session, seq) in made))
+    if os.path.getsize(file) > 2 * KEPT * 80:
+        write(file, "\n".join([*(read_note(file) or "").splitlines()[-KEPT:], ""]))
+
+
+def makers(place: Place) -> dict[str, Maker]:
+    """Who made the commits that are noted."""
+    found = {}
+    for line in (read_note(made_file(place)) or "").splitlines():
+        fields = line.split()
+        # The last line may be half written.
+        if len(fields) == 3 and fields[1].isdecimal() and fields[2].isdecimal():
+            found[fields[0]] = (int(fields[1]), int(fields[2]))
+    return found
+
+
+def made_file(place: Place) -> str:
+    return os.path.join(place.store_dir, "hooks", "commits")
+
+
+def failed(name: str, error: Exception) -> int:
+    """Write the failure down, and let the policy decide whether git goes on."""
+    from dibs.surroundings.failures import hook_failed
+
+    what, policy = hook_failed(f"git {name}", error)
+    note(f"dibs: the hook {name} failed: {what} (see: dibs doctor)")
+    stops = policy == "closed" and name in STOPPING
+    if stops:
+        note("next: the policy here is closed, so git stops; a person may go on with --no-verify")
+    return int(stops)

@@ -135,16 +135,8 @@ FIGURES: list[tuple[object, str, str]] = [
     (messages, "WORD_LIMIT", "characters of a word by which a message is found"),
     (scope, "SESSION_TTL_S", "seconds a session lives without a beat, by default (PostgreSQL)"),
     (sqlite, "BUSY_S", "seconds a write waits for its turn, then `BusyError` (SQLite)"),
-    (
-        postgres,
-        "LOCK_MS",
-        "milliseconds a write waits for its turn, then `BusyError` (PostgreSQL)",
-    ),
-    (
-        postgres,
-        "IDLE_MS",
-        "milliseconds after which the server cuts off a frozen writer",
-    ),
+    (postgres, "LOCK_MS", "milliseconds a write waits for its turn, then `BusyError` (PostgreSQL)"),
+    (postgres, "IDLE_MS", "milliseconds after which the server cuts off a frozen writer"),
 ]
 
 

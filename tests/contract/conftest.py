@@ -83,12 +83,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def opener(
-    url: str,
-    store: str,
-    space_name: str,
-    tmp_path: Path,
-    checkout: Path,
-    clock: ContractClock,
+    url: str, store: str, space_name: str, tmp_path: Path, checkout: Path, clock: ContractClock
 ) -> Iterator[Opener]:
     """Opens the space, as often as a test wants; all is closed at the end."""
     opener = Opener(url, space_name, str(tmp_path / "user"), clock, store)

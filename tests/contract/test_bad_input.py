@@ -17,14 +17,7 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs.arguments import (
-    BODY_LIMIT,
-    NAME_LIMIT,
-    TTL_MAX_S,
-    VALUE_LIMIT,
-    WAIT_MAX_S,
-    Argument,
-)
+from dibs.arguments import BODY_LIMIT, NAME_LIMIT, TTL_MAX_S, VALUE_LIMIT, WAIT_MAX_S, Argument
 from dibs.dibs import operations
 from dibs.errors import DibsError, InvalidError, NotFoundError, RefusedError, StaleError
 

@@ -9,13 +9,7 @@ import pytest
 
 import dibs
 from dibs.storage.waiting import CANCEL, Cancel
-from tests.contract.waiting import (
-    Background,
-    ContractClock,
-    FrozenClock,
-    InterruptedClock,
-    result,
-)
+from tests.contract.waiting import Background, ContractClock, FrozenClock, InterruptedClock, result
 from tests.contract.world import LONG_S, Opener, direct
 
 # One winner

@@ -346,10 +346,7 @@ def test_complete_does_everything_in_one_step(alice, bob, carol, background):
         ),
         ({"entry": {"namespace": "n", "key": "k"}}, dibs.InvalidError),
         ({"entry": ["n", "k", 1]}, dibs.InvalidError),
-        (
-            {"entry": {"namespace": "n", "key": "k", "value": 1, "ttl": 5}},
-            dibs.InvalidError,
-        ),
+        ({"entry": {"namespace": "n", "key": "k", "value": 1, "ttl": 5}}, dibs.InvalidError),
         ({"entry": {"namespace": "", "key": "k", "value": 1, "force": True}}, dibs.InvalidError),
         ({"announce": "x" * 16_385}, dibs.InvalidError),
         ({"result": {1, 2}}, dibs.InvalidError),

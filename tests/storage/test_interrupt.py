@@ -234,9 +234,7 @@ def test_an_entry(bench):
         )
 
     lines = at_every_line(
-        bench,
-        lambda: bench.victim.state.set("plan", "step", 1, expected_version=version),
-        settle,
+        bench, lambda: bench.victim.state.set("plan", "step", 1, expected_version=version), settle
     )
     assert lines > 40
 

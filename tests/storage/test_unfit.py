@@ -105,8 +105,7 @@ def test_a_postgres_database_of_another_program_is_shared_without_touching_its_t
 
 
 @pytest.mark.parametrize(
-    "address",
-    ["mysql://host/database", "ftp://host:1/", "sqlite://", "", "a\0b", "sqlite:///a\0b"],
+    "address", ["mysql://host/database", "ftp://host:1/", "sqlite://", "", "a\0b", "sqlite:///a\0b"]
 )
 def test_an_address_that_dibs_does_not_know_is_refused(address, tmp_path):
     with pytest.raises(InvalidError):

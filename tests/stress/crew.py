@@ -86,10 +86,7 @@ def read_messages(
 
         def answer(key: str, limit: int, channel: str | None) -> int:
             found = agent.messages.inbox(
-                channel=channel,
-                limit=limit,
-                wait_s=chance.choice([0, 0.02]),
-                idempotency_key=key,
+                channel=channel, limit=limit, wait_s=chance.choice([0, 0.02]), idempotency_key=key
             )
             log.add(["got", channel, [[message.id, message.body] for message in found]])
             return len(found)

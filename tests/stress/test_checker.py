@@ -54,10 +54,7 @@ REGISTER = {
     ],
     "a refusal shows what is there": [put(0, 1, 0, "a", 1), conflict(2, 3, 0, "b", 1, "a")],
     "a call cut off may have been done": [unanswered(put(0, 0, 0, "a", 1)), get(5, 6, 1, "a")],
-    "a call cut off may not have been done": [
-        unanswered(put(0, 0, 0, "a", 1)),
-        get(5, 6, 0, None),
-    ],
+    "a call cut off may not have been done": [unanswered(put(0, 0, 0, "a", 1)), get(5, 6, 0, None)],
     "a call cut off may be done late": [
         unanswered(put(0, 0, 0, "a", 1)),
         get(5, 6, 0, None),
@@ -72,11 +69,7 @@ REGISTER = {
 NOT_REGISTER = {
     "a write that was answered is not seen": [put(0, 1, 0, "a", 1), get(2, 3, 0, None)],
     "a value is seen before it was written": [get(0, 1, 1, "a"), put(2, 3, 0, "a", 1)],
-    "two reads go back in time": [
-        put(0, 9, 0, "a", 1),
-        get(2, 3, 1, "a"),
-        get(4, 5, 0, None),
-    ],
+    "two reads go back in time": [put(0, 9, 0, "a", 1), get(2, 3, 1, "a"), get(4, 5, 0, None)],
     "two writers both replace one version": [
         put(0, 1, 0, "a", 1),
         put(2, 9, 1, "b", 2),
@@ -195,11 +188,7 @@ def test_a_takeover_needs_a_time_that_ran_out_before_it() -> None:
 
 
 def test_the_dead_do_not_come_back() -> None:
-    ops = [
-        claim(ALICE, 0, 1, 5),
-        claim(BOB, 20, 30, 7),
-        settle("complete", ALICE, 40, 50, 5),
-    ]
+    ops = [claim(ALICE, 0, 1, 5), claim(BOB, 20, 30, 7), settle("complete", ALICE, 40, 50, 5)]
     assert not check(ops, Holding(gone={ALICE: 10}, can_end=True)).linearizable
 
 

@@ -47,14 +47,7 @@ def test_a_store_without_the_epoch_check_is_rejected(
     sqlite_url: str, space_name: str, tmp_path: Path
 ) -> None:
     recording = record(
-        sqlite_url,
-        space_name,
-        tmp_path,
-        calls=2_000,
-        kills=4,
-        seed=5,
-        processes=4,
-        unfenced=True,
+        sqlite_url, space_name, tmp_path, calls=2_000, kills=4, seed=5, processes=4, unfenced=True
     )
     verdicts = recording.verdicts()
     fenced = [key for key in KEYS if not key.startswith("entry")]
@@ -71,11 +64,7 @@ def test_a_task_that_claim_calls_dead_can_be_reopened(
     """The claim that finds it dead is refused and changes nothing; reopen must see the same."""
     clock = ManualClock()
     space = dibs.open(url, space=space_name, clock=clock, user_dir=str(tmp_path / "user"))
-    with (
-        space,
-        space.join("alice", ttl_s=86_400) as alice,
-        space.join("bob", ttl_s=86_400) as bob,
-    ):
+    with space, space.join("alice", ttl_s=86_400) as alice, space.join("bob", ttl_s=86_400) as bob:
         alice.work.add("a:task", max_attempts=1)
         alice.work.claim("a:task", ttl_s=1)
         clock.advance(2)

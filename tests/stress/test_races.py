@@ -125,14 +125,7 @@ def race_for_tasks(job: str, url: str, space_name: str, folder: Path, *, tasks: 
         with space.join("planner") as planner:
             for id in ids:
                 planner.work.add(id)
-        logs = race(
-            f"races:{job}",
-            url,
-            space_name,
-            folder,
-            workers=CLAIMERS,
-            ids=ids,
-        )
+        logs = race(f"races:{job}", url, space_name, folder, workers=CLAIMERS, ids=ids)
         wins = Counter(line["key"] for log in logs for line in log if line["says"] == "won")
         assert sorted(wins) == sorted(ids)
         assert set(wins.values()) == {1}

@@ -80,11 +80,7 @@ class Client:
     def _tool(self, event: str, tool: str, agent: str, tool_input: dict[str, Any]) -> Said:
         fields: dict[str, Any] = {"agent_id": agent, "agent_type": "worker"} if agent else {}
         return self.event(
-            event,
-            tool_name=tool,
-            tool_input=tool_input,
-            tool_use_id=f"call-{self.calls}",
-            **fields,
+            event, tool_name=tool, tool_input=tool_input, tool_use_id=f"call-{self.calls}", **fields
         )
 
     def read(self, path: str) -> str:

@@ -275,12 +275,7 @@ class Client:
         }
 
     def begin(
-        self,
-        method: str,
-        params: Json | None = None,
-        *,
-        id: int | str | None = None,
-        **meta: Any,
+        self, method: str, params: Json | None = None, *, id: int | str | None = None, **meta: Any
     ) -> int | str:
         """Send a request and do not wait for its answer; further words go into `_meta`."""
         id = next(self._ids) if id is None else id

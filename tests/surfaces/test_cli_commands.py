@@ -42,9 +42,7 @@ def test_every_command_of_the_help_is_on_the_page_and_the_other_way_round(shell:
 
 
 @pytest.mark.parametrize("entry", OPERATIONS, ids=lambda entry: entry.name)
-def test_every_operation_is_reached_by_its_command_and_by_noun_and_verb(
-    entry: Operation,
-) -> None:
+def test_every_operation_is_reached_by_its_command_and_by_noun_and_verb(entry: Operation) -> None:
     for spelled in (entry.cli, f"{entry.noun} {entry.verb}"):
         found, rest = find([*spelled.split(), "--json"])
         assert (found.name, rest) == (entry.name, ["--json"])

@@ -129,10 +129,7 @@ CASES = [
     (
         "copilot",
         "before several edits",
-        {
-            "tool": "multi_replace_string_in_file",
-            "edits": (Edit("/repo/a.ts"), Edit("/repo/b.ts")),
-        },
+        {"tool": "multi_replace_string_in_file", "edits": (Edit("/repo/a.ts"), Edit("/repo/b.ts"))},
     ),
     ("copilot", "before edit of a list", {"tool": "editFiles", "edits": (Edit("src/main.ts"),)}),
     ("copilot", "before shell", {"tool": "run_in_terminal", "command": "npm test"}),
@@ -326,11 +323,7 @@ GO_ON = {"decision": "block", "reason": TOLD}
         ("cursor", "end", None),
         ("copilot", "start", said_as("SessionStart")),
         ("copilot", "prompt", None),
-        (
-            "copilot",
-            "stop",
-            {"hookSpecificOutput": {"hookEventName": "Stop", **GO_ON}},
-        ),
+        ("copilot", "stop", {"hookSpecificOutput": {"hookEventName": "Stop", **GO_ON}}),
         ("devin", "start", said_as("SessionStart")),
         ("devin", "stop", GO_ON),
         ("windsurf", "before write", None),

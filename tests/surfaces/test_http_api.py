@@ -483,10 +483,7 @@ def test_a_refused_write_does_not_touch_its_neighbours(served: Served) -> None:
                 ("work.claim", {"id": f"{mode}:task:{turn}"}),
                 ("work.complete", {"id": "nothing of the kind"}),
                 ("state.set", {"namespace": mode, "key": own, "value": turn}),
-                (
-                    "state.set",
-                    {"namespace": mode, "key": own, "value": 1, "expected_version": 7},
-                ),
+                ("state.set", {"namespace": mode, "key": own, "value": 1, "expected_version": 7}),
                 ("messages.send", {"body": own, "to": f"p{(number + 1) % people}"}),
                 ("messages.send", {"body": own, "to": "not a name"}),
                 ("agents.beat", {"status": own}),

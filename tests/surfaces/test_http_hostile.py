@@ -224,17 +224,7 @@ def test_an_expired_token_opens_nothing(daemon: Daemon) -> None:
 def test_a_token_speaks_for_its_own_name_only(daemon: Daemon) -> None:
     bob = daemon.client(token=daemon.token_of("bob"))
     before = bob("events.last")
-    for name in (
-        "alice",
-        "bob2",
-        "bo",
-        "dibs",
-        "alice/bob",
-        "BOB",
-        "bob2/x",
-        "/bob",
-        "bob//x",
-    ):
+    for name in ("alice", "bob2", "bo", "dibs", "alice/bob", "BOB", "bob2/x", "/bob", "bob//x"):
         for operation in ("agents.beat", "messages.inbox", "agents.join"):
             reply = bob.ask(operation, Dibs_Agent=name)
             assert reply.status in (400, 403), name

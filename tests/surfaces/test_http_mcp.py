@@ -21,10 +21,7 @@ from tests.surfaces.daemon import Daemon, serving
 from tests.surfaces.shell import PATIENCE_S, Shell, until
 
 ENVELOPE = {PREFIX + "protocolVersion": MODERN, PREFIX + "clientCapabilities": {}}
-ACCEPT = {
-    "Accept": "application/json, text/event-stream",
-    "Content-Type": "application/json",
-}
+ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 LEGACY = "2025-11-25"
 
 

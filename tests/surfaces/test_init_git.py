@@ -414,9 +414,7 @@ exit $code
 """
 
 
-def test_pre_commit_keeps_working_and_survives_its_own_installation(
-    repository: Repository,
-) -> None:
+def test_pre_commit_keeps_working_and_survives_its_own_installation(repository: Repository) -> None:
     path = repository.hook("pre-commit", PRE_COMMIT)
     before = repository.state()
     repository.shell.ok("init")

@@ -121,11 +121,7 @@ def attention(found: Overview, me: int, mine: list[Lease], tasks: list[Task]) ->
 
 def seen(presence: Presence) -> Answer:
     doing = presence.sessions[-1].status
-    answer: Answer = {
-        "name": presence.agent,
-        "leases": presence.leases,
-        "tasks": presence.tasks,
-    }
+    answer: Answer = {"name": presence.agent, "leases": presence.leases, "tasks": presence.tasks}
     return answer | ({"doing": cut(doing)} if doing else {})
 
 
@@ -156,11 +152,7 @@ def available(agent: Agent, resource: str) -> Answer:
     (state,) = agent.leases.status(resource)
     if state.free:
         mine = {lease.resource for lease in agent.leases.list(session=agent.session)}
-        return {
-            "status": "available",
-            "resource": state.resource,
-            "yours": state.resource in mine,
-        }
+        return {"status": "available", "resource": state.resource, "yours": state.resource in mine}
     return {"status": "claimed", "resource": state.resource, **in_the_way(agent, state.blockers)}
 
 

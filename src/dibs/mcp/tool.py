@@ -107,11 +107,7 @@ def refusal(error: DibsError) -> Answer:
     message = error.message
     if isinstance(error, InvalidError) and error.next:
         message = f"{message}; {error.next}"
-    return {
-        "status": code,
-        "message": cut(message, MESSAGE_SHOWN),
-        "hint": HINTS.get(code, PERSON),
-    }
+    return {"status": code, "message": cut(message, MESSAGE_SHOWN), "hint": HINTS.get(code, PERSON)}
 
 
 def told(detail: Any) -> Any:
@@ -132,10 +128,7 @@ def result(answer: Answer, error: DibsError | None = None, root: str = "") -> An
     if marks:
         answer = {**answer, "untrusted": marks}
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-    made: Answer = {
-        "content": [{"type": "text", "text": text}],
-        "structuredContent": answer,
-    }
+    made: Answer = {"content": [{"type": "text", "text": text}], "structuredContent": answer}
     if error is not None and not isinstance(error, RefusedError):
         made["isError"] = True
     return made

@@ -153,12 +153,7 @@ class Scope:
         return self.store.write(self.caller, ahead)
 
     def once(
-        self,
-        tx: Write,
-        name: str,
-        key: str | None,
-        request: object,
-        do: Callable[[], T],
+        self, tx: Write, name: str, key: str | None, request: object, do: Callable[[], T]
     ) -> T:
         """Do it, unless this key was used before: then return the first answer."""
         if key is None:

@@ -203,12 +203,7 @@ class Agents(Noun):
             deadline=None if left_ms is None else tx.now + left_ms,
         )
         return NewToken(
-            id=id,
-            name=name,
-            scope=scope,
-            secret=secret,
-            created_at=tx.wall,
-            expires_at=expires_at,
+            id=id, name=name, scope=scope, secret=secret, created_at=tx.wall, expires_at=expires_at
         )
 
     @operation(by=PEOPLE, cli="token list", empty="no tokens")

@@ -101,13 +101,7 @@ class Events(Noun):
 
         return self.scope.store.wait(look, TOPICS, wait_s) or ()
 
-    @writes(
-        by=PEOPLE,
-        events=("space.pruned",),
-        destructive=True,
-        cli="gc",
-        example="--keep 30d",
-    )
+    @writes(by=PEOPLE, events=("space.pruned",), destructive=True, cli="gc", example="--keep 30d")
     def prune(self, *, keep_s: float = 30 * 86_400) -> Pruned:
         """Remove what is over and older than that; free what dead sessions hold.
 

@@ -316,10 +316,7 @@ class Leases(Noun):
         example="src/a.py --reason 'the release needs it'",
     )
     def revoke(
-        self,
-        *resources: str,
-        reason: str = "",
-        idempotency_key: str | None = None,
+        self, *resources: str, reason: str = "", idempotency_key: str | None = None
     ) -> tuple[Lease, ...]:
         """Take leases away from others, for a person who decides; they are told.
 
@@ -448,12 +445,7 @@ class Leases(Noun):
     def _resources(self, texts: tuple[str, ...]) -> list[Resource]:
         return [self.scope.place.resource(text) for text in texts]
 
-    @operation(
-        by=EVERYBODY,
-        cli="leases",
-        example="--agent alice",
-        empty="nothing is held",
-    )
+    @operation(by=EVERYBODY, cli="leases", example="--agent alice", empty="nothing is held")
     def list(
         self, *, agent: str | None = None, session: int | None = None, limit: int = 1000
     ) -> tuple[Lease, ...]:

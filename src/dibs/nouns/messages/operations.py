@@ -170,11 +170,7 @@ class Messages(Noun):
         return [row for row in rows if self.scope.keys.fits("message", row)]
 
     @writes(
-        NotFoundError,
-        by=EVERYBODY,
-        events=("message.acknowledged",),
-        cli="ack",
-        example="17 18",
+        NotFoundError, by=EVERYBODY, events=("message.acknowledged",), cli="ack", example="17 18"
     )
     def ack(self, *ids: int, idempotency_key: str | None = None) -> tuple[int, ...]:
         """Acknowledge messages, so that their senders know.
@@ -225,12 +221,7 @@ class Messages(Noun):
             return tx.rows(MESSAGES.channel_readers, channel=row["channel"], sender=row["sender"])
         return tx.rows(MESSAGES.readers, sender=row["sender"], id=row["id"])
 
-    @operation(
-        by=EVERYBODY,
-        cli="messages",
-        example="--agent bob",
-        kinds={"channel": FILTER},
-    )
+    @operation(by=EVERYBODY, cli="messages", example="--agent bob", kinds={"channel": FILTER})
     def history(
         self,
         *,

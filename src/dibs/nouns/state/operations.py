@@ -11,17 +11,7 @@ An entry with a time to live is gone when that is over; its version stays behind
 
 from __future__ import annotations
 
-from dibs.arguments import (
-    FLAG,
-    JSON,
-    NAME,
-    NEWEST,
-    NUMBER,
-    TTL_MAX_S,
-    Seconds,
-    Text,
-    milliseconds,
-)
+from dibs.arguments import FLAG, JSON, NAME, NEWEST, NUMBER, TTL_MAX_S, Seconds, Text, milliseconds
 from dibs.errors import ConflictError, InvalidError, NotFoundError
 from dibs.operation import EVERYBODY, operation, writes
 from dibs.records import Entry, EntryExport
@@ -115,12 +105,7 @@ class State(Noun):
             raise conflict(tx, namespace, key, row, expected_version)
         return write_version(tx, self.scope, namespace, key, row["version"] + 1, None, None)
 
-    @writes(
-        by=EVERYBODY,
-        events=("entry.deleted",),
-        destructive=True,
-        example="budget",
-    )
+    @writes(by=EVERYBODY, events=("entry.deleted",), destructive=True, example="budget")
     def clear(self, namespace: str, *, idempotency_key: str | None = None) -> int:
         """Delete all entries of a namespace, and say how many."""
         tx = self.tx

@@ -401,9 +401,7 @@ class Work(Noun):
             )
         if row["session"] == self.scope.caller.session:
             raise StateError(
-                f"you have claimed {id} yourself",
-                next="abandon it",
-                task=task_record(row, tx.now),
+                f"you have claimed {id} yourself", next="abandon it", task=task_record(row, tx.now)
             )
         revoked = self._unclaim(tx, row, "available", reason=reason, uncounted=1)
         tx.event(
@@ -423,13 +421,7 @@ class Work(Noun):
         grants.hand_over(tx, self.scope.keys, freed)
         return revoked
 
-    @writes(
-        NotFoundError,
-        StateError,
-        by=EVERYBODY,
-        events=("task.reopened",),
-        example="fix-login",
-    )
+    @writes(NotFoundError, StateError, by=EVERYBODY, events=("task.reopened",), example="fix-login")
     def reopen(self, id: str, *, idempotency_key: str | None = None) -> Task:
         """Make a task that has ended available again, with all its attempts.
 
@@ -463,12 +455,7 @@ class Work(Noun):
         with self.scope.store.read() as tx:
             return record_of(tx, id)
 
-    @operation(
-        by=EVERYBODY,
-        example="--state available",
-        empty="no tasks",
-        kinds={"after": NUMBER},
-    )
+    @operation(by=EVERYBODY, example="--state available", empty="no tasks", kinds={"after": NUMBER})
     def list(
         self,
         *,

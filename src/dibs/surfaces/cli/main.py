@@ -138,8 +138,7 @@ def by_hand(globals_: Globals, name: str, words: list[str]) -> int:
     placed, named = command.parse(words)
     if AGENT not in command.by and globals_.party() == AGENT:
         raise NotYoursError(
-            f"only people may do this (dibs {name}), and this is an agent's shell",
-            next=PEOPLE_ONLY,
+            f"only people may do this (dibs {name}), and this is an agent's shell", next=PEOPLE_ONLY
         )
     return command.main(globals_, *placed, **command.check(named))
 

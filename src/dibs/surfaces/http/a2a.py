@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, StreamingResponse
 
 from dibs import __version__
-from dibs.errors import (
-    DibsError,
-    ExistsError,
-    InvalidError,
-    NotFoundError,
-    PrunedError,
-    StateError,
-)
+from dibs.errors import DibsError, ExistsError, InvalidError, NotFoundError, PrunedError, StateError
 from dibs.mcp.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,

@@ -74,11 +74,7 @@ JOIN = asked(
     host=said(of_kind(NAME), "the caller's machine, for people"),
     pid=said(of_kind(Whole(0, 2**31)), "the caller's process there"),
     process=said(
-        {
-            "type": "string",
-            "pattern": r"^([0-9]{1,9}|[0-9]+:[0-9]{1,9}:[0-9]*)$",
-            "maxLength": 200,
-        },
+        {"type": "string", "pattern": r"^([0-9]{1,9}|[0-9]+:[0-9]{1,9}:[0-9]*)$", "maxLength": 200},
         "the process there that a shell session ends with, by its own name",
     ),
 ) | {"additionalProperties": False}
@@ -196,10 +192,7 @@ def post(summary: str, tag: str, body: Schema, result: Schema, refusals: dict[st
                 {"$ref": "#/components/parameters/agent"},
                 {"$ref": "#/components/parameters/session"},
             ],
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": body}},
-            },
+            "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
             "responses": {
                 "200": answer("done", result),
                 **{code: answer(says, error) for code, says in sorted(refusals.items())},

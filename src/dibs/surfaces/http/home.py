@@ -59,8 +59,7 @@ class Home:
             found = self.serving(space)
             at = f" at {found[0]['url']}" if found else ""
             raise ExistsError(
-                f"{space.space} is served already{at}",
-                next="dibs open shows it, dibs stop ends it",
+                f"{space.space} is served already{at}", next="dibs open shows it, dibs stop ends it"
             ) from None
         self._kept.append(handle)
 

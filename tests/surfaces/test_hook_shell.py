@@ -839,8 +839,14 @@ def compounds(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         line.map("echo $({})".format),
         line.map('echo "$({})"'.format),
         line.map("true | {{ {}}}".format),
-        line.map('n=; while [ -z "$n" ]; do n=1; {}done'.format),
+        line.map(loop),
     )
+
+
+def loop(body: str) -> str:
+    """One that ends, whatever loops are inside it: each has a variable of its own."""
+    n = f"n{len(body)}"
+    return f'{n}=; while [ -z "${n}" ]; do {n}=1; {body}done'
 
 
 def function(body: str) -> str:

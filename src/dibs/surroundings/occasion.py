@@ -7,8 +7,6 @@ that others took over with other tools, is here too (`read_event`, `write_event`
 
 from __future__ import annotations
 
-import json
-
 from dibs.digest import sha256
 
 TYPE_CHECKING = False
@@ -174,6 +172,8 @@ def patched(tool: str, text: str, cwd: str) -> tuple[Edit, ...]:
 
 def name_of_call(tool: str, tool_input: dict[str, Any]) -> str:
     """A name for this use of a tool, for clients that give none: the same before and after it."""
+    import json  # late: whoever reads a shell command needs what an edit is, and not this
+
     said = json.dumps(tool_input, sort_keys=True)
     return f"{tool}:{sha256(said.encode()).digest()[:8].hex()}"
 
@@ -232,6 +232,8 @@ def read_tool(client: Client, occasion: Occasion, tool_input: dict[str, Any]) ->
 
 
 def write_event(occasion: Occasion, answer: Answer) -> str:
+    import json
+
     if answer.deny:
         decision = {"permissionDecision": "deny", "permissionDecisionReason": answer.deny}
         return json.dumps({"hookSpecificOutput": {"hookEventName": occasion.name, **decision}})

@@ -159,7 +159,7 @@ def about(command: Command) -> str:
     if command.options:
         lines.append("")
     lines += [f"  {label(one):<{WIDTH}} {one.help}" for one in placed]
-    lines += [f"  {spelled(one):<{WIDTH}} {one.help}{default(one)}" for one in named]
+    lines += [f"  {spelled(one):<{WIDTH}} {explained(one)}{default(one)}" for one in named]
     if command.about:
         lines += ["", command.about]
     return "\n".join(lines)
@@ -194,6 +194,13 @@ def spelled(option: Option) -> str:
         if len(choices) <= WIDTH:
             return choices
     return f"--{option.name} {label(option)}"
+
+
+def explained(option: Option) -> str:
+    """What an option is for, with the choices that were too many to stand beside it."""
+    kind = option.argument.kind
+    named = not isinstance(kind, Choice) or spelled(option).endswith(kind.choices)
+    return option.help if named else f"{option.help}: {', '.join(kind.choices)}"
 
 
 def default(option: Option) -> str:

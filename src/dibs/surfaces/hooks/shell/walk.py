@@ -41,10 +41,16 @@ _READING = frozenset("read unset mapfile readarray getopts".split())
 
 
 class Frame:
-    """An open `(`, `{`, `if`, loop or `case`."""
+    """An open `(`, `{`, `if`, loop or `case`.
 
-    def __init__(self, closer: str, walk: Walk, apart: bool) -> None:
+    function: the name of the function whose body it is, if it is one's
+    at: where what is inside begins
+    """
+
+    def __init__(self, closer: str, walk: Walk, apart: bool, at: int) -> None:
         self.closer = closer
+        self.function = walk.function
+        self.at = at
         self.apart = apart
         self.unsure = walk.unsure
         self.begin = walk.begin
@@ -61,7 +67,8 @@ class Walk:
     piped: whether a pipe leads into the command at hand, and `feed` is what comes through it
     unsure: whether the command runs only if the one before has failed
     earlier: the state before that one, if it would have changed it
-    function: whether what is opened next is the body of a function
+    function: the name of the function whose body is opened next, if it is one's
+    functions: the bodies of functions, by name
     """
 
     def __init__(self, texts: Texts, cwd: str, kind_of: Callable[[str], str]) -> None:
@@ -76,7 +83,9 @@ class Walk:
         self.depth = 0
         self.state = self.begin = State((cwd,), {"HOME": (home,)} if home else {})
         self.earlier: State | None = None
-        self.piped = self.unsure = self.function = False
+        self.piped = self.unsure = False
+        self.function = ""
+        self.functions: dict[str, list[Token]] = {}
 
     def text(self, text: str, *, apart: bool = True) -> None:
         """Go through a text; what it does to the state stays inside if it is run apart."""
@@ -92,7 +101,8 @@ class Walk:
             return
         kept = self.state.copy(), self.feed, self.piped, self.unsure, self.function, self.begin
         self.depth += 1
-        self.piped = self.unsure = self.function = False
+        self.piped = self.unsure = False
+        self.function = ""
         self._level(tokens)
         self.depth -= 1
         state, self.feed, self.piped, self.unsure, self.function, self.begin = kept
@@ -115,7 +125,7 @@ class Walk:
                     at += 1  # `function f()`
                     continue
                 self.unsure = False
-                self._open(")", frames, apart=True)
+                self._open(")", frames, at, apart=True)
                 subshells += 1
             elif token == ")":
                 while subshells and self._close(frames, tokens, at).closer != ")":
@@ -137,14 +147,14 @@ class Walk:
         """Take keywords and then one simple command; give where it ends."""
         while keyword := _keyword(tokens, at):
             if keyword in _OPENERS:
-                self._open(_OPENERS[keyword], frames)
+                self._open(_OPENERS[keyword], frames, at + 1)
             elif keyword == "case":
-                self._open("esac", frames)
+                self._open("esac", frames, at + 1)
                 while at < len(tokens) and _keyword(tokens, at) != "in":
                     at += 1
                 return self._next_case(tokens, at + 1, frames)
             elif keyword in ("for", "select"):
-                self._open("done", frames)
+                self._open("done", frames, at + 1)
                 return self._loop(tokens, at + 1)
             elif keyword in _CLOSERS:
                 if frames and frames[-1].closer == keyword:
@@ -153,30 +163,38 @@ class Walk:
                 if frames and frames[-1].closer == "fi":
                     self._branch(keyword, frames[-1])
             elif keyword == "function":
-                self.function = True
                 at += 1
+                self.function = _name(tokens, at)
             elif keyword not in ("do", "!", "time", "coproc"):
                 break
             at += 1
         end = _end(tokens, at)
         if end == at + 1 and tokens[end : end + 2] == ["(", ")"]:
-            self.function = True
+            self.function = _name(tokens, at)
             return end + 2
         words = [token for token in tokens[at:end] if isinstance(token, Word)]
         redirects = [token for token in tokens[at:end] if isinstance(token, Redirect)]
         if words or redirects:
-            self._simple(words, redirects, self.piped or tokens[end : end + 1] in _APART)
-            self.function = False
+            apart = self.piped or tokens[end : end + 1] in _APART
+            self._simple(words, redirects, apart)
+            self.function = ""
+            body = self.functions.get(_name(tokens, at), [])
+            self.left -= len(body)
+            if body and self.left > 0:
+                self._tokens(body, apart=apart)
         return end
 
-    def _open(self, closer: str, frames: list[Frame], *, apart: bool = False) -> None:
-        frames.append(Frame(closer, self, apart or self.piped or self.function))
+    def _open(self, closer: str, frames: list[Frame], at: int, *, apart: bool = False) -> None:
+        frames.append(Frame(closer, self, apart or self.piped or bool(self.function), at))
         self.begin = self.state.copy()
-        self.piped = self.unsure = self.function = False
+        self.piped = self.unsure = False
+        self.function = ""
 
     def _close(self, frames: list[Frame], tokens: list[Token], at: int) -> Frame:
         frame = frames.pop()
         self.feed = None
+        if frame.function:
+            self.functions[frame.function] = tokens[frame.at : at - 1]
         self.begin = frame.begin.copy()
         if frame.closer in ("fi", "esac"):
             if not frame.otherwise:
@@ -383,6 +401,12 @@ def _end(tokens: list[Token], at: int) -> int:
     while at < len(tokens) and not isinstance(tokens[at], str):
         at += 1
     return at
+
+
+def _name(tokens: list[Token], at: int) -> str:
+    """The word that a function or a command is named by, as far as its text says."""
+    word = tokens[at] if at < len(tokens) else ""
+    return (word.single({}) or "") if isinstance(word, Word) else ""
 
 
 def _keyword(tokens: list[Token], at: int) -> str:

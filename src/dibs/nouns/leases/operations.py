@@ -178,7 +178,7 @@ class Leases(Noun):
 
         resources: what to release; none for all that was granted at `epoch`
         everything: release all that this session holds
-        outcome: what became of it, for the next: released, modified, created, deleted, moved
+        outcome: what became of it, for the next
         moved_to: where it is now, if it was moved
         """
         tx = self.tx

@@ -199,8 +199,9 @@ def spelled(option: Option) -> str:
 def explained(option: Option) -> str:
     """What an option is for, with the choices that were too many to stand beside it."""
     kind = option.argument.kind
-    named = not isinstance(kind, Choice) or spelled(option).endswith(kind.choices)
-    return option.help if named else f"{option.help}: {', '.join(kind.choices)}"
+    if not isinstance(kind, Choice) or option.switch or spelled(option).endswith(kind.choices):
+        return option.help
+    return f"{option.help}: {', '.join(kind.choices)}"
 
 
 def default(option: Option) -> str:

@@ -160,6 +160,11 @@ def about(command: Command) -> str:
         lines.append("")
     lines += [f"  {label(one):<{WIDTH}} {one.help}" for one in placed]
     lines += [f"  {spelled(one):<{WIDTH}} {explained(one)}{default(one)}" for one in named]
+    # An option that makes another command of this one.
+    others = [one for one in operations().values() if one.cli.startswith(f"{command.words} --")]
+    lines += [
+        f"  {one.cli.removeprefix(command.words)[1:]:<{WIDTH}} {one.summary}" for one in others
+    ]
     if command.about:
         lines += ["", command.about]
     return "\n".join(lines)

@@ -15,7 +15,8 @@ import os
 from stat import S_ISREG
 from time import time
 
-from dibs.digest import content_hash, sha256
+from dibs.digest import sha256
+from dibs.names.checkouts import content_hash
 from dibs.surfaces.hooks.notes import stamp, write
 
 FILE_LIMIT = 4 << 20

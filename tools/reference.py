@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dibs
-from dibs import aio, arguments, digest, errors, records
+from dibs import aio, arguments, errors, records
 from dibs.dibs import operations
-from dibs.names import globs, paths
+from dibs.names import checkouts, globs, paths
 from dibs.nouns.agents import operations as agents
 from dibs.nouns.events import operations as events
 from dibs.nouns.leases import operations as leases
@@ -128,7 +128,11 @@ LIMITS: list[tuple[object, str, str]] = [
 ]
 
 FIGURES: list[tuple[object, str, str]] = [
-    (digest, "MAX_HASHED_BYTES", "bytes; the content of a larger file is not hashed at the claim"),
+    (
+        checkouts,
+        "MAX_HASHED_BYTES",
+        "bytes; the content of a larger file is not hashed at the claim",
+    ),
     (plan, "ATTEMPTS", "attempts a task has by default"),
     (tasks, "BACKOFF_MS", "milliseconds of pause after the first failure, then doubled each time"),
     (tasks, "BACKOFF_MAX_MS", "milliseconds of pause between attempts, at most"),

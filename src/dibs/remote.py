@@ -60,6 +60,8 @@ BODY_LIMIT = 4 * 1024 * 1024
 """What a daemon takes at once; it hangs up on whoever sends more, before all of it has come."""
 RECORDS: dict[str, type[Record]] = {"blockers": Blocker, "current": Entry, "task": Task}
 """What the details of an error hold as records."""
+AT_THE_DOOR = {401: NotYoursError, 403: NotYoursError, 429: BusyError}
+"""What a refusal at the door is for a caller of the library."""
 
 
 def reach(
@@ -370,6 +372,7 @@ def refusal(status: int, answer: Any, url: str) -> Exception:
         )
     code = answer.get("error")
     kind = known(DibsError).get(str(code))
+    other = AT_THE_DOOR.get(status, InvalidError if status < 500 else DibsError)
     details = dict(answer.get("details") or {})
     for name, record in RECORDS.items():
         value = details.get(name)
@@ -377,7 +380,7 @@ def refusal(status: int, answer: Any, url: str) -> Exception:
             details[name] = [record.from_json(item) for item in value]
         elif value is not None:
             details[name] = record.from_json(value)
-    error = (kind or by_status(status))(answer["message"], next=answer.get("next"))
+    error = (kind or other)(answer["message"], next=answer.get("next"))
     error.details = details
     if kind is None:
         error.code = str(code)
@@ -390,9 +393,3 @@ def known(kind: type[DibsError]) -> dict[str, type[DibsError]]:
     for inner in kind.__subclasses__():
         found |= known(inner)
     return found
-
-
-def by_status(status: int) -> type[DibsError]:
-    """What a refusal at the door is for a caller of the library."""
-    refusals = {401: NotYoursError, 403: NotYoursError, 429: BusyError}
-    return refusals.get(status, InvalidError if status < 500 else DibsError)

@@ -183,11 +183,9 @@ class Reader:
                 self._ready(*self._give_up)
             try:
                 data: bytes = self._end.recv(CHUNK)
-            except BlockingIOError:
-                continue
             except OSError as error:
                 # Over TLS something may come that is not for us yet.
-                if type(error).__name__ == "SSLWantReadError":
+                if type(error).__name__ in ("BlockingIOError", "SSLWantReadError"):
                     continue
                 raise
             if not data:

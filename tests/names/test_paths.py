@@ -15,9 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dibs.digest import content_hash
 from dibs.errors import InvalidError
-from dibs.names.checkouts import Checkout
+from dibs.names.checkouts import Checkout, content_hash
 from dibs.names.paths import (
     Place,
     Resource,

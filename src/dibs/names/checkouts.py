@@ -14,18 +14,22 @@ refused by name: to look further up would put its files into a space they do not
 
 Environment variables, global configuration and `include` are not consulted, so every process
 that looks from the same directory finds the same space.
+
+What else the disk says of names is here too: whether case matters, and the hash of a file.
 """
 
 from __future__ import annotations
 
 import os
 
+from dibs.digest import sha256
 from dibs.errors import InvalidError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MAX_HASHED_BYTES = 64 << 20
 _HOST = "abcdefghijklmnopqrstuvwxyz0123456789_.-"
 _DEFAULT_PORTS = {"ssh": "22", "https": "443", "http": "80", "git": "9418"}
 
@@ -90,6 +94,40 @@ def is_case_blind(root: str) -> bool:
     except OSError:
         pass
     return False
+
+
+def content_hash(file: str) -> str | None:
+    """Give the SHA-256 of a regular file in hex.
+
+    None if nothing is there, if it is no regular file, and for files over 64 MiB, whose
+    reading would hold up the claim.
+    """
+    try:
+        # Without O_NONBLOCK a fifo would wait for its writer.
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(fd)
+        if status.st_mode & 0o170000 != 0o100000 or status.st_size > MAX_HASHED_BYTES:
+            return None
+        # One read more than the size shows whether somebody is writing to it right now.
+        digest, left = sha256(), MAX_HASHED_BYTES
+        chunk = os.read(fd, min(status.st_size, 1 << 18) + 1)
+        while chunk:
+            digest.update(chunk)
+            left -= len(chunk)
+            if left < 0:
+                return None
+            if left == MAX_HASHED_BYTES - status.st_size:
+                break
+            chunk = os.read(fd, 1 << 18)
+        text: str = digest.hexdigest()
+        return text
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def _host_and_path(url: str) -> str | None:

@@ -27,9 +27,8 @@ from __future__ import annotations
 import os
 
 from dibs.arguments import RESOURCE_LIMIT
-from dibs.digest import content_hash
 from dibs.errors import InvalidError
-from dibs.names.checkouts import Checkout, checkout_around, is_case_blind, origin
+from dibs.names.checkouts import Checkout, checkout_around, content_hash, is_case_blind, origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

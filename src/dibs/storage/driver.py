@@ -116,7 +116,8 @@ if TYPE_CHECKING:
         def integrity(self) -> list[str]:
             """What is wrong with the database's files, as far as this machine can tell."""
 
-        def log_bytes(self) -> int: ...
+        def log_bytes(self) -> int:
+            """The size of the write-ahead log, as far as this machine keeps one."""
 
         def shorten_log(self) -> None: ...
 

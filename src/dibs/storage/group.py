@@ -104,10 +104,9 @@ class Turn:
 class Place:
     """One in the line."""
 
-    __slots__ = ("kept", "reached")
+    kept: BusyError | None = None
 
     def __init__(self) -> None:
-        self.kept: BusyError | None = None
         self.reached = threading.Lock()
         self.reached.acquire()
 

@@ -69,7 +69,7 @@ class Hub:
         with store.read() as tx:
             self._seq = tx.rows(SPACE.position)[0]["seq"]
         self._following.acquire()
-        start_new_thread(self._run, (store, driver))
+        start_new_thread(self._follow, (store, driver))
 
     def stop(self) -> None:
         """Follow no more; after this the store may be closed."""
@@ -114,12 +114,6 @@ class Hub:
             woken.update(self._touched(event["kind"], event["subject"], event["data"] or ""))
         return {listener for key in woken for listener in self._waiters.get(key, ())}
 
-    def _run(self, store: Store, driver: Driver) -> None:
-        try:
-            self._follow(store, driver)
-        finally:
-            self._following.release()
-
     def _follow(self, store: Store, driver: Driver) -> None:
         CANCEL.set(self._cancel)
         rested = 0.0
@@ -134,18 +128,21 @@ class Hub:
                 events = tx.rows(SPACE.moved, after=after, limit=PAGE)
             return ((after, events) if events else None), None
 
-        while True:
-            try:
-                found = store.wait(look, self._nouns, WAIT_S, driver)
-            except (CancelledError, ClosedError):
-                self._cancel.close()
-                return
-            except UnavailableError:
-                select.select([self._cancel], [], [], RETRY_S)
-                continue
-            if found is not None:
-                after, events = found
-                self._wake(events, after)
+        try:
+            while True:
+                try:
+                    found = store.wait(look, self._nouns, WAIT_S, driver)
+                except (CancelledError, ClosedError):
+                    self._cancel.close()
+                    return
+                except UnavailableError:
+                    select.select([self._cancel], [], [], RETRY_S)
+                    continue
+                if found is not None:
+                    after, events = found
+                    self._wake(events, after)
+        finally:
+            self._following.release()
 
 
 class HubListener(Ear):

@@ -11,8 +11,6 @@ from dibs.storage.queries import Queries, migrations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from dibs.storage.driver import Connection, Driver, Row
 
 SPACE = Queries("space")
@@ -36,15 +34,24 @@ def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -
         found = connection.rows(SPACE.find, {"name": name})
         if not found:
             wall = driver.clock.wall()
-            parameters: dict[str, Any] = {"name": name, "wall": wall, "key_check": key_check}
-            connection.run(SPACE.create, parameters)
+            connection.run(SPACE.create, {"name": name, "wall": wall, "key_check": key_check})
             found = connection.rows(SPACE.find, {"name": name})
         space = found[0]
         changes = driver.enter(space)
         if changes:
             connection.run(SPACE.reboot, changes | {"space": space["id"]})
             if changes["seq"] != space["seq"]:
-                _note_restoration(connection, space, changes["seq"], driver.clock.wall())
+                event = {
+                    "space": space["id"],
+                    "seq": changes["seq"],
+                    "kind": "space.restored",
+                    "agent": None,
+                    "session": None,
+                    "subject": space["name"],
+                    "data": f'{{"from": {space["seq"]}}}',
+                    "at": driver.clock.wall(),
+                }
+                connection.run(SPACE.journal, event)
             space |= changes
         connection.commit(set())
     except BaseException:
@@ -59,17 +66,3 @@ def migrate(driver: Driver, connection: Connection, steps: list[tuple[int, str, 
     for number, _, text in steps:
         if number > version:
             connection.migrate(number, driver.schema(text))
-
-
-def _note_restoration(connection: Connection, space: Row, seq: int, wall: int) -> None:
-    event: dict[str, Any] = {
-        "space": space["id"],
-        "seq": seq,
-        "kind": "space.restored",
-        "agent": None,
-        "session": None,
-        "subject": space["name"],
-        "data": f'{{"from": {space["seq"]}}}',
-        "at": wall,
-    }
-    connection.run(SPACE.journal, event)

@@ -173,12 +173,10 @@ class SqliteDriver:
         self._apart(lambda db: copy(db, target, self.key()))
 
     def integrity(self) -> list[str]:
-        """What SQLite finds wrong with the file; nothing if it is sound."""
         said = [row[0] for row in self._apart(lambda db: [*db.execute("PRAGMA integrity_check")])]
         return [] if said == ["ok"] else said
 
     def log_bytes(self) -> int:
-        """The size of the write-ahead log."""
         try:
             return os.stat(f"{self.path}-wal").st_size
         except FileNotFoundError:
@@ -198,7 +196,6 @@ class SqliteDriver:
             self.give_back(connection)
 
     def private_files(self) -> list[str]:
-        """What nobody but the owner may read."""
         folder = self.folder
         return [self.path, folder.path, folder.bells, folder.alive, folder.key_file]
 
@@ -250,7 +247,8 @@ class SqliteConnection:
             self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             # Every row is fetched before the next statement, so that one cursor serves all.
             self._cursor: apsw.Cursor | Torn = self.db.cursor()
-            check_program(self.db, driver.path)
+            if self.db.pragma("application_id") != APPLICATION_ID:
+                check_program(self.db, driver.path)
             self._use_wal()
             for pragma in (
                 f"synchronous={driver._synchronous}",
@@ -317,7 +315,12 @@ class SqliteConnection:
             raise translate(error, self._driver.path) from error
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
-        self._control(*query.bind("sqlite", parameters))
+        # On lines of their own: a signal handler that runs in between may tear the cursor.
+        text, values = query.bind("sqlite", parameters)
+        try:
+            self._cursor.execute(text, values)
+        except apsw.Error as error:
+            raise translate(error, self._driver.path) from error
 
     def version(self) -> int:
         try:
@@ -362,10 +365,9 @@ class SqliteConnection:
                 self.usable = False
                 self.db.close()  # the lock must go, whatever is wrong with the disk
 
-    def _control(self, text: str, values: tuple[Any, ...] = ()) -> None:
-        # The values are bound before: a signal handler that runs meanwhile may tear the cursor.
+    def _control(self, text: str) -> None:
         try:
-            self._cursor.execute(text, values)
+            self._cursor.execute(text)
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
 

@@ -19,6 +19,7 @@ import os
 from dibs.arguments import FLAG, LINE, Flag, Json, Seconds, Whole
 from dibs.errors import InvalidError
 from dibs.operation import AGENT, PERSON, arguments_of
+from dibs.surroundings.wording import print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,8 +59,10 @@ class Globals:
             if word == "--":
                 return [*rest, word, *words]
             name, equals, text = word.partition("=")
-            if word in ("--json", "--help", "-h"):
-                setattr(self, "help" if word != "--json" else "json", True)
+            if word == "--json":
+                self.json = True
+            elif word in ("--help", "-h"):
+                self.help = True
             elif name in ("--as", "--store", "--space"):
                 if not equals:
                     if not words:
@@ -82,6 +85,14 @@ class Globals:
         token = os.environ.get("DIBS_TOKEN") if (self.store or "").startswith(DAEMON) else None
         return open(self.store, space=self.space, start=start, user_dir=self.user_dir,
                     token=token)  # fmt: skip
+
+    def answer(self, value: dict[str, Any], text: str) -> int:
+        """Print a value for programs, or a text for people; return the exit code."""
+        if self.json:
+            print_json(value)
+        else:
+            print(text)
+        return 0
 
     @property
     def user_dir(self) -> str | None:
@@ -327,10 +338,8 @@ def json_or_text(text: str) -> Any:
 
 def unknown(what: str, word: str, known: list[str], command: str = "dibs") -> InvalidError:
     close = closest(word, known)
-    return InvalidError(
-        f"there is no {what} {word}",
-        next=f"did you mean {close}?" if close else f"see: {command} --help",
-    )
+    advice = f"did you mean {close}?" if close else f"see: {command} --help"
+    return InvalidError(f"there is no {what} {word}", next=advice)
 
 
 def closest(word: str, known: list[str]) -> str | None:

@@ -14,7 +14,6 @@ from dibs.operation import EVERYBODY
 from dibs.records import span
 from dibs.surfaces.cli.main import BY_HAND, find, written_by_hand
 from dibs.surroundings.commands import Command
-from dibs.surroundings.wording import print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -227,11 +226,7 @@ def completion(call: Globals, shell: str) -> int:
     if shell not in SHELLS:
         raise InvalidError("which shell?", next="dibs completion bash, zsh or fish")
     script = fish() if shell == "fish" else (ZSH if shell == "zsh" else "") + bash()
-    if call.json:
-        print_json({"completion": script})
-    else:
-        print(script, end="")
-    return 0
+    return call.answer({"completion": script}, script.removesuffix("\n"))
 
 
 def protocol(call: Globals) -> int:
@@ -243,11 +238,7 @@ def protocol(call: Globals) -> int:
         text = PROTOCOL.format(
             space=os.path.basename(space.scope.place.root) or "/", name=call.agent or "NAME"
         )
-    if call.json:
-        print_json({"protocol": text})
-    else:
-        print(text)
-    return 0
+    return call.answer({"protocol": text}, text)
 
 
 def commands() -> dict[str, list[str]]:

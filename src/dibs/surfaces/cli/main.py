@@ -30,14 +30,8 @@ BUG = 70
 
 NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 FIRST_WORDS = {
-    "claim": "leases",
-    "release": "leases",
-    "renew": "leases",
-    "wait": "leases",
-    "send": "messages",
-    "announce": "messages",
-    "inbox": "messages",
-    "ack": "messages",
+    **dict.fromkeys(("claim", "release", "renew", "wait"), "leases"),
+    **dict.fromkeys(("send", "announce", "inbox", "ack"), "messages"),
 }
 """The nouns behind the words that agents type most: all others are found by loading every noun."""
 
@@ -121,8 +115,7 @@ def run(globals_: Globals, words: list[str]) -> int:
     if words[:1] == ["--version"]:
         from dibs import __version__
 
-        print_json({"version": __version__}) if globals_.json else print(f"dibs {__version__}")
-        return 0
+        return globals_.answer({"version": __version__}, f"dibs {__version__}")
     if not words or globals_.help:
         from dibs.surfaces.cli.help import help_on
 

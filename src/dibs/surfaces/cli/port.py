@@ -5,7 +5,6 @@ from __future__ import annotations
 from dibs.errors import HeldError, InvalidError, NotFoundError
 from dibs.operation import EVERYBODY
 from dibs.records import plain
-from dibs.surroundings.wording import print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,11 +29,8 @@ def main(call: Globals, name: str = "", *, range: str = "3000-3999", ttl_s: floa
     low, high = bounds(range)
     with call.open() as space:
         lease = find(call.join(space), name, low, high, ttl_s)
-    if call.json:
-        print_json({"port": number(lease.resource), "lease": plain(lease)})
-    else:
-        print(number(lease.resource))
-    return 0
+    port = number(lease.resource)
+    return call.answer({"port": port, "lease": plain(lease)}, str(port))
 
 
 def bounds(text: str) -> tuple[int, int]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.dibs import Dibs
-    from dibs.records import Event, Overview
+    from dibs.records import Overview
     from dibs.surroundings.commands import Globals
 
 BY = {"status": EVERYBODY, "log": EVERYBODY, "top": EVERYBODY}
@@ -116,20 +116,13 @@ def log(
                     since, kind=kind, agent=agent, subject=subject, limit=limit or PAGE
                 )
             for event in found:
-                write(call, event)
+                # A line each, as JSON too, so that a program can follow.
+                print_json(event.to_json()) if call.json else say(show.event_line(event))
             sys.stdout.flush()
             if found:
                 since = found[-1].seq
             if not follow and (limit is not None or len(found) < PAGE):
                 return 0
-
-
-def write(call: Globals, event: Event) -> None:
-    """A line each: as JSON too, so that a program can follow."""
-    if call.json:
-        print_json(event.to_json())
-    else:
-        say(show.event_line(event))
 
 
 def top(call: Globals) -> int:
@@ -208,33 +201,32 @@ def fit(line: str, columns: int) -> str:
 def picture(space: Dibs, pattern: str) -> Iterator[str]:
     """The whole view, line by line; a filter keeps the lines that have it."""
     found = space.agents.overview(limit=1000)
-    sections = (
-        ("needs attention", map(show.urgent, found.attention)),
-        ("agents", agents(found)),
-        ("leases", leases(found)),
-        ("work", work(found)),
-        ("messages", messages(space)),
-    )
+    size = max((len(lease.resource) for lease in found.leases), default=0)
+    sections = {
+        "needs attention": map(show.urgent, found.attention),
+        "agents": (
+            f"{who.agent:<20} {who.leases} leases  {who.tasks} tasks  {who.unread} unread  "
+            f"{show.status_of(who)}"
+            for who in found.agents
+        ),
+        "leases": (
+            f"{lease.resource:<{size}}  {lease.agent:<12} {span(lease.expires_in_ms):>4} left  "
+            f"{lease.note}"
+            for lease in found.leases
+        ),
+        "work": work(found),
+        "messages": (
+            f"{one.sender} → {show.receiver(one)} {ago(one.sent_at)}: {one.body.splitlines()[0]}"
+            for one in space.messages.history(limit=8)
+        ),
+    }
     yield paint("bold", f"dibs  {found.space}  seq {found.seq}")
-    for title, lines in sections:
+    for title, lines in sections.items():
         shown = [line for line in lines if pattern.casefold() in line.casefold()]
         if shown:
             yield ""
             yield paint("bold", title)
             yield from (f"  {line}" for line in shown)
-
-
-def agents(found: Overview) -> Iterator[str]:
-    for who in found.agents:
-        counts = f"{who.leases} leases  {who.tasks} tasks  {who.unread} unread"
-        yield f"{who.agent:<20} {counts}  {show.status_of(who)}"
-
-
-def leases(found: Overview) -> Iterator[str]:
-    size = max((len(lease.resource) for lease in found.leases), default=0)
-    for lease in found.leases:
-        left = span(lease.expires_in_ms)
-        yield f"{lease.resource:<{size}}  {lease.agent:<12} {left:>4} left  {lease.note}"
 
 
 def work(found: Overview) -> Iterator[str]:
@@ -243,9 +235,3 @@ def work(found: Overview) -> Iterator[str]:
         size = max((len(task.id) for task in tasks), default=0)
         for task in tasks:
             yield f"{task.id:<{size}}  {show.state_of(task)}  {task.title}"
-
-
-def messages(space: Dibs) -> Iterator[str]:
-    for message in space.messages.history(limit=8):
-        body = message.body.splitlines()[0]
-        yield f"{message.sender} → {show.receiver(message)} {ago(message.sent_at)}: {body}"

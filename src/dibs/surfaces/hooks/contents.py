@@ -16,8 +16,9 @@ import os
 from stat import S_ISREG
 from time import time
 
-from dibs.digest import content_hash, sha256
+from dibs.digest import sha256
 from dibs.errors import HeldError, InvalidError, NotFoundError
+from dibs.names.checkouts import content_hash
 from dibs.operation import EVERYBODY
 from dibs.records import in_the_way
 from dibs.surfaces.hooks.notes import read_note, remove, stamp, write

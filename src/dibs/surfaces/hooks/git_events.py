@@ -99,7 +99,7 @@ def heads(name: str, words: list[str]) -> tuple[str, ...]:
 
 def learn(by: Committer, between: tuple[str, ...]) -> int:
     """Learn the contents that files have now, and say what git did to those of others."""
-    from dibs.digest import content_hash
+    from dibs.names.checkouts import content_hash
     from dibs.surfaces.hooks import staged
     from dibs.surfaces.hooks.after import report, sweep
 

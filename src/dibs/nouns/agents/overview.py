@@ -35,6 +35,7 @@ RECENT_MS = 900_000
 """How long ago somebody's death or an intrusion still is news."""
 LOOKED_BACK = 1_000
 """How many events to look through for them."""
+MESSAGES_SHOWN = 20
 LEVELS = ("stuck", "ask", "soon")
 STUCK = ("blocked", "never", "dead", "overdue")
 """What does not move by itself."""
@@ -50,7 +51,7 @@ def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
     if agent is not None:
         unread = unread_of(tx, agent)
         if unread:
-            messages = genuine(scope, unread_rows(tx, agent, limit))
+            messages = genuine(scope, unread_rows(tx, agent, min(limit, MESSAGES_SHOWN)))
         asked = genuine(scope, tx.rows(MESSAGES.asked, agent=agent, limit=limit))
     attention = [
         *blocked(tx, waiting),

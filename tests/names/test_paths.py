@@ -16,12 +16,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dibs.errors import InvalidError
-from dibs.names.checkouts import Checkout
+from dibs.names.checkouts import Checkout, content_hash
 from dibs.names.paths import (
     Place,
     Resource,
     ancestors,
-    content_hash,
     find_place,
     near,
     resources_overlap,

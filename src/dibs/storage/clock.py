@@ -96,14 +96,13 @@ def time_namespace() -> str:
         return ""
 
 
-def check_opener(pid: int, closed: bool) -> None:
-    """Refuse the use of a store by another process than opened it, and after its end."""
+def unusable(pid: int) -> ForkedError | ClosedError:
+    """Why a store that the process of this number has opened cannot be used here any more."""
     if os.getpid() != pid:
-        raise ForkedError(
+        return ForkedError(
             "this store was opened before a fork", next="open the store again in the child"
         )
-    if closed:
-        raise ClosedError("this store has been closed", next="open it again")
+    return ClosedError("this store has been closed", next="open it again")
 
 
 def process_name(pid: int) -> str:

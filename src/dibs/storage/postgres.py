@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 import psycopg
 
 from dibs.errors import BusyError, InvalidError, StorageError
-from dibs.storage.clock import SystemClock, check_opener
+from dibs.storage.clock import SystemClock, unusable
 from dibs.storage.postgres_pipeline import (
     CHANNEL,
     CONNECT_S,
@@ -103,7 +103,8 @@ class PostgresDriver:
         return {}
 
     def take(self) -> PostgresConnection:
-        check_opener(self._pid, self._closed)
+        if self._closed or os.getpid() != self._pid:
+            raise unusable(self._pid)
         try:
             seat = Seat(self._seats)
         except Empty:

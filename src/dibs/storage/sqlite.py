@@ -22,7 +22,7 @@ from _weakref import ref
 import apsw
 
 from dibs.errors import BusyError, StorageError, StoreGoneError, UnfitError
-from dibs.storage.clock import SystemClock, boot_id, check_opener, time_namespace
+from dibs.storage.clock import SystemClock, boot_id, time_namespace, unusable
 from dibs.storage.folder import Bells, FileLiveness, Folder, check_disk
 from dibs.storage.queries import Queries
 from dibs.storage.sqlite_file import (
@@ -112,7 +112,8 @@ class SqliteDriver:
         }
 
     def take(self) -> SqliteConnection:
-        check_opener(self._pid, self._closed)
+        if self._closed or os.getpid() != self._pid:
+            raise unusable(self._pid)
         try:
             return self._idle.pop()
         except IndexError:

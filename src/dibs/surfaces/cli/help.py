@@ -54,7 +54,6 @@ GROUPS = (
     ("Journal", "events"),
 )
 
-
 BASH = """\
 _dibs() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" line="${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}}"
@@ -99,8 +98,9 @@ def help_on(words: list[str]) -> str:
         return overview()
     if words in (["work"], ["state"], ["events"], ["token"]):
         return group(words[0])
-    by_hand = words[0] in BY_HAND
-    return describe(written_by_hand(words[0]) if by_hand else Command.of(find(words)[0]))
+    if words[0] in BY_HAND:
+        return describe(written_by_hand(words[0]))
+    return describe(Command.of(find(words)[0]))
 
 
 def overview() -> str:

@@ -184,18 +184,15 @@ def draw(space: Dibs, pattern: str, typing: bool) -> None:
 
 def fit(line: str, columns: int) -> str:
     """Cut to the width, not counting colours."""
-    shown, kept, inside = 0, [], False
-    for character in line:
-        if character == ESCAPE:
-            inside = True
-        if not inside:
-            shown += 1
-            if shown > columns:
-                break
-        kept.append(character)
-        if inside and character == "m":
-            inside = False
-    return "".join(kept) + ("\x1b[0m" if ESCAPE in line else "")
+    import re
+
+    kept, room = "", columns
+    for part in re.findall(r"\x1b.*?m|.", line, re.DOTALL):
+        room -= part[0] != ESCAPE
+        if room < 0:
+            break
+        kept += part
+    return kept + ("\x1b[0m" if ESCAPE in line else "")
 
 
 def picture(space: Dibs, pattern: str) -> Iterator[str]:

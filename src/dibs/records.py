@@ -425,7 +425,7 @@ class Attention(Record):
     by: tuple[str, ...] = ()
     says: str = ""
     at: int | None = None
-    left_ms: int | None = None
+    due_in_ms: int | None = None
     blockers: tuple[Blocker, ...] = ()
 
 

@@ -146,7 +146,7 @@ def stuck_tasks(tx: Read, tasks: list[Task], limit: int) -> Iterator[Attention]:
             what = "overdue" if left == 0 else "task_ends" if (task.ttl_ms or 0) > SOON_MS else ""
         if what:
             who = {"agent": task.agent, "session": task.session, "says": task.reason}
-            yield urgent(what, task.id, **who, left_ms=left)
+            yield urgent(what, task.id, **who, due_in_ms=left)
 
 
 def troubles(tx: Read, here: set[str], limit: int) -> Iterator[Attention]:
@@ -171,4 +171,4 @@ def ending(leases: tuple[Lease, ...]) -> Iterator[Attention]:
     for lease in leases:
         if lease.expires_in_ms < SOON_MS < lease.ttl_ms:
             who = {"agent": lease.agent, "session": lease.session, "says": lease.note}
-            yield urgent("lease_ends", lease.resource, **who, left_ms=lease.expires_in_ms)
+            yield urgent("lease_ends", lease.resource, **who, due_in_ms=lease.expires_in_ms)

@@ -153,7 +153,7 @@ def overview(result: records.Overview) -> None:
 
 def urgent(one: records.Attention) -> str:
     """Something that needs attention, in a line."""
-    left, since = span(one.left_ms or 0), ago(one.at or 0)
+    left, since = span(one.due_in_ms or 0), ago(one.at or 0)
     holders = ", ".join(blocker.agent for blocker in one.blockers)
     says = f": {one.says}" if one.says else ""
     others = " or ".join(one.by)

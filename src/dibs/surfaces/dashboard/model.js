@@ -156,7 +156,7 @@ async function loadAttention() {
   const at = now();
   const timed = (one, left) => ({ ...one, until: at + (left ?? 0) });
   model.attention = attention.map((one) =>
-    timed({ ...one, blockers: one.blockers.map((each) => timed(each, each.expires_in_ms)) }, one.left_ms),
+    timed({ ...one, blockers: one.blockers.map((each) => timed(each, each.expires_in_ms)) }, one.due_in_ms),
   );
   lookAgain = at + LOOK_AGAIN;
 }

@@ -113,7 +113,7 @@ class Briefing:
         before = [name for name in self._told.get("mine", []) if name not in mine]
         said = lost(found.leases, before, case.session)
         said += [
-            f"dibs: your lease on {one.subject} ends in {(one.left_ms or 0) // 1000} s "
+            f"dibs: your lease on {one.subject} ends in {(one.due_in_ms or 0) // 1000} s "
             "unless you go on working"
             for one in found.attention
             if one.what == "lease_ends" and one.session == case.session

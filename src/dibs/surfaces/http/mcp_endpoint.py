@@ -54,7 +54,7 @@ BREATH_S = 15.0
 LOOK_S = 0.05
 HEADER_MISMATCH = -32020
 
-JSON, EVENTS = "application/json", "text/event-stream"
+JSON, EVENT_STREAM = "application/json", "text/event-stream"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The methods whose requests repeat in a header what they are about, and where that stands."""
 WRAPPED = ("=?base64?", "?=")
@@ -111,8 +111,8 @@ class Visit:
 
     async def post(self) -> None:
         body = await read_body(self.receive)
-        if not (takes(self.headers, JSON) and takes(self.headers, EVENTS)):
-            raise TurnedAway(406, f"accept must name {JSON} and {EVENTS}")
+        if not (takes(self.headers, JSON) and takes(self.headers, EVENT_STREAM)):
+            raise TurnedAway(406, f"accept must name {JSON} and {EVENT_STREAM}")
         try:
             message = parse(body)
             for one in message if isinstance(message, list) else [message]:
@@ -166,7 +166,7 @@ class Visit:
 
     async def get(self) -> None:
         """The stream of what nobody asked for, such as news of a page subscribed to."""
-        if not takes(self.headers, EVENTS) or SESSION not in self.headers:
+        if not takes(self.headers, EVENT_STREAM) or SESSION not in self.headers:
             await self.say(405, extra=[(b"allow", b"POST")])
             return
         session = await self.session()
@@ -257,7 +257,7 @@ class Visit:
 
     async def start(self, extra: Pairs = ()) -> None:
         """Begin a stream of events."""
-        kind = (b"content-type", EVENTS.encode())
+        kind = (b"content-type", EVENT_STREAM.encode())
         await self.head(200, [kind, (b"x-accel-buffering", b"no"), *extra])
 
     async def tell(self, part: Any) -> None:

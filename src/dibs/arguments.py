@@ -270,7 +270,7 @@ class Argument:
         if not self.list:
             return self.kind.check(self.name, value)
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
-            raise InvalidError(f"{self.name} must be a list, not {shown_type(value)}")
+            raise InvalidError(f"{self.name} must be a list, not {type(value).__name__}")
         check_number_of(self.name, value, self.kind)
         checked = [self.kind.check(self.name, item) for item in value]
         return list(dict.fromkeys(checked))
@@ -302,10 +302,6 @@ def shown(value: object) -> str:
         return f"a number of {value.bit_length():,} bits"
     text = f"{value:g}" if isinstance(value, float) else ascii(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-def shown_type(value: object) -> str:
-    return type(value).__name__
 
 
 def check_text(

@@ -95,7 +95,8 @@ class Dibs:
         process: the process that a shell session ends with, by its name (`process_name`)
         ttl_s: how long the session lives without a beat, on a store that machines share
         """
-        scope = self.scope.join(name, status, shell, client, ttl_s, process)
+        how = {"status": status, "shell": shell, "client": client, "process": process}
+        scope = self.scope.join(name, **how, ttl_s=ttl_s)
         return Agent(scope, beat_s=0 if shell else ttl_s / 3)
 
     def find(self, name: str, *, client: str | None = None) -> Agent | None:

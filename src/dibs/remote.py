@@ -101,19 +101,12 @@ class RemoteScope(Scope):
             next="do this where the store is, without DIBS_URL",
         )
 
-    def join(
-        self,
-        name: str,
-        status: str,
-        shell: bool,
-        client: str | None,
-        ttl_s: float,
-        process: str | None,
-    ) -> Scope:
+    def join(self, name: str, **how: Any) -> Scope:
         headers = {"Dibs-Agent": check_agent("the agent's name", name)}
-        given = {"status": status, "shell": shell, "client": client, "ttl_s": ttl_s}
+        given = {
+            what: value for what, value in how.items() if what != "process" or value is not None
+        }
         given |= {"host": os.uname().nodename, "pid": os.getpid()}
-        given |= {} if process is None else {"process": process}
         answer = self.link.ask("/v1/agents/join", headers, given)
         session = Session.from_json(answer["session"])
         caller = Caller(session.agent, session.id, owned=answer["owned"])

@@ -70,18 +70,10 @@ class Scope:
         module = __import__(f"dibs.nouns.{name}.operations", fromlist=[name])
         return getattr(module, name.capitalize())(self)
 
-    def join(
-        self,
-        name: str,
-        status: str,
-        shell: bool,
-        client: str | None,
-        ttl_s: float,
-        process: str | None,
-    ) -> Scope:
-        """The same space for an agent that joins it."""
-        caller = self.found(name, client, process) if shell else None
-        return self.of(caller or mint(self, name, status, shell, client, ttl_s, process))
+    def join(self, name: str, **how: Any) -> Scope:
+        """The same space for an agent that joins it; how: the arguments of `Dibs.join`."""
+        caller = self.found(name, how["client"], how["process"]) if how["shell"] else None
+        return self.of(caller or mint(self, name, **how))
 
     def found(self, name: str, client: str | None, process: str | None) -> Caller | None:
         """The shell's or the client's session, by a read: None if it is to be made or changed.
@@ -217,7 +209,7 @@ def mint(
 ) -> Caller:
     """Mint a session, or find the shell's or the client's; return who calls from now on.
 
-    process: what `boot.process_name` calls the process that a shell session ends with
+    process: what `clock.process_name` calls the process that a shell session ends with
     remote: the caller is not this process, so that its session lives by beats, also where
         processes can be seen, and does not end with this one
     host, pid: which machine and process that is, as it says itself

@@ -358,8 +358,8 @@ class Leases(Noun):
     ) -> tuple[Lease, ...]:
         """Give leases of this session to another agent, all of them or none; it is told.
 
-        They are never free in between, so that those who wait for them go on waiting. Each begins
-        anew: with a new epoch, and for as long as it was claimed for.
+        They are never free in between, so those who wait for them go on waiting. Each gets a new
+        epoch, and lasts as long as it was claimed for.
 
         resources: what to give
         to: the agent who gets it, in its latest session; refused if it has none

@@ -102,6 +102,7 @@ class Operation:
         self._arguments: dict[str, Argument] | None = None
         self._places: tuple[str, ...] = ()
         self._many: Argument | None = None
+        self._required: list[str] = []
 
     @property
     def summary(self) -> str:
@@ -151,6 +152,7 @@ class Operation:
             code: Any = self.method.__code__
             self._places = code.co_varnames[1 : code.co_argcount]
             self._many = next((one for one in self._arguments.values() if one.many), None)
+            self._required = [one.name for one in self._arguments.values() if one.required]
         return self._arguments
 
     @property
@@ -159,46 +161,38 @@ class Operation:
         self.arguments()
         return self._many
 
-    def check(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call in the form the method works with, or what is wrong with them.
-
-        Whatever Python itself refuses, such as a name that is not known, is left to it.
-        """
-        known, many, places = self.arguments(), self._many, self._places
-        placed = [known[name].check(value) for name, value in zip(places, args, strict=False)]
+    def check(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call as the method takes them, by place and by name."""
+        known, many, placed = self._arguments or self.arguments(), self._many, []
+        named = {
+            name: known[name].check(value)
+            for name, value in given.items()
+            if many is None or name != many.name
+        }
         if many is not None:
-            rest = args[len(places) :]
+            rest = given[many.name]
             if not rest and self.at_least_one:
                 raise InvalidError("nothing was named", next="name at least one path or resource")
             check_number_of(many.name, rest, many.kind)
-            placed += [many.kind.check(many.name, value) for value in rest]
-        elif len(args) > len(places):
-            placed += args[len(places) :]
-        named = {
-            name: known[name].check(value) if name in known else value
-            for name, value in kwargs.items()
-        }
-        return tuple(placed), named
+            placed = [many.kind.check(many.name, value) for value in rest]
+        return placed, named
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, as Python would bind them."""
-        known, many, places = self.arguments(), self._many, self._places
+        known, many, places = self._arguments or self.arguments(), self._many, self._places
         given = dict(zip(places, args, strict=False))
-        rest = args[len(places) :]
-        if rest and many is None:
+        if many is not None:
+            given[many.name] = list(args[len(places) :])
+        elif len(args) > len(places):
             raise TypeError(f"{self.name}() takes {len(places)} arguments by place")
         for name in kwargs:
-            if name not in known or (many and name == many.name) or name in given:
-                why = "was given twice" if name in given else "is not one of its arguments"
+            if name not in known or name in given:
+                why = "is given by place" if name in given else "is not one of its arguments"
                 raise TypeError(f"{self.name}(): {name!r} {why}")
         given |= kwargs
-        for name, argument in known.items():
-            if argument.required and name not in given:
+        for name in self._required:
+            if name not in given:
                 raise TypeError(f"{self.name}() needs {name!r}")
-        if many is not None:
-            given[many.name] = list(rest)
         return given
 
     def load(self, data: Any) -> Any:
@@ -254,9 +248,10 @@ def operation(*raises: type[DibsError], **facts: Any) -> Callable[[F], F]:
         entry = _register(method, raises, facts)
 
         def call(noun: Any, /, *args: Any, **kwargs: Any) -> Any:
-            placed, named = entry.check(args, kwargs)
+            given = entry.bind(args, kwargs)
+            placed, named = entry.check(given)
             if noun.scope.daemon is not None:
-                return noun.scope.call(entry, entry.bind(args, kwargs))
+                return noun.scope.call(entry, given)
             return method(noun, *placed, **named)
 
         return _like(call, method)
@@ -275,10 +270,11 @@ def writes(*raises: type[DibsError], **facts: Any) -> Callable[[F], F]:
         entry = _register(method, raises, facts)
 
         def call(noun: Any, /, *args: Any, **kwargs: Any) -> Any:
-            placed, named = entry.check(args, kwargs)
+            given = entry.bind(args, kwargs)
+            placed, named = entry.check(given)
             scope = noun.scope
             if scope.daemon is not None:
-                return scope.call(entry, entry.bind(args, kwargs))
+                return scope.call(entry, given)
             key = named.get("idempotency_key")
             with scope.write(ahead and (lambda: ahead(noun, *placed, **named))) as tx:
                 inside = type(noun)(scope, tx)

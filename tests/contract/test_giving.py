@@ -6,7 +6,7 @@ import pytest
 
 import dibs
 from tests.contract.waiting import result
-from tests.contract.world import LONG_S
+from tests.contract.world import LONG_S, direct
 
 # Giving
 
@@ -116,6 +116,61 @@ def test_a_file_of_a_task_that_was_given_away_outlives_the_task(alice, bob):
     assert [lease.agent for lease in bob.leases.list()] == ["bob"]
 
 
+def test_a_receiver_who_waits_behind_others_is_served_too(alice, bob, carol, background):
+    alice.leases.claim("a", ttl_s=LONG_S)
+    first = background.queued(carol, "a")
+    second = background.queued(bob, "a")
+    alice.leases.transfer("a", to="bob")
+    assert result(second).leases[0].session == bob.session
+    bob.leases.release("a")
+    assert result(first).leases[0].session == carol.session
+
+
+def test_a_gift_that_would_close_a_circle_of_waits_is_refused(alice, bob, carol, background):
+    alice.leases.claim("a", ttl_s=LONG_S)
+    carol.leases.claim("x", ttl_s=LONG_S)
+    first = background.queued(carol, "a")
+    second = background.queued(bob, "x")
+    last = alice.events.last()
+    with pytest.raises(dibs.DeadlockError):
+        alice.leases.transfer("a", to="bob")
+    assert alice.events.last() == last
+    alice.leases.release("a")
+    assert result(first).leases[0].session == carol.session
+    carol.leases.release("x")
+    assert result(second).leases[0].session == bob.session
+
+
+def test_a_gift_is_always_a_new_grant(alice, bob):
+    old = bob.leases.claim("a", mode="shared").epoch
+    alice.leases.claim("a", mode="shared")
+    [given] = alice.leases.transfer("a", to="bob")
+    assert given.epoch > old
+    with pytest.raises(dibs.StaleError):
+        bob.leases.renew("a", epoch=old)
+
+
+def test_a_gift_goes_to_a_session_that_a_process_stays_behind(space, alice, bob):
+    space.join("bob", shell=True)  # later, but only of commands
+    alice.leases.claim("a")
+    [given] = alice.leases.transfer("a", to="bob")
+    assert given.session == bob.session
+
+
+def test_commands_alone_do_not_stand_for_an_agent_that_died(space, alice, bob, clock):
+    shell = space.join("bob", shell=True)
+    alice.leases.claim("a")
+    bob.agents.leave()
+    [given] = alice.leases.transfer("a", to="bob")
+    assert given.session == shell.session
+
+
+def test_another_session_of_the_same_name_can_be_given_something(opener, space, alice):
+    other = opener.join(space, "alice")
+    alice.leases.claim("a")
+    assert alice.leases.transfer("a", to="alice")[0].session == other.session
+
+
 # Taking
 
 
@@ -170,6 +225,18 @@ def test_what_is_shared_is_taken_from_all_who_share(alice, bob, carol):
     carol.leases.take("a")
     assert [(one.agent, one.mode) for one in carol.leases.list()] == [("carol", "exclusive")]
     assert len(alice.messages.inbox()) == len(bob.messages.inbox()) == 1
+
+
+@direct("a daemon's clock does not stand still")
+def test_who_waits_for_a_lapsed_lease_comes_after_the_person(alice, bob, carol, background, clock):
+    alice.leases.claim("a", ttl_s=5)
+    clock.held = True
+    waiter = background.queued(carol, "a")
+    clock.advance(6)
+    bob.leases.take("a")
+    assert [lease.agent for lease in bob.leases.list()] == ["bob"]
+    bob.leases.release("a")
+    assert result(waiter).leases[0].agent == "carol"
 
 
 def test_a_lapsed_lease_is_nobodys_loss(alice, bob, clock):

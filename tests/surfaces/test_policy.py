@@ -113,6 +113,9 @@ def answer_of(shell: Shell, entry: Operation, *chosen: str) -> Any:
 
 SHELLS = {
     "a client's": {"CLAUDE_CODE_SESSION_ID": "5e55"},
+    "of Claude without a session": {"CLAUDECODE": "1"},
+    "of Codex": {"CODEX_THREAD_ID": "1"},
+    "of Cursor": {"CURSOR_AGENT": "1"},
     "of dibs run": {"DIBS_AGENT": "bob", "DIBS_SESSION": "1.ab"},
 }
 
@@ -219,10 +222,9 @@ def test_hooks_call_what_is_a_hooks() -> None:
 
 
 @pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> Operation:
-    """An operation that is added to a copy of the registry, as one method."""
-    for name, entry in list(operations().items()):
-        monkeypatch.setitem(OPERATIONS, name, entry)
+def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operation]:
+    """An operation that is added for the length of a test, as one method."""
+    operations()
 
     def echo(self: Leases, id: str, *, note: str = "hello", limit: int = 3) -> tuple[str, ...]:
         """Say something several times.
@@ -234,12 +236,9 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Operation:
         return (f"{note} {id}",) * limit
 
     echo.__qualname__ = "Leases.echo"
-    marked = operation(by=EVERYBODY, example="bob")(echo)
-    monkeypatch.setattr(Leases, "echo", marked, raising=False)
-    entry = OPERATIONS["leases.echo"]
-    monkeypatch.delitem(OPERATIONS, "leases.echo")
-    monkeypatch.setitem(OPERATIONS, "leases.echo", entry)
-    return entry
+    monkeypatch.setattr(Leases, "echo", operation(by=EVERYBODY, example="bob")(echo), raising=False)
+    yield OPERATIONS["leases.echo"]
+    del OPERATIONS["leases.echo"]
 
 
 def test_a_new_operation_is_on_every_surface(

@@ -51,6 +51,7 @@ class Client:
 
     session_variable: names the session to the commands that it runs
     shell_variable: set for what it starts, by a client that names no session; its process does
+    shell_marks: other variables that show that a command runs in its shell
     server_variable: names the session to its MCP server; others name it in MCP, or not at all
     pid_variable: names its process
     processes: what the system calls its process
@@ -78,6 +79,7 @@ class Client:
 
     session_variable = ""
     shell_variable = ""
+    shell_marks: tuple[str, ...] = ()
     server_variable = ""
     pid_variable = ""
     processes: tuple[str, ...] = ()
@@ -147,5 +149,9 @@ def every_client() -> list[Client]:
 
 def clients_among(variables: Iterable[str]) -> list[Client]:
     """The clients that some of these environment variables may be of."""
-    beginnings = {name.partition("_")[0] for name in variables}
-    return [client_of(name) for name in client_names() if name.upper() in beginnings]
+    there = list(variables)
+    return [
+        client_of(name)
+        for name in client_names()
+        if any(variable.startswith(name.upper()) for variable in there)
+    ]

@@ -41,6 +41,7 @@ class Claude(Client):
     read_tools = ("Read",)
 
     session_variable = server_variable = "CLAUDE_CODE_SESSION_ID"
+    shell_marks = ("CLAUDECODE",)
     pid_variable = "CLAUDE_PID"
     processes = ("claude",)
     clear_renames = True

@@ -38,6 +38,7 @@ class Codex(Client):
     shell_tools = ("Bash",)
 
     session_variable = "CODEX_SESSION_ID"
+    shell_marks = ("CODEX_THREAD_ID", "CODEX_SANDBOX")
     processes = ("codex",)
     clear_replaces = True
 

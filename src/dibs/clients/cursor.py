@@ -22,6 +22,7 @@ CHANGES = "|".join((*EDITS, "Delete", "Shell"))
 class Cursor(Client):
     title = "Cursor"
     order = 5
+    shell_marks = ("CURSOR_AGENT",)
     commands = ("cursor", "cursor-agent")
     home = (".cursor",)
     traces = (".cursor", ".cursorrules")

@@ -192,6 +192,10 @@ def from_operation(operation: Operation) -> Tool:
         {name: of_type_only(argument) for name, argument in arguments.items()},
         hints if operation.mutates else READS,
         run,
-        required=tuple(name for name, argument in arguments.items() if argument.required),
+        required=tuple(
+            name
+            for name, argument in arguments.items()
+            if argument.required or (argument.many and operation.at_least_one)
+        ),
         waits=("wait_s", float(str(waits.default))) if waits else None,
     )

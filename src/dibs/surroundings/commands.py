@@ -110,10 +110,9 @@ class Globals:
 
         A name says nothing about that: people have one too.
         """
-        from dibs.surroundings.who import of_environment
+        from dibs.surroundings.who import is_agents
 
-        who = of_environment(os.environ)
-        return AGENT if who is not None and (who.client or who.token) else PERSON
+        return AGENT if is_agents(os.environ) else PERSON
 
     def name(self) -> str | None:
         """The name that somebody chose, with --as or in the environment."""
@@ -235,7 +234,11 @@ class Command:
                 raise self._misuse(f"--{name} was given twice")
             else:
                 given[option.argument.name] = option.value(text)
-        return [*self._by_place(placed), *command], given
+        values = self._by_place(placed)
+        for option in self.options:
+            if option.argument.required and not option.placed and option.argument.name not in given:
+                raise self._misuse(f"--{option.name} is missing")
+        return [*values, *command], given
 
     def _by_place(self, placed: list[str]) -> list[Any]:
         values: list[Any] = []

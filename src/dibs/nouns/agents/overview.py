@@ -35,7 +35,7 @@ RECENT_MS = 900_000
 """How long ago somebody's death or an intrusion still is news."""
 LOOKED_BACK = 1_000
 """How many events to look through for them."""
-MESSAGES_SHOWN = 20
+MESSAGES_SHOWN, LOOKED_AT = 20, 50
 LEVELS = ("stuck", "ask", "soon")
 STUCK = ("blocked", "never", "dead", "overdue")
 """What does not move by itself."""
@@ -115,20 +115,19 @@ def genuine(scope: Scope, rows: list[Row]) -> list[Message]:
 
 
 def blocked(tx: Read, waiting: tuple[Blocker, ...]) -> Iterator[Attention]:
-    """Who waits for what, and who is in the way."""
-    in_the_way: dict[str, tuple[Blocker, ...]] = {}
-    for ticket in waiting:
-        if ticket.resource not in in_the_way:
-            rows = tx.rows(LEASES.ticket, number=ticket.epoch)
-            row = next(row for row in rows if row["resource"] == ticket.resource)
-            want = grants.Want(grants.resource_of(row), row["mode"], None, bool(row["here"]))
-            found = grants.standing(tx, grants.look(tx, want, row["session"], 0)[1])
-            in_the_way[ticket.resource] = tuple(
-                grants.blocker_record(one, tx.now) for one in found if not one["waiting"]
-            )
+    """Who waits for what, and who is in the way: who holds it, or else who waits before them."""
+    for place, ticket in enumerate(waiting):
+        found: list[Row] = []
+        # Each look reads the queue; of those far behind in it nobody needs to know more.
+        for row in tx.rows(LEASES.ticket, number=ticket.epoch) if place < LOOKED_AT else ():
+            if row["resource"] == ticket.resource:
+                want = grants.Want(grants.resource_of(row), row["mode"], None, bool(row["here"]))
+                in_the_way = grants.look(tx, want, row["session"], ticket.epoch)[1]
+                found = grants.standing(tx, in_the_way)
+        holders = [row for row in found if not row["waiting"]] or found
+        blockers = tuple(grants.blocker_record(row, tx.now) for row in holders)
         who = {"agent": ticket.agent, "session": ticket.session, "says": ticket.note}
-        yield urgent("blocked", ticket.resource, at=ticket.since_at, **who,
-                     blockers=in_the_way[ticket.resource])  # fmt: skip
+        yield urgent("blocked", ticket.resource, at=ticket.since_at, **who, blockers=blockers)
 
 
 def asks(message: Message) -> Attention:

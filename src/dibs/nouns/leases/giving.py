@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dibs.errors import StateError
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want, grant_all, granted
+from dibs.nouns.leases.queue import refuse_deadlock, serve_ticket
 from dibs.nouns.messages.operations import post
-from dibs.nouns.recovery import clear
 from dibs.records import held_by
 
 TYPE_CHECKING = False
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from dibs.space.scope import Scope
     from dibs.space.signing import Keyring
     from dibs.storage.driver import Row
-    from dibs.storage.store import Write
+    from dibs.storage.store import Read, Write
 
 MENTIONED = 3
 """How many names the message to somebody who has lost leases spells out."""
@@ -26,11 +27,21 @@ def transfer(tx: Write, keys: Keyring, row: Row, receiver: Row, note: str) -> Le
     """Make a lease another session's, without it being free in between."""
     want = Want(grants.resource_of(row), row["mode"], row["content_hash"])
     tx.run(LEASES.remove, base=row["base"], resource=row["resource"], session=row["session"])
-    tx.event(
-        "lease.transferred",
-        row["resource"],
-        {"to": receiver["agent"], "to_session": receiver["id"], "epoch": row["epoch"]},
-    )
+    to = {"to": receiver["agent"], "to_session": receiver["id"]}
+    tx.event("lease.transferred", row["resource"], {**to, "epoch": row["epoch"]})
+    own, in_the_way = grants.look(tx, want, receiver["id"], None)
+    if own is not None:
+        # What both had becomes one lease: of all checkouts if they had it in two, and exclusive
+        # if one of them was. Whoever stands in the way of that keeps it from being given.
+        merged = own["checkout"] != row["checkout"] or own["mode"] != row["mode"]
+        holders = [other for other in in_the_way if not other["waiting"]]
+        if merged and holders:
+            raise grants.held(tx, holders)
+        if own["checkout"] != row["checkout"]:
+            want.resource.checkout = None
+        if own["mode"] == grants.EXCLUSIVE:
+            want.mode = grants.EXCLUSIVE
+        tx.run(LEASES.remove, base=own["base"], resource=own["resource"], session=own["session"])
     return grants.grant(
         tx,
         keys,
@@ -39,23 +50,61 @@ def transfer(tx: Write, keys: Keyring, row: Row, receiver: Row, note: str) -> Le
         session=receiver["id"],
         ttl_ms=row["ttl_ms"],
         note=note or row["note"],
-        own=grants.look(tx, want, receiver["id"], None)[0],
     )
+
+
+def receiver_of(tx: Read, scope: Scope, to: str) -> Row:
+    """The session of an agent that gets what it is given, or a refusal if the agent is gone.
+
+    It is the latest one that some process stays behind. The session of the agent's commands
+    outlives every process, so it counts only if no process has died that stayed behind another.
+    """
+    rows = [row for row in tx.rows(LEASES.receivers, agent=to) if row["id"] != scope.session]
+    bound = [row for row in rows if row["process_bound"] or row["process"] or row["deadline"]]
+    there = [row for row in bound or rows if tx.store.alive(row, tx.now)]
+    if there:
+        return there[0]
+    if to == scope.caller.agent and not rows:
+        raise StateError(f"{to} is this very session", next="keep it, or name somebody else")
+    raise StateError(
+        f"{to} has no session here now", next="look who is here: agents; or release it"
+    )
+
+
+def serve_receiver(tx: Write, keys: Keyring, receiver: Row) -> None:
+    """Serve the waits of a receiver that end with what it was given.
+
+    A gift may also close a circle of waits, which nobody would notice: that is refused.
+    """
+    tickets: dict[int, list[Row]] = {}
+    for ticket in tx.rows(LEASES.tickets_of_session, session=receiver["id"]):
+        tickets.setdefault(ticket["number"], []).append(ticket)
+    for number, rows in tickets.items():
+        if not serve_ticket(tx, keys, number):
+            wants = [
+                Want(grants.resource_of(row), row["mode"], None, bool(row["here"])) for row in rows
+            ]
+            refuse_deadlock(tx, wants, receiver["agent"], receiver["id"], number)
 
 
 def take_away(
     tx: Write, scope: Scope, wants: list[Want], ttl_ms: int, note: str, reason: str
 ) -> Grant:
     """Grant all that is wanted to the caller; whoever holds something of it loses it."""
-    in_the_way = grants.each_once(
-        row for want in wants for row in grants.look(tx, want, scope.session, None)[1]
+    rows = grants.each_once(
+        row
+        for want in wants
+        for row in grants.look(tx, want, scope.session, None)[1]
+        if not row["waiting"]
     )
-    clear(tx, scope.keys, in_the_way)
-    lost = [row for row in grants.standing(tx, in_the_way) if not row["waiting"]]
+    # Those who wait are served last: what lapsed is freed without a hand-over.
+    lost = grants.standing(tx, rows)
+    lapsed = [row for row in rows if row not in lost]
+    grants.free(tx, lapsed, "expired")
     grants.revoke(tx, lost, reason)
     leases = grant_all(tx, scope, wants, ttl_ms, note)
     tell_of_loss(tx, scope, lost, reason)
-    grants.hand_over(tx, scope.keys, lost)
+    grants.hand_over(tx, scope.keys, rows)
     return granted(leases, tx.seq)
 
 

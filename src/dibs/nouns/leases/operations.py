@@ -341,6 +341,8 @@ class Leases(Noun):
         StaleError,
         StateError,
         NotYoursError,
+        HeldError,
+        DeadlockError,
         by=EVERYBODY,
         events=("lease.transferred", "message.sent"),
         at_least_one=True,
@@ -367,18 +369,12 @@ class Leases(Noun):
         """
         tx, scope = self.tx, self.scope
         rows = own_leases(tx, scope, resources, False, epoch)
-        there = [row for row in tx.rows(LEASES.receivers, agent=to) if tx.store.alive(row, tx.now)]
-        if not there:
-            raise StateError(
-                f"{to} has no session here now", next="look who is here: agents; or release it"
-            )
-        receiver = there[0]
-        if receiver["id"] == scope.caller.session:
-            raise StateError(f"{to} is this very session", next="keep it, or name somebody else")
-        from dibs.nouns.leases.giving import tell_of_gift, transfer  # a claim does not need it
+        from dibs.nouns.leases import giving  # a claim does not need it
 
-        given = [transfer(tx, scope.keys, row, receiver, note) for row in rows]
-        tell_of_gift(tx, scope, to, rows, note)
+        receiver = giving.receiver_of(tx, scope, to)
+        given = [giving.transfer(tx, scope.keys, row, receiver, note) for row in rows]
+        giving.serve_receiver(tx, scope.keys, receiver)
+        giving.tell_of_gift(tx, scope, to, rows, note)
         return tuple(given)
 
     @operation(

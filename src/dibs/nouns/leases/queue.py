@@ -124,7 +124,7 @@ class Ticket:
     def _in_the_way(self, tx: Read) -> list[Row]:
         session = self.scope.caller.session
         return grants.each_once(
-            row for want in self.wants for row in grants.look(tx, want, session, self.number)[1]
+            row for want in self.wants for row in in_the_way_of(tx, want, session, self.number)[1]
         )
 
     def _outlook(self, tx: Read) -> tuple[int | None, bool]:
@@ -224,7 +224,7 @@ def _serve(tx: Write, keys: Keyring, number: int, row: Row) -> list[Row]:
     owned = []
     freed: list[Row] = []
     for want in wants:
-        own, in_the_way = grants.look(tx, want, session["id"], number)
+        own, in_the_way = in_the_way_of(tx, want, session["id"], number)
         over = [row for row in in_the_way if not row["waiting"] and row["deadline"] <= tx.now]
         grants.free(tx, over, "expired")
         freed += over
@@ -251,11 +251,31 @@ def _serve(tx: Write, keys: Keyring, number: int, row: Row) -> list[Row]:
     return freed
 
 
-def refuse_deadlock(tx: Read, wants: list[Want], agent: str, session: int) -> None:
-    """Refuse a wait that would close a circle of sessions waiting for each other."""
+def in_the_way_of(tx: Read, want: Want, session: int, number: int) -> tuple[Row | None, list[Row]]:
+    """What `grants.look` finds for a ticket; who holds it already waits behind nobody."""
+    own, rows = grants.look(tx, want, session, number)
+    if any(row["waiting"] for row in rows) and grants.keeps(tx, own, want, session):
+        rows = [row for row in rows if not row["waiting"]]
+    return own, rows
+
+
+def serve_ticket(tx: Write, keys: Keyring, number: int) -> bool:
+    """Grant one ticket if all it wants is free; say whether it is out of the queue."""
+    rows = tx.rows(LEASES.ticket, number=number)
+    grants.hand_over(tx, keys, _serve(tx, keys, number, {**rows[0], "epoch": number}))
+    return not tx.rows(LEASES.ticket, number=number)
+
+
+def refuse_deadlock(
+    tx: Read, wants: list[Want], agent: str, session: int, number: int | None = None
+) -> None:
+    """Refuse a wait that would close a circle of sessions waiting for each other.
+
+    number: the ticket, if there is one already
+    """
     came: dict[int, tuple[int, dict[str, str]]] = {}
     front: list[tuple[int, str, Want, int | None]] = [
-        (session, agent, want, None) for want in wants
+        (session, agent, want, number) for want in wants
     ]
     for waiter, name, want, before in front:
         for row in grants.look(tx, want, waiter, before)[1]:

@@ -16,7 +16,7 @@ from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
 from dibs.operation import AGENT, OPERATIONS, PEOPLE_ONLY
 from dibs.records import plain
 from dibs.surroundings.commands import Command, Globals, closest, unknown
-from dibs.surroundings.wording import complaint, print_json
+from dibs.surroundings.wording import complaint, note, print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -173,9 +173,15 @@ def variant(
             break
         option, equals, text = word.partition("=")
         other = named.get(f"{entry.cli} {option}") if option.startswith("--") else None
-        if other is not None:
+        if other is not None and not (place and takes_value(entry, words[place - 1])):
             return other, [*words[:place], *([text] if equals else []), *words[place + 1 :]]
     return entry, words
+
+
+def takes_value(operation: Operation, word: str) -> bool:
+    """Whether the word is an option of the operation that what follows belongs to."""
+    options = Command.of(operation).options
+    return any(word == f"--{option.name}" for option in options if not option.switch)
 
 
 def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
@@ -204,6 +210,9 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
             suggest(error, handle, operation, placed)
             raise
         answer(globals_, operation, result)
+        if operation.grants and AGENT not in operation.by and not globals_.json:
+            name = result.leases[0].agent
+            note(f"held by {name}; when you are done: dibs release PATH… --as {name}")
         new = operation.name == "leases.claim" and len(result.kept) < len(result.leases)
         if new and not globals_.json:
             from dibs.surfaces.cli.show import others_said

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
+from dibs.arguments import Whole
 from dibs.operation import EVERYBODY
 from dibs.records import plain, span
 from dibs.surfaces.cli import show
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dibs.surroundings.commands import Globals
 
 BY = {"status": EVERYBODY, "log": EVERYBODY, "top": EVERYBODY}
+KINDS = {"limit": Whole(1)}
 PAGE = 1000
 REFRESH_S = 0.5
 SHOWN = 20

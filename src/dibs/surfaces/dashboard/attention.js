@@ -65,11 +65,14 @@ const WORDS = {
     [who(one.agent), " waits for ", code(one.subject), ", ", timeSince(one.at), ". ",
      one.blockers.length === 0 && "It is served next.",
      one.blockers.map((holder) => [
-       who(holder.agent), " holds ",
+       who(holder.agent), holder.waiting ? " waits before them for " : " holds ",
        holder.resource === one.subject ? "it" : code(holder.resource),
-       holder.note && [" for “", holder.note, "”"], ", ", timeLeft(holder.until), ". ",
+       holder.note && [" for “", holder.note, "”"],
+       !holder.waiting && [", ", timeLeft(holder.until)], ". ",
      ])],
-    one.blockers.slice(0, 3).flatMap((holder) => [releaseButton(holder), writeButton(holder.agent)]),
+    one.blockers.slice(0, 3).flatMap((holder) => [
+      !holder.waiting && releaseButton(holder), writeButton(holder.agent),
+    ]),
   ],
   asked: (one) => {
     const message = { id: Number(one.subject), sender: one.agent, channel: null, body: one.says };

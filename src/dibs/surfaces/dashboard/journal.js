@@ -11,6 +11,7 @@ const WORDS = {
   "lease.claimed": "claimed",
   "lease.renewed": "renewed",
   "lease.released": "released",
+  "lease.transferred": "gave away",
   "lease.expired": "let lapse",
   "lease.freed": "lost, having gone,",
   "lease.revoked": "took away",
@@ -53,7 +54,7 @@ export function sentence({ kind, agent, subject, data }) {
   return { who: agent ?? "", verb, what: everybody, rest: rest.filter(Boolean).join(" ") };
 }
 
-const ENDS = new Set(["lease.released", "lease.expired", "lease.freed"]);
+const ENDS = new Set(["lease.released", "lease.expired", "lease.freed", "lease.transferred"]);
 const GOES_ON = new Set(["task.added", "task.claimed", "task.renewed", "task.available"]);
 
 // Spans of time: an agent holds a lease, works on a task, or waits. `to` is null while it lasts.

@@ -807,3 +807,58 @@ def test_the_token_of_one_space_is_worth_nothing_in_another(opener: Opener, alic
         assert there.session == alice.session
         with pytest.raises(dibs.NotYoursError):
             other.resume(alice.token)
+
+
+# What needs attention
+
+
+def attention(agent, what):
+    return [one for one in agent.agents.overview().attention if one.what == what]
+
+
+def test_an_agent_that_died_is_told_of_with_what_it_held_before_anybody_clears_it(
+    opener: Opener, alice, clock
+):
+    opener.killed_holder("a", task="t")
+    clock.advance(600)  # where processes cannot be seen, the time of its session is over
+    [died] = [one for one in attention(alice, "died") if one.agent == "victim"]
+    assert set(died.by) == {"a", "t"}
+
+
+def test_who_waits_is_shown_with_who_holds_it_or_else_who_waits_before(
+    alice, bob, carol, background
+):
+    alice.leases.claim("a", mode="shared", ttl_s=LONG_S)
+    first = background.queued(bob, "a")
+    second = background.queued(carol, "a", mode="shared")
+    blocked = {one.agent: one.blockers for one in attention(alice, "blocked")}
+    assert [(one.agent, one.waiting) for one in blocked["bob"]] == [("alice", False)]
+    assert [(one.agent, one.waiting) for one in blocked["carol"]] == [("bob", True)]
+    alice.leases.release("a")
+    assert result(first).leases[0].agent == "bob"
+    bob.leases.release("a")
+    assert result(second).leases[0].agent == "carol"
+
+
+def test_everything_that_needs_somebody_is_there_the_most_urgent_first(alice, bob, clock):
+    alice.work.add("broken", max_attempts=1)
+    alice.work.claim("broken")
+    alice.work.fail("broken", reason="no such host")
+    alice.work.add("later", after=["broken"])
+    bob.messages.send("which one?", to="alice")
+    alice.leases.claim("a", ttl_s=600)
+    clock.advance(400)
+    alice.agents.beat()
+    bob.agents.beat()
+    found = alice.agents.overview()
+    assert [(one.what, one.level) for one in found.attention] == [
+        ("never", "stuck"),
+        ("dead", "stuck"),
+        ("asked", "ask"),
+        ("lease_ends", "soon"),
+    ]
+    assert found.unread == 1
+    assert [message.body for message in found.messages] == ["which one?"]
+    assert found.counts == {"dead": 1, "blocked": 1}
+    bob_sees = bob.agents.overview()
+    assert (bob_sees.unread, "asked" in {one.what for one in bob_sees.attention}) == (0, False)

@@ -307,9 +307,10 @@ class Option:
 
     def check(self, value: Any) -> Any:
         """A value that was given, or what is wrong with it in the words of the shell."""
+        kind, what = self.argument.kind, f"--{self.name}"
         if self.argument.list:
-            return self.argument.check(value)
-        return self.argument.kind.check(f"--{self.name}", value)
+            return [kind.check(what, item) for item in value]
+        return kind.check(what, value)
 
 
 def by_type(type: str) -> Kind:

@@ -152,6 +152,15 @@ def troubles(tx: Read, here: set[str], limit: int) -> Iterator[Attention]:
     """Who died and has not come back, with what that freed; which files were overwritten."""
     last = tx.rows(SPACE.position)[0]["seq"]
     since, freed, told = tx.wall - RECENT_MS, dict[int, list[str]](), set[str]()
+    # Those whom nobody has missed yet: what they hold is free for whoever wants it.
+    for row in tx.rows(AGENTS.open):
+        agent, session = row["agent"], row["id"]
+        if agent not in here and agent not in told and not tx.store.alive(row, tx.now):
+            told.add(agent)
+            leases = [lease["resource"] for lease in tx.rows(LEASES.of_session, session=session)]
+            tasks = [task["id"] for task in tx.rows(WORK.of_session, session=session)]
+            held = (*leases, *tasks)
+            yield urgent("died", agent, agent=agent, session=session, by=held, at=row["seen_at"])
     for row in tx.rows(EVENTS.troubles, after=last - LOOKED_BACK, since=since, limit=limit):
         agent, kind = row["agent"], row["kind"]
         if kind == "lease.intruded":

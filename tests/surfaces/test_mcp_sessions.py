@@ -564,6 +564,8 @@ def test_calls_that_wait_are_answered_when_the_store_is_deleted(start: Start, sh
     client.hear(lambda m: "subscriptions" in m.get("method", ""), "acknowledgement")
     with look_into(shell) as space:
         until(space.leases.waiting, "the client in the queue")
+    for _ in range(5):
+        client.call("status")  # by the time that later calls are answered, these have begun to wait
     shutil.rmtree(shell.folder / STORE)
     for id in waiting:
         assert client.outcome(id)["status"] in ("store_gone", "closed", "storage")

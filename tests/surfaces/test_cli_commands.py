@@ -575,3 +575,18 @@ def test_the_scripts_for_other_shells_name_every_command(shell: Shell, name: str
         pytest.skip(f"{name} is not installed here; only the words were looked at")
     (shell.folder / "script").write_text(script)
     assert shell.sh(f"{name} -n script").code == 0
+
+
+def test_an_option_that_is_needed_is_asked_for(shell: Shell) -> None:
+    alice = shell.as_("alice")
+    alice.ok("claim", "src/a.py")
+    refused = alice("transfer", "src/a.py")
+    assert (refused.code, "--to is missing" in refused.err) == (2, True)
+
+
+def test_what_an_option_is_given_makes_no_other_command(shell: Shell) -> None:
+    shell.as_("alice").ok("claim", "src/a.py")
+    taken = shell("claim", "--note", "--take", "src/a.py", "--as", "bob")
+    assert (taken.code, "is held by alice" in taken.err) == (1, True)
+    said = shell.ok("claim", "--take", "src/a.py", "--as", "bob")
+    assert "when you are done: dibs release" in said.err

@@ -647,7 +647,7 @@ def test_a_refusal_names_file_line_and_remedy_to_people(shell: Shell) -> None:
     put(shell, ".mcp.json", '{\n"a": 1,,\n}')
     answer = shell("init", "--client", "claude")
     assert "skipped    .mcp.json, line 2: " in answer.out
-    assert "next: mend the file" in answer.out
+    assert "next: fix the file" in answer.out
 
 
 def test_a_read_only_file_is_said(shell: Shell) -> None:

@@ -78,12 +78,12 @@ HINTS = {
     "store_gone": "call again: the store starts afresh; what you held is gone, so claim it again",
     "store_busy": "call again in a moment",
     "disconnected": "call again in a moment",
-    "name_taken": "choose a name that nobody here bears",
+    "name_taken": "choose a name that nobody here has",
     "name_too_late": "release what you hold first, or keep the name you have",
     "named_already": "keep the name you have",
 }
 PERSON = "tell the person you work for"
-"""What to do about what no agent can mend."""
+"""What to do about what no agent can fix."""
 
 # Fields with text that an agent may have written. A `message` about a mistake can name others'
 # tasks, and a `status` below the answer's own is what an agent says it is doing.

@@ -68,7 +68,7 @@ class Ignore(Line):
 class Step:
     """One file: what is to become of it, and why if nothing can.
 
-    fault: whether that is something the user has to mend
+    fault: whether that is something the user has to fix
     """
 
     state = UNCHANGED

@@ -26,7 +26,7 @@ BLANK = " \t\r\n"
 class Refusal(Exception):
     """A file that dibs does not dare to change: where, why, and what to do about it.
 
-    fault: whether that is something the user has to mend
+    fault: whether that is something the user has to fix
     """
 
     fault = True

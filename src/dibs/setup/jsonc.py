@@ -76,7 +76,7 @@ class JsonReader:
 
     def fail(self, why: str) -> NoReturn:
         line = line_of(self.text, self.place)
-        raise Refusal(why, line, "mend the file, then run dibs init again")
+        raise Refusal(why, line, "fix the file, then run dibs init again")
 
     def blank(self) -> None:
         """Go on to what is neither space nor comment."""

@@ -381,7 +381,7 @@ def toml(text: str) -> dict[str, Any]:
         digits = place.partition(",")[0]
         line = int(digits) if digits.isdigit() else None
         why = why[:1].lower() + why[1:]
-        raise Refusal(why, line, "mend the file, then run dibs init again") from None
+        raise Refusal(why, line, "fix the file, then run dibs init again") from None
     except RecursionError:
         raise Refusal("it is nested too deeply") from None
 

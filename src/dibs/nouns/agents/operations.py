@@ -97,7 +97,7 @@ class Agents(Noun):
     def rename(self, name: str) -> Session:
         """Take another name for this session, which must not hold anything now.
 
-        name: a name that no agent here bears now
+        name: a name that no agent here has now
         """
         tx = self.tx
         caller = self.scope.caller

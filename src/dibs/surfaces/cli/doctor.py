@@ -1,7 +1,7 @@
 """`dibs doctor`: is everything sound? It fails only on what is truly broken. And `dibs backup`.
 
 Each check says what it saw. A warning is something to know; a fault makes the exit code 1 and
-says how to mend it, and `--fix` mends what can be mended without losing anything.
+says how to fix it, and `--fix` fixes what can be fixed without losing anything.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Finding:
 def doctor(call: Globals, *, fix: bool = False) -> int:
     """Check versions, hooks, set-up, files, clock, key, integrity, log size, sessions, signatures.
 
-    fix: mend what can be mended without losing anything
+    fix: fix what can be fixed without losing anything
     example: --fix
     """
     findings = []
@@ -131,7 +131,7 @@ def hooks(folder: str | None = None) -> Finding:
         return Finding("hooks", OK, "none has failed")
     times = "once" if len(found) == 1 else f"{len(found)} times"
     says = f"failed {times}, the last: {found[-1]}"
-    advice = "once the reason is mended, dibs doctor --fix forgets them"
+    advice = "once the reason is fixed, dibs doctor --fix forgets them"
     return Finding("hooks", WARNING, says, advice, lambda: forget(place))
 
 

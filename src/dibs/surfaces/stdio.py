@@ -35,10 +35,6 @@ CHUNK = 65_536
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Ended(BaseException):
-    """The client wants this server to end."""
-
-
 def main(call: Globals, *, tools: str = "standard") -> int:
     """Serve the tools of dibs to one agent over standard input and output.
 
@@ -66,39 +62,37 @@ def serve(server: Server) -> None:
     output = os.dup(1)
     os.dup2(2, 1)
     lock = allocate_lock()
-    # What raises in a signal's handler gets lost in some places, and a signal in the instant
-    # before a read wakes nobody. A byte in this pipe is there until it is seen.
+    # A handler that raises breaks whatever it interrupts, a lock's release included, and a signal
+    # in the instant before a read wakes nobody. A byte in this pipe is there until it is seen.
     ending, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    for number in SIGNALS:
+        signal.signal(number, lambda number, frame: None)
 
     def send(message: Any) -> None:
-        line = to_line(message)
+        line = memoryview(to_line(message))
         try:
             with lock:
-                while line:
-                    line = line[os.write(output, line) :]
+                while line and not is_over(ending, output):
+                    line = line[os.write(output, line[: select.PIPE_BUF]) :]
         except OSError:
             os.write(wake, b"!")  # nobody reads any more
 
-    for number in SIGNALS:
-        signal.signal(number, end)
     connection = Connection(server, send)
     try:
         read(connection, ending)
-    except Ended:
-        pass
     finally:
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
         connection.closed = True
         server.callers.close()
 
 
-def end(number: int, frame: object) -> None:
-    for other in SIGNALS:
-        signal.signal(other, signal.SIG_IGN)  # a second one must not keep us from ending well
-    raise Ended
+def is_over(ending: int, output: int) -> bool:
+    """Wait until the client takes more of the output; say if it wants this server to end."""
+    ready = select.poll()
+    ready.register(ending, select.POLLIN)
+    ready.register(output, select.POLLOUT)
+    return any(handle == ending for handle, _ in ready.poll())
 
 
 def read(connection: Connection, ending: int) -> None:

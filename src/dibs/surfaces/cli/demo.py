@@ -167,9 +167,12 @@ class Stage:
         return subprocess.Popen(
             [sys.executable, "-m", module, *words],
             env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, text=True,
+            process_group=0,  # Ctrl-C is for the stage, which ends the others
         )  # fmt: skip
 
     def clear(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         there = [*self.cast.values(), *([self.daemon] if self.daemon else [])]
         for process in there:
             process.terminate()
@@ -294,7 +297,6 @@ class Actor:
 
 def act(name: str, store: str, folder: str, pace: str) -> None:
     """Play one agent until the end."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with (
             dibs.open(store, space=SPACE, start=folder, user_dir=f"{folder}/.dibs") as space,
@@ -303,7 +305,7 @@ def act(name: str, store: str, folder: str, pace: str) -> None:
             actor = Actor(me, float(pace))
             parts = {"planner": actor.plan, "dee": actor.review, UNLUCKY: actor.struggle}
             parts.get(name, actor.work)()
-    except (KeyboardInterrupt, UnavailableError):
+    except UnavailableError:
         return
     except DibsError as error:
         print(f"{name}: {error}", file=sys.stderr)

@@ -22,20 +22,9 @@ class Record:
     """A frozen set of named fields, compared by value."""
 
     _fields: tuple[str, ...] = ()
-    _nested: dict[str, type[Record]] = {}
-    _tuples: frozenset[str] = frozenset()
 
     def __init_subclass__(cls) -> None:
-        own = cls.__dict__.get("__annotations__", {})
-        known = {sub.__name__: sub for sub in Record.__subclasses__()}
-        cls._fields = tuple(own)
-        cls._tuples = frozenset(name for name, kind in own.items() if kind.startswith("tuple["))
-        cls._nested = {
-            name: known[word]
-            for name, kind in own.items()
-            for word in kind.removeprefix("tuple[").replace(",", " ").replace("]", " ").split()
-            if word in known
-        }
+        cls._fields = tuple(cls.__annotations__)
 
     if not TYPE_CHECKING:
 
@@ -76,16 +65,31 @@ class Record:
     def from_json(cls, data: dict[str, Any]) -> Self:
         """Build the record from its JSON; a field this release does not know is left out."""
         values: dict[str, Any] = {}
-        for name in cls._fields:
+        for name, (inner, several) in cls._inside().items():
             if name not in data:
                 continue
-            value, nested = data[name], cls._nested.get(name)
-            if name in cls._tuples and value is not None:
-                value = tuple(nested.from_json(item) for item in value) if nested else tuple(value)
-            elif nested and value is not None:
-                value = nested.from_json(value)
+            value = data[name]
+            if several and value is not None:
+                value = tuple(inner.from_json(item) for item in value) if inner else tuple(value)
+            elif inner and value is not None:
+                value = inner.from_json(value)
             values[name] = value
         return cls(**values)
+
+    @classmethod
+    def _inside(cls) -> dict[str, tuple[type[Record] | None, bool]]:
+        """The kind of record that each field has, if it has one, and whether it has several."""
+        if cls not in _INSIDE:
+            known = {record.__name__: record for record in Record.__subclasses__()}
+            _INSIDE[cls] = {
+                name: (known.get(kind.removeprefix("tuple[").split(",")[0]), kind[:6] == "tuple[")
+                for name, kind in cls.__annotations__.items()
+            }
+        return _INSIDE[cls]
+
+
+_INSIDE: dict[type[Record], dict[str, tuple[type[Record] | None, bool]]] = {}
+"""By kind of record; made at the first use, since most commands read no record back."""
 
 
 def fields_of(value: object) -> dict[str, Any]:

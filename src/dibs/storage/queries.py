@@ -34,7 +34,7 @@ class Query:
         self._pieces: list[str] = []
         self._names: list[str] = []
         self._list: str | None = None
-        # The parameters are found at the first use: a command uses few of the queries it loads.
+        # It is taken apart at the first use: a command uses few of the queries it loads.
         self._values: Callable[[dict[str, Any]], tuple[Any, ...]] = self._parse
         self._compiled: dict[object, str] = {}
 
@@ -55,7 +55,8 @@ class Query:
         return self._compiled.get(shape) or self._compile(database, shape, len(values)), values
 
     def _parse(self, parameters: dict[str, Any]) -> tuple[Any, ...]:
-        self._pieces = pieces(self._text)
+        lines = [line for line in self._text.split("\n") if not line.startswith("--")]
+        self._pieces = pieces("\n".join(lines).strip().removesuffix(";"))
         found = dict.fromkeys(self._pieces[1::2])
         self._names = [name for name in found if not name.endswith("...")]
         self._list = next((name[:-3] for name in found if name.endswith("...")), None)
@@ -116,9 +117,8 @@ class Queries:
             with open(os.path.join(HERE, self._file + ".sql"), encoding="utf-8") as source:
                 _, *parts = source.read().split(_HEAD)
             for part in parts:
-                name, *lines = part.split("\n")
-                kept = [line for line in lines if not line.startswith("--")]
-                queries[name] = Query(name, "\n".join(kept).strip().removesuffix(";"))
+                name, _, text = part.partition("\n")
+                queries[name] = Query(name, text)
             # What another thread has read meanwhile is what everybody uses.
             queries = _LOADED.setdefault(self._file, queries)
         return queries

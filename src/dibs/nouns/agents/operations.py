@@ -34,8 +34,7 @@ from dibs.arguments import NUMBER, milliseconds
 from dibs.digest import same, sha256
 from dibs.errors import ExistsError, NotFoundError, NotYoursError, StateError
 from dibs.nouns.agents.sessions import session_record
-from dibs.nouns.leases.grants import ticket_alive
-from dibs.nouns.recovery import LEASES, end_session
+from dibs.nouns.leases.grants import LEASES, ticket_alive
 from dibs.operation import EVERYBODY, PEOPLE, operation, writes
 from dibs.records import Mismatch, NewToken, Session, Token
 from dibs.space.scope import AGENTS, Noun
@@ -80,6 +79,8 @@ class Agents(Noun):
     @writes(NotYoursError, by=EVERYBODY, events=("session.left",), destructive=True)
     def leave(self) -> Session:
         """End this session, and free everything it holds."""
+        from dibs.nouns.recovery import end_session  # not for those who only look
+
         tx = self.tx
         session = self.scope.caller.session
         row = tx.rows(AGENTS.one, session=session)[0]
@@ -134,7 +135,7 @@ class Agents(Noun):
         from dibs.nouns.agents.overview import presences  # joining does not need it
 
         with self.scope.store.read() as tx:
-            return presences(tx, everybody)
+            return presences(tx, tx.rows(AGENTS.open), everybody)
 
     @operation(by=EVERYBODY, cli="overview", example="--json")
     def overview(self, *, agent: str | None = None, limit: int = 100) -> Overview:

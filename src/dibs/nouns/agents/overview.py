@@ -7,10 +7,8 @@ decided here, once, for the terminal, for agents and for the dashboard.
 from __future__ import annotations
 
 from dibs.nouns.agents.sessions import session_record
-from dibs.nouns.leases import grants, looking
+from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES
-from dibs.nouns.messages.operations import MESSAGES, message_record, unread_of, unread_rows
-from dibs.nouns.work.tasks import WORK, task_record
 from dibs.records import Attention, Overview, Presence
 from dibs.space.scope import AGENTS
 from dibs.storage.queries import Queries
@@ -27,7 +25,9 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read
 
 EVENTS = Queries("events")
+MESSAGES = Queries("messages")
 SPACE = Queries("space")
+WORK = Queries("work")
 OPEN = ("claimed", "available", "blocked", "failed", "dead")
 SOON_MS = 300_000
 """What ends sooner than this needs attention, unless it was claimed for no longer."""
@@ -43,12 +43,15 @@ STUCK = ("blocked", "never", "dead", "overdue")
 
 def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
     """All of it; agent: whose messages to show."""
-    presences_ = presences(tx, everybody=False)
-    leases, waiting = grants.in_force(tx, None, None, limit), looking.waiters(tx, limit)
+    seq, open_ = tx.rows(SPACE.position)[0]["seq"], tx.rows(AGENTS.open)
+    here = presences(tx, open_)
+    leases, waiting = grants.in_force(tx, None, None, limit), grants.waiters(tx, limit)
     counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
     tasks = [task for state in OPEN if counts.get(state) for task in in_state(tx, state, limit)]
     unread, messages, asked = 0, [], []
     if agent is not None:
+        from dibs.nouns.messages.unread import unread_rows
+
         unread = unread_of(tx, agent)
         if unread:
             messages = genuine(scope, unread_rows(tx, agent, min(limit, MESSAGES_SHOWN)))
@@ -57,14 +60,14 @@ def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
         *blocked(tx, waiting),
         *(asks(message) for message in asked),
         *stuck_tasks(tx, tasks, limit),
-        *troubles(tx, {presence.agent for presence in presences_}, limit),
+        *troubles(tx, seq, open_, {presence.agent for presence in here}, limit),
         *ending(leases),
     ]
     attention.sort(key=lambda one: LEVELS.index(one.level))
     return Overview(
         space=scope.space,
-        seq=tx.rows(SPACE.position)[0]["seq"],
-        agents=presences_,
+        seq=seq,
+        agents=here,
         leases=leases,
         waiting=waiting,
         tasks=tuple(tasks),
@@ -80,14 +83,14 @@ def urgent(what: str, subject: str, **about: Any) -> Attention:
     return Attention(what=what, level=level, subject=subject, **about)
 
 
-def presences(tx: Read, everybody: bool) -> tuple[Presence, ...]:
-    """Who is here; everybody: also those who have no session now."""
+def presences(tx: Read, open_: list[Row], everybody: bool = False) -> tuple[Presence, ...]:
+    """Who is here, of the open sessions; everybody: also those who have no session now."""
     leases = {
         row["session"]: row["number"] for row in tx.rows(AGENTS.leases_by_session, now=tx.now)
     }
     tasks = {row["session"]: row["number"] for row in tx.rows(AGENTS.tasks_by_session, now=tx.now)}
     sessions: dict[str, list[Session]] = {}
-    for row in tx.rows(AGENTS.open):
+    for row in open_:
         record = session_record(tx, row)
         if record.alive:
             sessions.setdefault(row["agent"], []).append(record)
@@ -105,12 +108,22 @@ def presences(tx: Read, everybody: bool) -> tuple[Presence, ...]:
     )
 
 
+def unread_of(tx: Read, agent: str) -> int:
+    """How many messages wait in an agent's inbox."""
+    number: int = tx.rows(MESSAGES.count_unread, agent=agent)[0]["number"]
+    return number
+
+
 def in_state(tx: Read, state: str, limit: int) -> list[Task]:
+    from dibs.nouns.work.tasks import task_record
+
     rows = tx.rows(WORK.list, state=state, kind=None, agent=None, after=0, limit=limit)
     return [task_record(row, tx.now) for row in rows]
 
 
 def genuine(scope: Scope, rows: list[Row]) -> list[Message]:
+    from dibs.nouns.messages.unread import message_record
+
     return [message_record(row, False) for row in rows if scope.keys.fits("message", row)]
 
 
@@ -148,12 +161,13 @@ def stuck_tasks(tx: Read, tasks: list[Task], limit: int) -> Iterator[Attention]:
             yield urgent(what, task.id, **who, due_in_ms=left)
 
 
-def troubles(tx: Read, here: set[str], limit: int) -> Iterator[Attention]:
+def troubles(
+    tx: Read, seq: int, open_: list[Row], here: set[str], limit: int
+) -> Iterator[Attention]:
     """Who died and has not come back, with what that freed; which files were overwritten."""
-    last = tx.rows(SPACE.position)[0]["seq"]
     since, freed, told = tx.wall - RECENT_MS, dict[int, list[str]](), set[str]()
     # Those whom nobody has missed yet: what they hold is free for whoever wants it.
-    for row in tx.rows(AGENTS.open):
+    for row in open_:
         agent, session = row["agent"], row["id"]
         if agent not in here and agent not in told and not tx.store.alive(row, tx.now):
             told.add(agent)
@@ -161,7 +175,7 @@ def troubles(tx: Read, here: set[str], limit: int) -> Iterator[Attention]:
             tasks = [task["id"] for task in tx.rows(WORK.of_session, session=session)]
             held = (*leases, *tasks)
             yield urgent("died", agent, agent=agent, session=session, by=held, at=row["seen_at"])
-    for row in tx.rows(EVENTS.troubles, after=last - LOOKED_BACK, since=since, limit=limit):
+    for row in tx.rows(EVENTS.troubles, after=seq - LOOKED_BACK, since=since, limit=limit):
         agent, kind = row["agent"], row["kind"]
         if kind == "lease.intruded":
             said = from_text(row["data"])

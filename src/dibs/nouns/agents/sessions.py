@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dibs.arguments import check_text
 from dibs.errors import NotYoursError
-from dibs.nouns.recovery import end_dead_sessions, end_session
 from dibs.records import Session
 from dibs.space.scope import AGENTS
 from dibs.storage.clock import runs
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
 def part(scope: Scope) -> None:
     """End the caller's session, unless the process that it is bound to goes on without us."""
+    from dibs.nouns.recovery import end_session  # as below: who only looks needs none of it
+
     session = scope.caller.session
     with scope.write() as tx:
         row = tx.rows(AGENTS.one, session=session)[0]
@@ -37,6 +38,8 @@ def dead_sessions(scope: Scope) -> list[Session]:
 
 def end_dead(scope: Scope) -> None:
     """Free at once what dead sessions hold."""
+    from dibs.nouns.recovery import end_dead_sessions
+
     with scope.store.write(None) as tx:
         if not end_dead_sessions(tx, scope.keys, tx.rows(AGENTS.open)):
             tx.discard()

@@ -1,18 +1,15 @@
-"""Leases as they are seen from outside: what is held, who waits, whether something is free."""
+"""Whether something is free, and who is in the way."""
 
 from __future__ import annotations
 
 from dibs.errors import TimeoutError
 from dibs.nouns.leases import grants
-from dibs.nouns.leases.grants import LEASES
 from dibs.records import Availability
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.nouns.leases.grants import Want
-    from dibs.records import Blocker
     from dibs.space.scope import Scope
-    from dibs.storage.store import Read
 
 
 def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
@@ -39,9 +36,3 @@ def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
         next="work on something else, or wait longer",
         blockers=[blocker for state in found for blocker in state.blockers],
     )
-
-
-def waiters(tx: Read, limit: int) -> tuple[Blocker, ...]:
-    """Who waits for what, first come first."""
-    rows = grants.standing(tx, tx.rows(LEASES.queue, limit=limit))
-    return tuple(grants.blocker_record(row, tx.now) for row in rows)

@@ -18,19 +18,18 @@ from __future__ import annotations
 
 from dibs.arguments import FILTER, NEWEST, NUMBER
 from dibs.errors import InvalidError, NotFoundError
+from dibs.nouns.messages.unread import MESSAGES, message_record, unread_rows
 from dibs.operation import EVERYBODY, operation, writes
-from dibs.records import Delivery, Message
+from dibs.records import Delivery
 from dibs.space.scope import Noun
-from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dibs.records import Message
     from dibs.space.scope import Scope
     from dibs.storage.driver import Row
     from dibs.storage.store import Read, Write
 
-MESSAGES = Queries("messages")
-AGENTS = Queries("agents")
 WORD_LIMIT = 64
 
 
@@ -324,47 +323,8 @@ def post(
     return message_record(row, False)
 
 
-def unread_rows(
-    tx: Read, agent: str, limit: int, until: int = NEWEST, after: int | None = None
-) -> list[Row]:
-    """What waits in an agent's inbox; after: from there on, by default from where it has read."""
-    if after is None:
-        cursor = tx.row(MESSAGES.cursor, agent=agent, channel="")
-        after = 0 if cursor is None else cursor["seq"]
-    return tx.rows(
-        MESSAGES.unread,
-        agent=agent,
-        after=after,
-        broadcasts_after=max(after, _since(tx, agent)),
-        until=until,
-        limit=limit,
-    )
-
-
-def unread_of(tx: Read, agent: str) -> int:
-    """How many messages wait in an agent's inbox."""
-    cursor = tx.row(MESSAGES.cursor, agent=agent, channel="")
-    after = 0 if cursor is None else cursor["seq"]
-    number: int = tx.rows(
-        MESSAGES.count_unread,
-        agent=agent,
-        after=after,
-        broadcasts_after=max(after, _since(tx, agent)),
-    )[0]["number"]
-    return number
-
-
-def _since(tx: Read, agent: str) -> int:
-    row = tx.row(MESSAGES.since, agent=agent)
-    return 0 if row is None else row["since_seq"]
-
-
 def words(text: str) -> set[str]:
     """The words by which a text is found: letters and digits, case folded."""
     import re  # late, since most commands neither send nor search
 
     return {word[:WORD_LIMIT] for word in re.findall(r"\w+", text.casefold())}
-
-
-def message_record(row: Row, acknowledged: bool) -> Message:
-    return Message.of(row, to=row["recipient"], acknowledged=acknowledged)

@@ -45,10 +45,16 @@ WHERE space = :space AND recipient IS NULL AND channel = :channel AND id > :afte
 ORDER BY id LIMIT :limit;
 
 -- name: count_unread
-SELECT COUNT(*) AS number FROM message
-WHERE space = :space AND id > :after
-  AND (recipient = :agent OR (recipient IS NULL AND channel IS NULL AND sender <> :agent
-                              AND id > :broadcasts_after));
+-- How much of the same an agent has not read.
+SELECT
+  (SELECT COUNT(*) FROM message WHERE space = :space AND recipient = :agent AND id > COALESCE((
+     SELECT seq FROM cursor WHERE space = :space AND agent = :agent AND channel = ''), 0))
+  + (SELECT COUNT(*) FROM message
+     WHERE space = :space AND recipient IS NULL AND channel IS NULL AND sender <> :agent
+       AND id > COALESCE((
+         SELECT seq FROM cursor WHERE space = :space AND agent = :agent AND channel = ''), 0)
+       AND id > COALESCE((
+         SELECT since_seq FROM agent WHERE space = :space AND name = :agent), 0)) AS number;
 
 -- name: acknowledge
 INSERT INTO acknowledgement (space, message, agent, at) VALUES (:space, :id, :agent, :at)

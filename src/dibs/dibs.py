@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.arguments import NAME_LIMIT, Choice, check_name, check_text
+from dibs.arguments import NAME_LIMIT, Choice, check_name, check_text, visible
 from dibs.digest import sha256
 from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
 from dibs.names.paths import find_place, space_name
@@ -260,11 +260,11 @@ def open(
 def default_space(url: str, place: Place) -> str:
     """The space of a place in a store: one and the same, however the store is named."""
     if url.startswith(POSTGRES):
-        return space_name(place)[-NAME_LIMIT:]
+        return visible(space_name(place))[-NAME_LIMIT:]
     if os.path.realpath(url.removeprefix("sqlite://")) == os.path.join(place.store_dir, DATABASE):
         return "main"
     # By its root, not by its `origin`: on one machine, two clones are two repositories.
-    return place.root[-NAME_LIMIT:]
+    return visible(place.root)[-NAME_LIMIT:]
 
 
 def check_path(what: str, value: object) -> str | None:

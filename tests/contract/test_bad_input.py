@@ -17,7 +17,16 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs.arguments import BODY_LIMIT, NAME_LIMIT, TTL_MAX_S, VALUE_LIMIT, WAIT_MAX_S, Argument
+from dibs.arguments import (
+    BODY_LIMIT,
+    NAME_LIMIT,
+    TTL_MAX_S,
+    VALUE_LIMIT,
+    WAIT_MAX_S,
+    AgentName,
+    Argument,
+    Name,
+)
 from dibs.dibs import operations
 from dibs.errors import DibsError, InvalidError, NotFoundError, RefusedError, StaleError
 
@@ -97,6 +106,10 @@ for _ in range(100_000):
 
 NOT_TEXT = [5, 1.5, True, b"bytes", ["a"], {"a": 1}, Odd(), object()]
 BAD_TEXT = ["\ud800", "a\udfffb", "a\0b", "\0", "\x1b[31mred", "\x7f", "x" * 2_000_000]
+BAD_NAMES = [  # invisible, turned round, tagged, unassigned, blank, and of a private kind
+    "a\u200bb", "a\u202eb", "a\u2066b", "a\U000e0041b", "a\u0378b", "a\u3164b", "a\ufe0fb",
+    "a\ue000b", "a\xa0b", "\ufeffa", " a", "a ",
+]  # fmt: skip
 NOT_SECONDS = ["5", b"5", True, False, [], {}, Odd(), 5j, Decimal(5), Fraction(5)]
 BAD_SECONDS = [-1, -0.001, 1e300, math.inf, -math.inf, math.nan, 2**63, 10**400, 10**5000]
 NOT_NUMBERS = ["1", b"1", True, False, 1.0, 1.5, math.nan, [], {}, Odd(), Decimal(1)]
@@ -133,6 +146,8 @@ def bad_values(argument: Argument) -> list[Any]:
         "dict[str, Any]": BAD_ENTRIES,
         "bool": [],
     }[kind]
+    if isinstance(argument.kind, (Name, AgentName)):
+        found = [*found, *([[bad] for bad in BAD_NAMES] if argument.list else BAD_NAMES)]
     if argument.name == "leases":
         found = [bad for bad in found if bad != ["  "]]  # a file may have such a name
     if not none and kind not in ("Any", "bool"):
@@ -367,7 +382,7 @@ def test_what_is_no_name_for_an_agent_is_refused(name, alice):
 
 def test_a_join_checks_all_it_is_given(space):
     last = space.events.last()
-    for name in (*NOT_TEXT, *BAD_TEXT, None):
+    for name in (*NOT_TEXT, *BAD_TEXT, *BAD_NAMES, None):
         with pytest.raises(InvalidError):
             space.join(name)
     for status in (*NOT_TEXT, *BAD_TEXT, None):
@@ -470,7 +485,7 @@ def test_unknown_ids_are_not_found(alice, bob):
 # Opening.
 
 
-@pytest.mark.parametrize("space", [*NOT_TEXT, *BAD_TEXT, " ", " a"])
+@pytest.mark.parametrize("space", [*NOT_TEXT, *BAD_TEXT, *BAD_NAMES, " "])
 def test_a_bad_name_for_a_space_is_refused(space, url, tmp_path):
     with pytest.raises(InvalidError):
         dibs.open(url, space=space, user_dir=str(tmp_path / "user"))
@@ -543,3 +558,11 @@ def test_an_operation_without_events_writes_none(names, alice, ids):
         args, options = RIGHT[name]
         call(alice, name, tuple(numbered(args, ids)), options)
     assert alice.events.last() == before
+
+
+def test_a_name_has_one_spelling(alice, bob):
+    """The same name typed on two systems, composed and decomposed, is the same thing."""
+    alice.work.add("caf\u00e9")
+    assert bob.work.claim("cafe\u0301").id == "caf\u00e9"
+    bob.state.set("men\u0303u", "a", 1)
+    assert alice.state.get("me\u00f1u", "a").value == 1

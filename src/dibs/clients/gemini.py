@@ -67,7 +67,15 @@ class Gemini(Client):
     processes = ("gemini",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import SERVER, TIMEOUT_S, JsonFile, JsonMember, Name, groups, shell
+        from dibs.setup.parts import (
+            SERVER,
+            TIMEOUT_S,
+            JsonFile,
+            JsonMember,
+            ListedName,
+            groups,
+            shell,
+        )
 
         handler = {"name": "dibs"} | shell(self, TIMEOUT_S * 1000)  # it counts milliseconds
         # Where dibs is not installed it would block every prompt; exit code 1 is only a warning.
@@ -75,7 +83,7 @@ class Gemini(Client):
         handler["command"] = f"command -v dibs >/dev/null || exit 1; exec {handler['command']}"
         parts: list[Part] = [
             JsonMember(("mcpServers", "dibs"), SERVER),
-            Name(("context", "fileName"), "AGENTS.md", ["AGENTS.md", "GEMINI.md"]),
+            ListedName(("context", "fileName"), "AGENTS.md", ["AGENTS.md", "GEMINI.md"]),
             *groups(self, handler, "hooks"),
         ]
         return [JsonFile(f"{top}/.gemini/settings.json", parts)]

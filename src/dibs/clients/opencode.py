@@ -51,18 +51,18 @@ class OpenCode(Client):
     processes = ("opencode",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import JsonFile, JsonMember, Name
-        from dibs.setup.targets import Whole
+        from dibs.setup.parts import JsonFile, JsonMember, ListedName
+        from dibs.setup.targets import OwnFile
 
         there = [name for name in SETTINGS if os.path.lexists(f"{top}/{name}")]
         server = {"type": "local", "command": ["dibs", "mcp"], "enabled": True}
         parts: list[Part] = [JsonMember(("mcp", "dibs"), server)]
         if os.path.isfile(f"{top}/CLAUDE.md") and only_ours(f"{top}/AGENTS.md"):
             # It reads CLAUDE.md only where there is no AGENTS.md, and there is one now.
-            parts.append(Name(("instructions",), "CLAUDE.md", ["CLAUDE.md"]))
+            parts.append(ListedName(("instructions",), "CLAUDE.md", ["CLAUDE.md"]))
         return [
             JsonFile(f"{top}/{(there or SETTINGS)[0]}", parts),
-            Whole(f"{top}/.opencode/plugin/dibs.js", plugin(), "// dibs"),
+            OwnFile(f"{top}/.opencode/plugin/dibs.js", plugin(), "// dibs"),
         ]
 
     def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:

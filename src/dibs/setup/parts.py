@@ -180,7 +180,7 @@ class NoOthers(Part):
         return text
 
 
-class Name(Part):
+class ListedName(Part):
     """A name among others: as a list, or, where there is only one, as a plain text."""
 
     def __init__(self, path: tuple[str, ...], name: str, default: list[str]) -> None:

@@ -42,7 +42,7 @@ class TooMuch(Exception):
     """The text is too deep or too long to go on."""
 
 
-class Reader:
+class ShellReader:
     """Reads one text; `tokens` are there even if it had to stop."""
 
     def __init__(self, text: str) -> None:
@@ -338,11 +338,11 @@ class Reader:
         self.text, self.at = here
 
 
-class Texts(dict[str, Reader]):
+class Texts(dict[str, ShellReader]):
     """Every text that has been read, so that none is read twice."""
 
-    def __missing__(self, text: str) -> Reader:
-        self[text] = Reader(text)
+    def __missing__(self, text: str) -> ShellReader:
+        self[text] = ShellReader(text)
         return self[text]
 
 

@@ -220,7 +220,7 @@ def quoted_braces(text: str) -> list[str]:
     return braces(text.translate(_MARKED)) or [text]
 
 
-class State:
+class ShellState:
     """Where a shell is and what its variables are, each with all the values it may have."""
 
     __slots__ = ("before", "cwds", "stack", "variables")
@@ -231,12 +231,12 @@ class State:
         self.stack: tuple[tuple[str, ...], ...] = ()
         self.variables = variables
 
-    def copy(self) -> State:
-        other = State(self.cwds, dict(self.variables))
+    def copy(self) -> ShellState:
+        other = ShellState(self.cwds, dict(self.variables))
         other.before, other.stack = self.before, self.stack
         return other
 
-    def join(self, other: State) -> None:
+    def join(self, other: ShellState) -> None:
         """Take in what may be so instead."""
         self.cwds = few(self.cwds + other.cwds)
         for name, found in other.variables.items():
@@ -305,7 +305,7 @@ def options(
     return found, operands
 
 
-class Call:
+class ShellCall:
     """A command that is going to run.
 
     args: its arguments; None is one that cannot be known

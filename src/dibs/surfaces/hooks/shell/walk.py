@@ -17,7 +17,7 @@ import os
 
 from dibs.surfaces.hooks.shell import rules, values
 from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS
-from dibs.surfaces.hooks.shell.values import MAX_VALUES, Call, Redirect, State, Word
+from dibs.surfaces.hooks.shell.values import MAX_VALUES, Redirect, ShellCall, ShellState, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Frame:
         self.unsure = walk.unsure
         self.begin = walk.begin
         self.start = self.base = walk.state.copy()
-        self.ends: list[State] = []
+        self.ends: list[ShellState] = []
         self.otherwise = False
 
 
@@ -81,8 +81,8 @@ class Walk:
         self.left = MAX_TOKENS
         self.runs = MAX_RUNS
         self.depth = 0
-        self.state = self.begin = State((cwd,), {"HOME": (home,)} if home else {})
-        self.earlier: State | None = None
+        self.state = self.begin = ShellState((cwd,), {"HOME": (home,)} if home else {})
+        self.earlier: ShellState | None = None
         self.piped = self.unsure = False
         self.function = ""
         self.functions: dict[str, list[Token]] = {}
@@ -323,7 +323,7 @@ class Walk:
         """Run one command in one setting; give what it prints, if the text says that."""
         cwd, variables = setting
         args = [arg for word in words for arg in word.fields(variables)]
-        call = Call("", [], cwd, self.edits, self.files, self.kind_of)
+        call = ShellCall("", [], cwd, self.edits, self.files, self.kind_of)
         call.stdin = self.feed if self.piped else None
         outputs: list[str] = []
         for redirect in redirects:
@@ -347,7 +347,7 @@ class Walk:
                 self.files[path] = printed
         return None if outputs else printed
 
-    def _dispatch(self, call: Call, words: list[Word], moved: list[str]) -> str | None:
+    def _dispatch(self, call: ShellCall, words: list[Word], moved: list[str]) -> str | None:
         name, args = call.name, call.args
         if name in ("cd", "pushd", "popd"):
             moved += self._move(call)
@@ -368,7 +368,7 @@ class Walk:
             return rules.run(call)
         return None
 
-    def _move(self, call: Call) -> tuple[str, ...]:
+    def _move(self, call: ShellCall) -> tuple[str, ...]:
         """Give the directories the shell may be in afterwards, none if it stays."""
         state = self.state
         if call.name == "popd":
@@ -384,12 +384,12 @@ class Walk:
         # A directory by wildcard cannot be known.
         return (path if path and "*" not in path and "?" not in path else "",)
 
-    def _nested(self, text: str | None, apart: Call | None = None) -> None:
+    def _nested(self, text: str | None, apart: ShellCall | None = None) -> None:
         """Run a text in this shell, or apart in a new one as the call begins it."""
         if text and apart:
             kept = self.state
             home = {name: held for name, held in kept.variables.items() if name == "HOME"}
-            self.state = State((apart.cwd,) if apart.cwd else (), home)
+            self.state = ShellState((apart.cwd,) if apart.cwd else (), home)
             self.text(values.plain(text))
             self.state = kept
         elif text:

@@ -25,15 +25,9 @@ class Codex(Client):
         "and approve the hooks when it asks, or with /hooks."
     )
 
-    events = {
-        "SessionStart": "",
-        "UserPromptSubmit": "",
-        "PreToolUse": "apply_patch|Bash",
-        "PostToolUse": "apply_patch|Bash",
-        "Stop": "",
-        "SubagentStop": "",
-        "SessionEnd": "",
-    }
+    events = (
+        "SessionStart UserPromptSubmit PreToolUse PostToolUse Stop SubagentStop SessionEnd".split()
+    )
     patch_tools = {"apply_patch": "command"}
     shell_tools = ("Bash",)
 

@@ -24,14 +24,9 @@ from dibs.surroundings.occasion import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from dibs.setup.parts import Part
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer, Occasion
-
-CHANGES = "write_file|replace|run_shell_command"
+    from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
 
 
 class Gemini(Client):
@@ -42,14 +37,6 @@ class Gemini(Client):
     traces = (".gemini", "GEMINI.md")
     after = "Gemini CLI reads these settings only in a folder that you trust: say yes when it asks."
 
-    events = {
-        "SessionStart": "",
-        "BeforeAgent": "",
-        "BeforeTool": CHANGES,
-        "AfterTool": f"{CHANGES}|read_file",
-        "AfterAgent": "",
-        "SessionEnd": "",
-    }
     meanings = {
         "SessionStart": START,
         "BeforeAgent": PROMPT,
@@ -58,6 +45,7 @@ class Gemini(Client):
         "AfterAgent": STOP,
         "SessionEnd": END,
     }
+    events = tuple(meanings)
     edit_tools = ("write_file", "replace")
     shell_tools = ("run_shell_command",)
     read_tools = ("read_file",)
@@ -67,17 +55,9 @@ class Gemini(Client):
     processes = ("gemini",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import (
-            SERVER,
-            TIMEOUT_S,
-            JsonFile,
-            JsonMember,
-            ListedName,
-            groups,
-            shell,
-        )
+        from dibs.setup.parts import SERVER, JsonFile, JsonMember, ListedName, groups, shell
 
-        handler = {"name": "dibs"} | shell(self, TIMEOUT_S * 1000)  # it counts milliseconds
+        handler = {"name": "dibs"} | shell(self, per_second=1000)
         # Where dibs is not installed it would block every prompt; exit code 1 is only a warning.
         # It ends what hangs, but waits for the children of that: hence no shell around dibs.
         handler["command"] = f"command -v dibs >/dev/null || exit 1; exec {handler['command']}"
@@ -88,7 +68,7 @@ class Gemini(Client):
         ]
         return [JsonFile(f"{top}/.gemini/settings.json", parts)]
 
-    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+    def read(self, payload: Payload, environment: Environment) -> Occasion:
         occasion = super().read(payload, environment)
         if occasion.event not in (BEFORE, AFTER):
             return occasion

@@ -23,12 +23,9 @@ from dibs.surroundings.occasion import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from dibs.setup.parts import Part
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer
+    from dibs.surroundings.occasion import Answer, Environment, Payload
 
 SETTINGS = "opencode.json opencode.jsonc .opencode/opencode.json .opencode/opencode.jsonc".split()
 
@@ -40,7 +37,7 @@ class OpenCode(Client):
     home = (".config/opencode", ".opencode")
     traces = ("opencode.json", "opencode.jsonc", ".opencode")
 
-    events: Mapping[str, str] = {}  # the plugin is asked by OpenCode, and asks dibs
+    events = ()  # the plugin is asked by OpenCode, and asks dibs
     edit_tools = ("edit", "write", "multiedit")
     patch_tools = {"apply_patch": "patchText", "patch": "patchText"}
     shell_tools = ("bash",)
@@ -65,7 +62,7 @@ class OpenCode(Client):
             OwnFile(f"{top}/.opencode/plugin/dibs.js", plugin(), "// dibs"),
         ]
 
-    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+    def read(self, payload: Payload, environment: Environment) -> Occasion:
         event = event_name(payload, "event")
         occasion = Occasion(self.name, event if event in EVENTS else OTHER)
         occasion.session = text(payload, "session")
@@ -87,7 +84,7 @@ class OpenCode(Client):
             return json.dumps({"deny": answer.deny})
         return json.dumps({"context": answer.context}) if answer.context else ""
 
-    def subagent(self, session: str, environment: Mapping[str, str]) -> str:
+    def subagent(self, session: str, environment: Environment) -> str:
         return environment.get("DIBS_SUBAGENT", "")
 
 

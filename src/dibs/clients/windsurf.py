@@ -17,11 +17,8 @@ from dibs.surroundings.occasion import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer
+    from dibs.surroundings.occasion import Answer, Environment, Payload
 
 
 class Windsurf(Client):
@@ -35,13 +32,9 @@ class Windsurf(Client):
         "its settings to give it the tools as well."
     )
 
-    events = {
-        "pre_write_code": "",
-        "post_write_code": "",
-        "pre_run_command": "",
-        "post_run_command": "",
-        "post_read_code": "",
-    }
+    events = (
+        "pre_write_code post_write_code pre_run_command post_run_command post_read_code".split()
+    )
     edit_tools = ("write_code",)
     shell_tools = ("run_command",)
     read_tools = ("read_code",)
@@ -55,7 +48,7 @@ class Windsurf(Client):
         handler = {"command": "dibs hook windsurf", "show_output": True}
         return [JsonFile(f"{top}/.windsurf/hooks.json", flat(self, handler, "hooks"))]
 
-    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+    def read(self, payload: Payload, environment: Environment) -> Occasion:
         name = event_name(payload, "agent_action_name")
         when, _, tool = name.partition("_")
         if name not in self.events:

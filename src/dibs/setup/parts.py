@@ -17,6 +17,7 @@ import tomllib
 from dibs.setup import jsonc
 from dibs.setup.files import BOM, Draft, Refusal, cut, cut_apart, gap_after, line_of
 from dibs.setup.targets import Target
+from dibs.surroundings.occasion import AFTER, BEFORE, MEANINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -232,16 +233,26 @@ def flat(client: Client, handler: Item, *above: str) -> list[Part]:
 
 
 def hooks(client: Client, above: tuple[str, ...], item: Callable[[str], Item]) -> list[Part]:
-    events = client.events or {}
-    found = [
-        Hook((*above, event), ({"matcher": matcher} if matcher else {}) | item(event))
-        for event, matcher in events.items()
-    ]
+    events = client.events or ()
+    found = [Hook((*above, event), matcher(client, event) | item(event)) for event in events]
     return [*found, NoOthers(above, set(events))]
 
 
-def shell(client: Client, timeout: int = TIMEOUT_S) -> Item:
-    """A hook that is a line for a shell."""
+def matcher(client: Client, event: str) -> Item:
+    """For which tools the client is to call at an event; nothing for all."""
+    meaning = (client.meanings or MEANINGS).get(event)
+    if not client.matches_tools or meaning not in (BEFORE, AFTER):
+        return {}
+    tools = [*client.edit_tools, *client.remove_tools, *client.patch_tools, *client.shell_tools]
+    if meaning == AFTER:
+        tools += client.other_tools
+        tools += () if event.endswith("Failure") else client.read_tools
+    return {"matcher": "|".join(tools)}
+
+
+def shell(client: Client, per_second: int = 1) -> Item:
+    """A hook that is a line for a shell; per_second: how finely the client counts time."""
+    timeout = TIMEOUT_S * per_second
     return {"type": "command", "command": f"dibs hook {client.name}", "timeout": timeout}
 
 

@@ -33,16 +33,6 @@ def git(
     codes: tuple[int, ...] = (0,),
 ) -> bytes:
     """What a git command prints; an `UnavailableError` if it ends with another code than these."""
-    return code_and_output(*words, cwd=cwd, environment=environment, input=input, codes=codes)[1]
-
-
-def code_and_output(
-    *words: str,
-    cwd: str | None = None,
-    environment: Mapping[str, str] | None = None,
-    input: bytes = b"",
-    codes: tuple[int, ...] = (0,),
-) -> tuple[int, bytes]:
     import subprocess
 
     try:
@@ -55,7 +45,7 @@ def code_and_output(
         said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
         name = next(word for word in words if word[:1] != "-" and "=" not in word)
         raise UnavailableError(f"git {name} failed: {said}", next="see what git status says")
-    return done.returncode, done.stdout
+    return done.stdout
 
 
 def elsewhere() -> dict[str, str]:

@@ -11,10 +11,13 @@ from dibs.digest import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
     from typing import Any
 
     from dibs.clients import Client
+
+    Payload = dict[str, Any]
+    Environment = Mapping[str, str]
 
 EVENTS = "start prompt before after stop end subagent_end other".split()
 START, PROMPT, BEFORE, AFTER, STOP, END, SUBAGENT_END, OTHER = EVENTS
@@ -111,42 +114,38 @@ SEVERAL = ("files", "edits", "replacements")
 """What they call a list of files, or of changes that name a file each."""
 
 
-def text(payload: dict[str, Any], *names: str) -> str:
+def text(payload: Payload, *names: str) -> str:
     """The first of these fields that is a text, and not empty."""
     found = (payload.get(name) for name in names)
     return next((one for one in found if one and isinstance(one, str)), "")
 
 
-def event_name(payload: dict[str, Any], *names: str) -> str:
+def event_name(payload: Payload, *names: str) -> str:
     """The first of these fields; a payload without any cannot be understood."""
     if name := text(payload, *names):
         return name
     raise ValueError("the payload names no event")
 
 
-def record(payload: dict[str, Any], name: str) -> dict[str, Any]:
+def record(payload: Payload, name: str) -> Payload:
     found = payload.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def files(tool_input: dict[str, Any]) -> tuple[str, ...]:
+def files(tool_input: Payload) -> tuple[str, ...]:
     """The files that the input of a tool names, each once."""
-    return tuple(dict.fromkeys(_files(tool_input)))
-
-
-def _files(tool_input: dict[str, Any]) -> Iterator[str]:
-    if named := text(tool_input, *PATHS):
-        yield named
+    found = [text(tool_input, *PATHS)]
     for name in SEVERAL:
         entries = tool_input.get(name)
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, str):
-                yield entry
-            elif isinstance(entry, dict) and (named := text(entry, *PATHS)):
-                yield named
+                found.append(entry)
+            elif isinstance(entry, dict):
+                found.append(text(entry, *PATHS))
+    return tuple(dict.fromkeys(filter(None, found)))
 
 
-def edited(tool: str, tool_input: dict[str, Any], kind: str = "write") -> tuple[Edit, ...]:
+def edited(tool: str, tool_input: Payload, kind: str = "write") -> tuple[Edit, ...]:
     """What an edit tool changes."""
     found = files(tool_input)
     if not found:
@@ -170,7 +169,7 @@ def patched(tool: str, text: str, cwd: str) -> tuple[Edit, ...]:
     return tuple(found)
 
 
-def name_of_call(tool: str, tool_input: dict[str, Any]) -> str:
+def name_of_call(tool: str, tool_input: Payload) -> str:
     """A name for this use of a tool, for clients that give none: the same before and after it."""
     import json  # late: whoever reads a shell command needs what an edit is, and not this
 
@@ -193,7 +192,7 @@ MEANINGS = {
 }
 
 
-def read_event(client: Client, payload: dict[str, Any], cwd: str = "") -> Occasion:
+def read_event(client: Client, payload: Payload, cwd: str = "") -> Occasion:
     """What a payload says; `cwd` is where the client works, if it does not say."""
     name = event_name(payload, "hook_event_name", "hookEventName")
     occasion = Occasion(client.name, (client.meanings or MEANINGS).get(name, OTHER))
@@ -217,11 +216,13 @@ def read_event(client: Client, payload: dict[str, Any], cwd: str = "") -> Occasi
     return occasion
 
 
-def read_tool(client: Client, occasion: Occasion, tool_input: dict[str, Any]) -> None:
+def read_tool(client: Client, occasion: Occasion, tool_input: Payload) -> None:
     """What the tool does to files, as far as its input tells."""
     tool = occasion.tool
     if tool in client.edit_tools:
         occasion.edits = edited(tool, tool_input)
+    elif tool in client.remove_tools:
+        occasion.edits = edited(tool, tool_input, "remove")
     elif tool in client.patch_tools:
         patch = text(tool_input, client.patch_tools[tool])
         occasion.edits = patched(tool, patch, occasion.cwd)

@@ -10,13 +10,12 @@ import os
 
 from dibs.arguments import TTL_MAX_S, TTL_MIN_S
 from dibs.errors import InvalidError
-from dibs.names.paths import Resource, resources_overlap
+from dibs.names.paths import Place, Resource, resources_overlap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.names.paths import Place
 
 FILE = "config.toml"
 POLICIES = ("open", "closed")

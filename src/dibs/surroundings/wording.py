@@ -6,14 +6,13 @@ import os
 import sys
 import time
 
-from dibs.records import span
+from dibs.records import Blocker, span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
     from dibs.errors import DibsError
-    from dibs.records import Blocker
 
 NARROW = 8
 CODES = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "dim": 2, "bold": 1}

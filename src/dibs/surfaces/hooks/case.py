@@ -6,7 +6,7 @@ import os
 from collections import Counter
 
 from dibs.errors import InvalidError, NotFoundError, StaleError
-from dibs.names.paths import is_glob
+from dibs.names.paths import Resource, is_glob
 from dibs.surfaces.hooks.contents import Contents, quick_hash, read_file
 from dibs.surfaces.hooks.notes import Flights, Reads, write
 from dibs.surroundings.settings import load
@@ -14,7 +14,6 @@ from dibs.surroundings.settings import load
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.dibs import Agent, Dibs
-    from dibs.names.paths import Resource
     from dibs.records import Lease
     from dibs.surroundings.occasion import Occasion
     from dibs.surroundings.who import Who

@@ -27,7 +27,7 @@ import sys
 
 from dibs.errors import NotYoursError
 from dibs.surfaces.hooks.notes import append, read_note, write
-from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING, code_and_output, git, names
+from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING, git, names
 from dibs.surroundings.wording import blocker_line, note
 
 TYPE_CHECKING = False
@@ -119,8 +119,8 @@ def learn(by: Committer, between: tuple[str, ...]) -> int:
 
 def differs(file: str, between: tuple[str, ...]) -> bool:
     """Whether a file is another in two commits; not if one of them is none, or has no such file."""
-    words = ("--literal-pathspecs", "diff", "--quiet", "--no-ext-diff", *between, "--", file)
-    return bool(between) and code_and_output(*words, codes=(0, 1, 128))[0] == 1
+    words = ("--literal-pathspecs", "diff", "--name-only", "--no-ext-diff", *between, "--", file)
+    return bool(between and git(*words, codes=(0, 128)))
 
 
 def rewritten(by: Committer, pairs: str) -> None:

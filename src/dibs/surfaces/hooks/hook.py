@@ -17,7 +17,7 @@ import os
 import sys
 from time import time
 
-from dibs.clients import client_of
+from dibs.clients import Client, client_of
 from dibs.errors import DibsError, NotYoursError
 from dibs.operation import EVERYBODY
 from dibs.surfaces.hooks.notes import Visits, write
@@ -38,7 +38,6 @@ from dibs.surroundings.occasion import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.clients import Client
     from dibs.dibs import Dibs
     from dibs.surfaces.hooks.case import Case
     from dibs.surroundings.commands import Globals

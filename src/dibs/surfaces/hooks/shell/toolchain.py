@@ -7,12 +7,11 @@ decides which files change, as in `git stash` or `git checkout main`, the edit i
 from __future__ import annotations
 
 from dibs.surfaces.hooks.shell.rules import Rule, output, places, table
-from dibs.surfaces.hooks.shell.values import options, plain, quoted_braces
+from dibs.surfaces.hooks.shell.values import ShellCall, Values, options, plain, quoted_braces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.surfaces.hooks.shell.rules import Reads, Writes
-    from dibs.surfaces.hooks.shell.values import ShellCall, Values
 
 # Each formatter, with the word that must come first: the options of which one must be there (""
 # if it rewrites without being told), its options with a value, those of _ONLY_LOOKS that mean

@@ -16,14 +16,13 @@ import itertools
 import os
 
 from dibs.surfaces.hooks.shell import rules, values
-from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS
+from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts, Token
 from dibs.surfaces.hooks.shell.values import MAX_VALUES, Redirect, ShellCall, ShellState, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from dibs.surfaces.hooks.shell.syntax import Texts, Token
     from dibs.surroundings.occasion import Edit
 
     # A working directory, "" if it cannot be known, and the values of the variables.

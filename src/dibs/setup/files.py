@@ -158,6 +158,7 @@ def write(path: str, text: str, mode: int) -> list[str]:
 
 
 def replace(path: str, content: bytes, mode: int, old: os.stat_result | None) -> None:
+    """Put a content in the place of a file's, at once, with the mode and the owner that it had."""
     draft = f"{path}.dibs-{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     handle = os.open(draft, flags, mode if old is None else 0o600)

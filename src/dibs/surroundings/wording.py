@@ -114,3 +114,8 @@ def quote(name: str) -> str:
     import shlex  # hardly ever needed
 
     return shlex.quote(name)
+
+
+def printable(text: str, instead: str = "?") -> str:
+    """What a file or a command is called must not reach a terminal as it is."""
+    return "".join(sign if sign.isprintable() else instead for sign in text)

@@ -172,6 +172,8 @@ def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to
     to: this content instead, by the first letters of its hash
     example: src/a.py
     """
+    from dibs.setup.files import replace
+
     with call.open() as space:
         resource = space.scope.place.resource(f"path:{path}")
         file = resource.file or ""
@@ -199,7 +201,8 @@ def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to
         undoes = not to and last.foreign and last.content_hash == content_hash(file)
         permit(call, space, path, last.agent if undoes else "")
         kept.keep(file, "recover", foreign=True)
-        put_back(file, content)
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        replace(file, content, 0o666, os.stat(file) if os.path.exists(file) else None)
         if call.json:
             print_json(vars(chosen))
         else:
@@ -243,22 +246,6 @@ def permit(call: Globals, space: Dibs, path: str, undone: str) -> None:
         f"dibs recover {path} --show",
         blockers=state.blockers,
     )
-
-
-def put_back(file: str, content: bytes) -> None:
-    """Put the content in place at once, with the mode that the file had."""
-    os.makedirs(os.path.dirname(file), exist_ok=True)
-    part = f"{file}.dibs-{os.getpid()}"
-    try:
-        with open(part, "xb") as target:
-            target.write(content)
-            if os.path.exists(file):
-                os.fchmod(target.fileno(), os.stat(file).st_mode & 0o7777)
-        os.replace(part, file)
-    except BaseException:
-        if os.path.exists(part):
-            os.unlink(part)
-        raise
 
 
 def listed(call: Globals, versions: list[Version], now: str | None) -> None:

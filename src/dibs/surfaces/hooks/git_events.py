@@ -26,7 +26,7 @@ import os
 import sys
 
 from dibs.errors import NotYoursError
-from dibs.surfaces.hooks.notes import append, read_note, write
+from dibs.surfaces.hooks.notes import Stagings, append, read_note, write
 from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING, git, names
 from dibs.surroundings.wording import blocker_line, note
 
@@ -100,7 +100,6 @@ def heads(name: str, words: list[str]) -> tuple[str, ...]:
 def learn(by: Committer, between: tuple[str, ...]) -> int:
     """Learn the contents that files have now, and say what git did to those of others."""
     from dibs.names.checkouts import content_hash
-    from dibs.surfaces.hooks import staged
     from dibs.surfaces.hooks.after import report, sweep
 
     told = []
@@ -113,7 +112,7 @@ def learn(by: Committer, between: tuple[str, ...]) -> int:
             told += report(by, lease, file, {by.name: "git"}, sure=True)
     for line in [*told, *sweep(by)]:
         note(line)
-    staged.refresh(by.place)
+    Stagings(by.place).refresh()
     return 0
 
 

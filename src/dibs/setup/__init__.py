@@ -12,21 +12,17 @@ first, changed only if that is to be done, and then noted.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 from dibs.clients import Client, client_of, every_client
 from dibs.errors import InvalidError
+from dibs.names.paths import Place
 from dibs.setup import files
 from dibs.setup.files import Draft, InitRecord, Note, Refusal, undo
 from dibs.setup.targets import Block, GitHook, Line, Settings, Target
 from dibs.surroundings.git import HOOKS, elsewhere, git
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from dibs.names.paths import Place
 
 CREATED, UPDATED, UNCHANGED, SKIPPED, REMOVED = "created updated unchanged skipped removed".split()
 IGNORED = ("*\n", "*\n!config.toml\n")

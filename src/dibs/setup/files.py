@@ -13,11 +13,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 BOM = "\ufeff"
 BLANK = " \t\r\n"

@@ -13,21 +13,17 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from dibs.clients import Client
 from dibs.setup import jsonc
 from dibs.setup.files import BOM, Draft, Refusal, cut, cut_apart, gap_after, line_of
+from dibs.setup.jsonc import Node
 from dibs.setup.targets import Target
 from dibs.surroundings.occasion import AFTER, BEFORE, MEANINGS
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
-    from dibs.clients import Client
-    from dibs.setup.jsonc import Node
-
-    Item = dict[str, Any]
+Item = dict[str, Any]
 
 SERVER = {"command": "dibs", "args": ["mcp"]}
 STDIO = {"type": "stdio", **SERVER}

@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from collections import Counter
 
+from dibs.dibs import Agent, Dibs
 from dibs.errors import InvalidError, NotFoundError, StaleError
 from dibs.names.paths import Resource, is_glob
+from dibs.records import Lease
 from dibs.surfaces.hooks.contents import Contents, quick_hash, read_file
 from dibs.surfaces.hooks.notes import Flights, Reads, write
+from dibs.surroundings.occasion import Occasion
 from dibs.surroundings.settings import load
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dibs.dibs import Agent, Dibs
-    from dibs.records import Lease
-    from dibs.surroundings.occasion import Occasion
-    from dibs.surroundings.who import Who
+from dibs.surroundings.who import Who
 
 SIGNS = bytes(sign for sign in range(128) if not chr(sign).isalnum())
 BRIEF = "for one command"

@@ -24,28 +24,24 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 
 from dibs.arguments import CLAIM_LIMIT
+from dibs.dibs import Agent, Dibs
 from dibs.errors import HeldError, InvalidError, PrunedError, StaleError, TimeoutError
 from dibs.names.checkouts import git_directory
+from dibs.names.paths import Place, Resource
 from dibs.operation import EVERYBODY
+from dibs.records import Blocker
 from dibs.storage.clock import process_name
 from dibs.surfaces.hooks.case import Case
 from dibs.surfaces.hooks.notes import Stagings
+from dibs.surroundings.commands import Globals
 from dibs.surroundings.git import elsewhere, git, names, own_git_dir, staged_paths
 from dibs.surroundings.occasion import OTHER, Occasion
 from dibs.surroundings.running import QUEUE_S, perform
 from dibs.surroundings.who import Who, ancestors, of_environment, person
 from dibs.surroundings.wording import blocker_line, complaint, note, paint, printable, where_held
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dibs.dibs import Agent, Dibs
-    from dibs.names.paths import Place, Resource
-    from dibs.records import Blocker
-    from dibs.surroundings.commands import Globals
 
 BY = {"merge": EVERYBODY}
 INDEX = "git:index"

@@ -16,18 +16,15 @@ import os
 from stat import S_ISREG
 from time import time
 
+from dibs.dibs import Dibs
 from dibs.digest import sha256
 from dibs.errors import HeldError, InvalidError, NotFoundError
 from dibs.names.checkouts import content_hash
 from dibs.operation import EVERYBODY
 from dibs.records import in_the_way
 from dibs.surfaces.hooks.notes import read_note, remove, stamp, write
+from dibs.surroundings.commands import Globals
 from dibs.surroundings.wording import ago, note, print_json, say
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dibs.dibs import Dibs
-    from dibs.surroundings.commands import Globals
 
 BY = EVERYBODY
 

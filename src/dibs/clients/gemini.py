@@ -24,7 +24,6 @@ from dibs.surroundings.occasion import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.setup.parts import Part
     from dibs.setup.targets import Target
     from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
 
@@ -61,7 +60,7 @@ class Gemini(Client):
         # Where dibs is not installed it would block every prompt; exit code 1 is only a warning.
         # It ends what hangs, but waits for the children of that: hence no shell around dibs.
         handler["command"] = f"command -v dibs >/dev/null || exit 1; exec {handler['command']}"
-        parts: list[Part] = [
+        parts = [
             JsonMember(("mcpServers", "dibs"), SERVER),
             ListedName(("context", "fileName"), "AGENTS.md", ["AGENTS.md", "GEMINI.md"]),
             *groups(self, handler, "hooks"),

@@ -6,10 +6,6 @@ import os
 
 from dibs.errors import UnavailableError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 COMMIT = ("pre-commit", "pre-merge-commit")
 LEARN = ("post-checkout", "post-merge", "post-rewrite")
 HOOKS = (*COMMIT, "prepare-commit-msg", "post-commit", "pre-push", *LEARN)
@@ -28,7 +24,7 @@ LOCAL = (
 def git(
     *words: str,
     cwd: str | None = None,
-    environment: Mapping[str, str] | None = None,
+    environment: dict[str, str] | None = None,
     input: bytes = b"",
     codes: tuple[int, ...] = (0,),
 ) -> bytes:
@@ -74,7 +70,7 @@ STAGED = (
 
 
 def staged_paths(
-    cwd: str | None = None, environment: Mapping[str, str] | None = None
+    cwd: str | None = None, environment: dict[str, str] | None = None
 ) -> dict[str, str]:
     """Each path that differs between HEAD and the index, with its mode and blob there.
 

@@ -159,16 +159,6 @@ def edited(tool: str, tool_input: Payload, kind: str = "write") -> tuple[Edit, .
     return (Edit(found[0], kind, tuple(filter(None, texts))),)
 
 
-def patched(tool: str, text: str, cwd: str) -> tuple[Edit, ...]:
-    """What a patch changes."""
-    from dibs.surroundings.patch import names
-
-    found = names(text, cwd or ".")
-    if not found:
-        raise ValueError(f"the input of {tool} is no patch that names a file")
-    return tuple(found)
-
-
 def name_of_call(tool: str, tool_input: Payload) -> str:
     """A name for this use of a tool, for clients that give none: the same before and after it."""
     import json  # late: whoever reads a shell command needs what an edit is, and not this
@@ -224,8 +214,12 @@ def read_tool(client: Client, occasion: Occasion, tool_input: Payload) -> None:
     elif tool in client.remove_tools:
         occasion.edits = edited(tool, tool_input, "remove")
     elif tool in client.patch_tools:
+        from dibs.surroundings.patch import names
+
         patch = text(tool_input, client.patch_tools[tool])
-        occasion.edits = patched(tool, patch, occasion.cwd)
+        occasion.edits = tuple(names(patch, occasion.cwd or "."))
+        if not occasion.edits:
+            raise ValueError(f"the input of {tool} is no patch that names a file")
     elif tool in client.shell_tools:
         occasion.command = text(tool_input, "command", "command_line")
     elif tool in client.read_tools and occasion.event == AFTER:

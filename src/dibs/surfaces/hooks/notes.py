@@ -171,16 +171,15 @@ def read_flight(path: str) -> Flight | None:
 
 
 class Known:
-    """The content of a file as its reader knows it, and what the disk said then."""
+    """The content of a file as its reader knows it, and what the disk said then.
 
-    __slots__ = ("content_hash", "file", "made", "stamp")
+    made: whether the session has not only read it, but written it
+    """
 
-    def __init__(self, file: str, content_hash: str, stamp: str, made: bool) -> None:
-        self.file = file
-        self.content_hash = content_hash
-        self.stamp = stamp
-        self.made = made
-        """Whether the session has not only read it, but written it."""
+    def __init__(self, said: str) -> None:
+        first, _, self.file = said.partition("\n")
+        self.content_hash, self.stamp, how = first.split(" ")
+        self.made = how == "made"
 
 
 class Reads:
@@ -217,11 +216,7 @@ class Reads:
 
 def read_known(path: str) -> Known | None:
     said = read_note(path)
-    if said is None:
-        return None
-    first, _, file = said.partition("\n")
-    content_hash, then, how = first.split(" ")
-    return Known(file, content_hash, then, how == "made")
+    return None if said is None else Known(said)
 
 
 def stamp(file: str) -> str:

@@ -6,16 +6,20 @@ A command that is not there may write anything.
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.values import STAR, Options, ShellCall, assigned_name, options, plain
+from collections.abc import Callable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from dibs.surfaces.hooks.shell.values import (
+    STAR,
+    Options,
+    ShellCall,
+    Values,
+    assigned_name,
+    options,
+    plain,
+)
 
-    from dibs.surfaces.hooks.shell.values import Values
-
-    Writes = Callable[[ShellCall], None]
-    Reads = Callable[[list[str]], bool]
+Writes = Callable[[ShellCall], None]
+Reads = Callable[[list[str]], bool]
 
 
 class Rule:

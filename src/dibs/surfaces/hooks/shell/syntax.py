@@ -9,12 +9,10 @@ False. There are no regular expressions: compiling them takes longer than readin
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dibs.surfaces.hooks.shell import values
 from dibs.surfaces.hooks.shell.values import TEXT, UNKNOWN, VARIABLE, Redirect, Word
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_TOKENS = 20_000
 MAX_DEPTH = 20

@@ -6,12 +6,8 @@ decides which files change, as in `git stash` or `git checkout main`, the edit i
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.rules import Rule, output, places, table
+from dibs.surfaces.hooks.shell.rules import Reads, Rule, Writes, output, places, table
 from dibs.surfaces.hooks.shell.values import ShellCall, Values, options, plain, quoted_braces
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dibs.surfaces.hooks.shell.rules import Reads, Writes
 
 # Each formatter, with the word that must come first: the options of which one must be there (""
 # if it rewrites without being told), its options with a value, those of _ONLY_LOOKS that mean
@@ -238,33 +234,28 @@ def _tree(*, needs: str = "", unless: str = "", but: str = "") -> Writes:
     return writes
 
 
-def _apply(call: ShellCall) -> None:
-    found, patches = options(call.args, _APPLYING)
-    if not found.has("--check --stat --numstat --summary --cached") or "--apply" in found:
-        strip = found.get("-p") or ""
-        strips = int(strip) if strip.isdecimal() else 1
-        _applied(call, patches, strips, found.get("--directory") or "")
+def _applies(unless: str) -> Writes:
+    """Rule: it changes the files that its patches name, any file if a patch cannot be seen.
 
+    unless: the options with which it only looks
+    """
 
-def _am(call: ShellCall) -> None:
-    found, patches = options(call.args, _APPLYING)
-    if not found.has("--quit --show-current-patch"):
-        _applied(call, patches, 1, "")
+    def writes(call: ShellCall) -> None:
+        found, patches = options(call.args, "pC --directory --exclude --include --whitespace")
+        if found.has(unless) and "--apply" not in found:
+            return
+        strip, folder = found.get("-p") or "", found.get("--directory") or ""
+        sources = [value for value in patches if value != "-"]
+        for text in map(call.text, sources) if sources else [call.stdin]:
+            if text is None:
+                call.tree()
+                continue
+            # git's own patches are named from the top, all others from where they are applied.
+            base = _top(call) if "diff --git " in text else call.cwd
+            strips = int(strip) if strip.isdecimal() else 1
+            _patched(call, text, base and f"{base}/{folder}", strips)
 
-
-_APPLYING = "pC --directory --exclude --include --whitespace"
-
-
-def _applied(call: ShellCall, patches: Values, strip: int, folder: str) -> None:
-    """The files that the patches name, the whole tree if a patch cannot be seen."""
-    sources = [value for value in patches if value != "-"]
-    for text in map(call.text, sources) if sources else [call.stdin]:
-        if text is None:
-            call.tree()
-            continue
-        # git's own patches are named from the top, all others from where they are applied.
-        base = _top(call) if "diff --git " in text else call.cwd
-        _patched(call, text, base and f"{base}/{folder}", strip)
+    return writes
 
 
 def _top(call: ShellCall) -> str:
@@ -305,8 +296,8 @@ _OUTPUT = output(" -o --output", "--output -o")
 GIT = table({
     _READS: Rule(reads=True),
     _REWRITES: Rule(_tree(unless="--quit -h --help --show-current-patch")),
-    "am": Rule(_am),
-    "apply": Rule(_apply),
+    "am": Rule(_applies("--quit --show-current-patch")),
+    "apply": Rule(_applies("--check --stat --numstat --summary --cached")),
     "archive": Rule(_OUTPUT),
     "bisect": Rule(_tree(but="log view visualize terms help")),
     "branch": Rule(reads=_lists(_BRANCHES, alone=True)),

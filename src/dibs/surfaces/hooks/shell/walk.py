@@ -14,19 +14,15 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable, Iterable, Iterator
 
 from dibs.surfaces.hooks.shell import rules, values
 from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts, Token
 from dibs.surfaces.hooks.shell.values import MAX_VALUES, Redirect, ShellCall, ShellState, Word
+from dibs.surroundings.occasion import Edit
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from dibs.surroundings.occasion import Edit
-
-    # A working directory, "" if it cannot be known, and the values of the variables.
-    Setting = tuple[str, dict[str, str]]
+# A working directory, "" if it cannot be known, and the values of the variables.
+Setting = tuple[str, dict[str, str]]
 
 MAX_DEPTH = 6
 MAX_RUNS = 2_000

@@ -8,6 +8,7 @@ from dibs.clients import Client, client_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dibs.setup.parts import Part
     from dibs.setup.targets import Target
     from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
 
@@ -36,18 +37,22 @@ class Claude(Client):
     clear_renames = True
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import STDIO, TIMEOUT_S, JsonFile, JsonMember, groups
+        from dibs.setup.parts import STDIO, JsonFile, JsonMember
         from dibs.setup.targets import Instead
 
-        # The program with its arguments, so that no shell has to be started for it.
-        handler = {"type": "command", "command": "dibs", "args": ["hook", "claude"]}
-        hooks = groups(self, handler | {"timeout": TIMEOUT_S}, "hooks")
         memory = memory_of(top)
         return [
             JsonFile(f"{top}/.mcp.json", [JsonMember(("mcpServers", "dibs"), STDIO)]),
-            JsonFile(f"{top}/.claude/settings.json", hooks),
+            JsonFile(f"{top}/.claude/settings.json", self.hooks()),
             *([Instead(memory)] if memory else []),
         ]
+
+    def hooks(self) -> list[Part]:
+        from dibs.setup.parts import TIMEOUT_S, groups
+
+        # The program with its arguments, so that no shell has to be started for it.
+        handler = {"type": "command", "command": "dibs", "args": ["hook", "claude"]}
+        return groups(self, handler | {"timeout": TIMEOUT_S}, "hooks")
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
         if "hookEventName" in payload:

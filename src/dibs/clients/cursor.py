@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dibs.clients import Client
-from dibs.surroundings.occasion import AFTER, BEFORE, END, PROMPT, START, STOP, record, text
+from dibs.surroundings.occasion import AFTER, MEANINGS, PROMPT, START, STOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,15 +23,9 @@ class Cursor(Client):
     after = "Cursor asks once whether to use the server dibs: say yes, in its MCP settings."
 
     events = "sessionStart preToolUse postToolUse postToolUseFailure stop sessionEnd".split()
-    meanings = {
-        "sessionStart": START,
-        "beforeSubmitPrompt": PROMPT,
-        "preToolUse": BEFORE,
-        "postToolUse": AFTER,
-        "postToolUseFailure": AFTER,
-        "stop": STOP,
-        "sessionEnd": END,
-    }
+    # As in Claude Code, but for the first letter.
+    meanings = {name: MEANINGS[name[0].upper() + name[1:]] for name in events}
+    meanings["beforeSubmitPrompt"] = PROMPT
     edit_tools = ("Write", "StrReplace", "Edit", "MultiEdit", "EditNotebook")
     remove_tools = ("Delete",)
     shell_tools = ("Shell",)
@@ -51,7 +45,7 @@ class Cursor(Client):
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
         occasion = super().read(payload, environment)
-        occasion.session = text(payload, "conversation_id") or occasion.session
+        occasion.session = payload.text("conversation_id") or occasion.session
         roots = payload.get("workspace_roots")
         if not occasion.cwd and isinstance(roots, list) and roots and isinstance(roots[0], str):
             occasion.cwd = roots[0]
@@ -59,7 +53,7 @@ class Cursor(Client):
         occasion.again = isinstance(loops, int) and loops > 0
         occasion.deaf = occasion.name in ("beforeSubmitPrompt", "postToolUseFailure")
         if occasion.command:
-            folder = text(record(payload, "tool_input"), "working_directory")
+            folder = payload.record("tool_input").text("working_directory")
             occasion.cwd = folder or occasion.cwd
         return occasion
 

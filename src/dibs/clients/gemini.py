@@ -10,17 +10,7 @@ import json
 import os.path
 
 from dibs.clients import Client
-from dibs.surroundings.occasion import (
-    AFTER,
-    BEFORE,
-    END,
-    PROMPT,
-    START,
-    STOP,
-    name_of_call,
-    record,
-    text,
-)
+from dibs.surroundings.occasion import AFTER, BEFORE, END, PROMPT, START, STOP, name_of_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,14 +61,14 @@ class Gemini(Client):
         occasion = super().read(payload, environment)
         if occasion.event not in (BEFORE, AFTER):
             return occasion
-        tool_input, response = record(payload, "tool_input"), record(payload, "tool_response")
+        tool_input, response = payload.record("tool_input"), payload.record("tool_response")
         occasion.call = name_of_call(occasion.tool, tool_input)
         if occasion.command:
-            folder = text(tool_input, "dir_path", "directory")
+            folder = tool_input.text("dir_path", "directory")
             occasion.cwd = os.path.join(occasion.cwd, folder)
         if response.get("error"):
             occasion.deaf, occasion.reads = True, ()
-        said = text(response, "llmContent")
+        said = response.text("llmContent")
         if occasion.reads and "truncated" not in said[:300]:
             occasion.shown = said
             whole = tool_input.keys().isdisjoint(("offset", "limit", "start_line", "end_line"))

@@ -9,17 +9,7 @@ import json
 import os.path
 
 from dibs.clients import Client
-from dibs.surroundings.occasion import (
-    AFTER,
-    BEFORE,
-    EVENTS,
-    OTHER,
-    Occasion,
-    event_name,
-    read_tool,
-    record,
-    text,
-)
+from dibs.surroundings.occasion import AFTER, BEFORE, EVENTS, OTHER, Occasion, read_tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,20 +53,20 @@ class OpenCode(Client):
         ]
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
-        event = event_name(payload, "event")
+        event = payload.event("event")
         occasion = Occasion(self.name, event if event in EVENTS else OTHER)
-        occasion.session = text(payload, "session")
-        occasion.subagent = text(payload, "subagent")
-        occasion.subagent_kind = text(payload, "kind")
-        occasion.cwd = text(payload, "cwd")
-        occasion.tool = text(payload, "tool")
-        occasion.call = text(payload, "call")
+        occasion.session = payload.text("session")
+        occasion.subagent = payload.text("subagent")
+        occasion.subagent_kind = payload.text("kind")
+        occasion.cwd = payload.text("cwd")
+        occasion.tool = payload.text("tool")
+        occasion.call = payload.text("call")
         occasion.again = payload.get("again") is True
         if occasion.event in (BEFORE, AFTER):
-            args = record(payload, "args")
+            args = payload.record("args")
             read_tool(self, occasion, args)
             if occasion.command:
-                occasion.cwd = os.path.join(occasion.cwd, text(args, "workdir"))
+                occasion.cwd = os.path.join(occasion.cwd, args.text("workdir"))
         return occasion
 
     def write(self, occasion: Occasion, answer: Answer) -> str:

@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from dibs.clients import Client
-from dibs.surroundings.occasion import (
-    AFTER,
-    BEFORE,
-    OTHER,
-    Occasion,
-    event_name,
-    name_of_call,
-    read_tool,
-    record,
-    text,
-)
+from dibs.surroundings.occasion import AFTER, BEFORE, OTHER, Occasion, name_of_call, read_tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,14 +39,14 @@ class Windsurf(Client):
         return [JsonFile(f"{top}/.windsurf/hooks.json", flat(self, handler, "hooks"))]
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
-        name = event_name(payload, "agent_action_name")
+        name = payload.event("agent_action_name")
         when, _, tool = name.partition("_")
         if name not in self.events:
             when, tool = "", ""
-        about = record(payload, "tool_info")
+        about = payload.record("tool_info")
         occasion = Occasion(self.name, {"pre": BEFORE, "post": AFTER}.get(when, OTHER))
-        occasion.session = text(payload, "trajectory_id")
-        occasion.cwd = text(about, "cwd")
+        occasion.session = payload.text("trajectory_id")
+        occasion.cwd = about.text("cwd")
         occasion.tool = tool
         occasion.call = name_of_call(tool, about)
         occasion.deaf = True

@@ -34,6 +34,7 @@ from dibs.surroundings.occasion import (
     Answer,
     Edit,
     Occasion,
+    Payload,
 )
 
 TYPE_CHECKING = False
@@ -72,7 +73,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
         payload = json.loads(sys.stdin.buffer.read() or b"{}")
         if not isinstance(payload, dict):
             raise ValueError("the client sent something else than an object")
-        occasion = dialect.read(payload, os.environ)
+        occasion = dialect.read(Payload(payload), os.environ)
         return answer(call, occasion, dialect)
     except Exception as error:
         return failed(client, occasion, error)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dibs.surfaces.hooks.shell.rules import SHELLS, name_of, rule_of, unwrap
-from dibs.surfaces.hooks.shell.syntax import Texts, Token
-from dibs.surfaces.hooks.shell.values import VARIABLE, Redirect, Word, options, plain
+from dibs.surfaces.hooks.shell.syntax import Texts
+from dibs.surfaces.hooks.shell.values import VARIABLE, Redirect, Token, Word, options, plain
 from dibs.surroundings.occasion import Edit
 
 READS, WRITES, UNKNOWN = "reads", "writes", "unknown"

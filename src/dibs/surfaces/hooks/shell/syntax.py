@@ -12,15 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dibs.surfaces.hooks.shell import values
-from dibs.surfaces.hooks.shell.values import TEXT, UNKNOWN, VARIABLE, Redirect, Word
+from dibs.surfaces.hooks.shell.values import TEXT, UNKNOWN, VARIABLE, Redirect, Token, Word
 
 MAX_TOKENS = 20_000
 MAX_DEPTH = 20
 # How far the end of an arithmetic expression is looked for.
 MAX_ARITHMETIC = 2_000
-
-# A string is an operator or a line's end.
-Token = Word | Redirect | str
 
 # Words after which a command begins, and not its arguments.
 _BEFORE_COMMAND = frozenset("if then elif else do while until ! { time".split())

@@ -8,14 +8,9 @@ came from elsewhere, the output of a command, `~user`.
 from __future__ import annotations
 
 import os.path
+from collections.abc import Callable, Iterable, Mapping
 
 from dibs.surroundings.occasion import Edit
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from dibs.surfaces.hooks.shell.syntax import Token
 
 Part = tuple[int, str, bool]
 Values = list[str | None]
@@ -126,6 +121,10 @@ class Redirect:
         if self.op == ">&":
             return target is None or not (target.isdecimal() or target == "-")
         return self.op in ("&>", "&>>", "<>", ">", ">>", ">|")
+
+
+# A string is an operator or a line's end.
+Token = Word | Redirect | str
 
 
 def name_length(text: str, at: int = 0) -> int:

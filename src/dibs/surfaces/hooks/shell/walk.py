@@ -17,8 +17,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 from dibs.surfaces.hooks.shell import rules, values
-from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts, Token
-from dibs.surfaces.hooks.shell.values import MAX_VALUES, Redirect, ShellCall, ShellState, Word
+from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts
+from dibs.surfaces.hooks.shell.values import (
+    MAX_VALUES,
+    Redirect,
+    ShellCall,
+    ShellState,
+    Token,
+    Word,
+)
 from dibs.surroundings.occasion import Edit
 
 # A working directory, "" if it cannot be known, and the values of the variables.

@@ -39,8 +39,6 @@ _DEFAULT_PORTS = {"ssh": "22", "https": "443", "http": "80", "git": "9418"}
 class Checkout:
     """A working tree of a space: where it is, and where in the space its top belongs."""
 
-    __slots__ = ("kind", "prefix", "root", "top")
-
     def __init__(self, root: str, top: str, prefix: str = "", kind: str = "repository") -> None:
         self.root = root
         self.top = top

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from time import time
 
 from dibs.digest import sha256
@@ -151,16 +152,8 @@ class Flights:
 
 def mentions(command: str, name: str) -> bool:
     """Whether a name stands in a command by itself, not as a part of another."""
-    start = command.find(name)
-    while start >= 0:
-        before, rest = command[:start][-1:], command[start + len(name) :][:2]
-        joined = (
-            rest[:1].isalnum() or rest[:1] in ("_", "-") or (rest[:1] == "." and rest[1:].isalnum())
-        )
-        if not (before.isalnum() or before in ("_", "-", ".")) and not joined:
-            return True
-        start = command.find(name, start + 1)
-    return False
+    alone = rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.[^\W_])"
+    return re.search(alone, command) is not None
 
 
 def read_flight(path: str) -> Flight | None:

@@ -222,8 +222,6 @@ def quoted_braces(text: str) -> list[str]:
 class ShellState:
     """Where a shell is and what its variables are, each with all the values it may have."""
 
-    __slots__ = ("before", "cwds", "stack", "variables")
-
     def __init__(self, cwds: tuple[str, ...], variables: dict[str, tuple[str, ...]]) -> None:
         self.cwds = cwds
         self.before: tuple[str, ...] = ()
@@ -314,8 +312,6 @@ class ShellCall:
     kind_of: says of a path whether it is now a "directory", a "file" or nothing ("")
     stdin: what it reads, if the text says that
     """
-
-    __slots__ = ("args", "cwd", "edits", "files", "kind_of", "name", "stdin")
 
     def __init__(
         self,

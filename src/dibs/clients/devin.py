@@ -35,9 +35,9 @@ class Devin(Client):
         ]
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
-        from dibs.surroundings.occasion import read_event
-
-        return read_event(self, payload, environment.get("DEVIN_PROJECT_DIR", ""))
+        occasion = super().read(payload, environment)
+        occasion.cwd = occasion.cwd or environment.get("DEVIN_PROJECT_DIR", "")
+        return occasion
 
     def write(self, occasion: Occasion, answer: Answer) -> str:
         if answer.deny:

@@ -13,7 +13,6 @@ from dibs.surroundings.occasion import AFTER, BEFORE, EVENTS, OTHER, Occasion, r
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.setup.parts import Part
     from dibs.setup.targets import Target
     from dibs.surroundings.occasion import Answer, Environment, Payload
 
@@ -38,7 +37,7 @@ class OpenCode(Client):
     processes = ("opencode",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import JsonFile, JsonMember, ListedName
+        from dibs.setup.parts import JsonFile, JsonMember, ListedName, Part
         from dibs.setup.targets import OwnFile
 
         there = [name for name in SETTINGS if os.path.lexists(f"{top}/{name}")]

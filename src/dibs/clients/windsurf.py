@@ -40,9 +40,7 @@ class Windsurf(Client):
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
         name = payload.event("agent_action_name")
-        when, _, tool = name.partition("_")
-        if name not in self.events:
-            when, tool = "", ""
+        when, _, tool = name.partition("_") if name in self.events else ("", "", "")
         about = payload.record("tool_info")
         occasion = Occasion(self.name, {"pre": BEFORE, "post": AFTER}.get(when, OTHER))
         occasion.session = payload.text("trajectory_id")

@@ -133,7 +133,9 @@ class Place:
     def _path(self, text: str, path: str, cwd: str | None) -> Resource:
         key, real, status, top = self._locate(text, path, cwd)
         key = self._canonical(text, key)
-        shown = path_text(key)
+        shown = key[1:] or "."
+        if is_glob(shown) or is_name(shown):
+            shown = f"path:{shown}"  # so that it is read as that path again
         if len(shown) > RESOURCE_LIMIT:
             raise refused(text, f"has a name of more than {RESOURCE_LIMIT:,} characters")
         inode = None
@@ -157,7 +159,7 @@ class Place:
         # A wildcard in the name of a real directory is read as one from here on: the claim
         # then covers more than was meant, never less.
         pattern = self._canonical(text, "/".join((key, *rest)))[1:]
-        shown = glob_text(pattern)
+        shown = f"./{pattern}" if is_name(pattern) else pattern
         if len(shown) > globs.MAX_LENGTH:
             raise refused(text, f"is a pattern of more than {globs.MAX_LENGTH:,} characters")
         base = globs.literal_base(pattern)
@@ -329,17 +331,6 @@ def resources_overlap(a: Resource, b: Resource) -> bool:
 
 def _pattern(resource: Resource) -> str:
     return resource.text.removeprefix("./") if resource.kind == "glob" else resource.base[1:]
-
-
-def path_text(key: str) -> str:
-    """Write a path's key so that it is read as that path again."""
-    text = key[1:] or "."
-    return f"path:{text}" if is_glob(text) or is_name(text) else text
-
-
-def glob_text(pattern: str) -> str:
-    """Write a pattern so that it is read as that pattern again."""
-    return f"./{pattern}" if is_name(pattern) else pattern
 
 
 def is_name(text: str) -> bool:

@@ -181,15 +181,15 @@ MEANINGS = {
 }
 
 
-def read_event(client: Client, payload: Payload, cwd: str = "") -> Occasion:
-    """What a payload says; `cwd` is where the client works, if it does not say."""
+def read_event(client: Client, payload: Payload) -> Occasion:
+    """What a payload says."""
     name = payload.event("hook_event_name", "hookEventName")
     occasion = Occasion(client.name, (client.meanings or MEANINGS).get(name, OTHER))
     occasion.name = name
     occasion.session = payload.text("session_id", "sessionId")
     occasion.subagent = payload.text("agent_id")
     occasion.subagent_kind = payload.text("agent_type")
-    occasion.cwd = payload.text("cwd") or cwd
+    occasion.cwd = payload.text("cwd")
     occasion.tool = payload.text("tool_name")
     occasion.call = payload.text("tool_use_id")
     occasion.again = payload.get("stop_hook_active") is True

@@ -249,10 +249,10 @@ class Stagings:
 
         A tool that has left no such note only reads, and has staged nothing.
         """
-        if self._place.checkout.kind == "repository":
-            seen = read_note(f"{self._folder}/index")
-            if seen != self._stamp():
-                self._renew()
+        if self._place.checkout.kind != "repository":
+            return
+        if read_note(f"{self._folder}/index") != self._stamp():
+            self._renew()
 
     def refresh(self) -> None:
         """Forget what is no longer staged."""

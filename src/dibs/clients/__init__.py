@@ -103,6 +103,19 @@ class Client:
         """The files that it is given, from the top of a checkout, and what is in them."""
         return []
 
+    def matcher(self, event: str) -> dict[str, str]:
+        """For which tools it is to call at an event, as its settings say it; nothing for all."""
+        from dibs.surroundings.occasion import AFTER, BEFORE, MEANINGS
+
+        meaning = (self.meanings or MEANINGS).get(event)
+        if not self.matches_tools or meaning not in (BEFORE, AFTER):
+            return {}
+        tools = [*self.edit_tools, *self.remove_tools, *self.patch_tools, *self.shell_tools]
+        if meaning == AFTER:
+            tools += self.other_tools
+            tools += () if event.endswith("Failure") else self.read_tools
+        return {"matcher": "|".join(tools)}
+
     def read(self, payload: Payload, environment: Environment) -> Occasion:
         """What it says to its hook; a ValueError if that cannot be understood."""
         if self.events is None:

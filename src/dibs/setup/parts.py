@@ -21,7 +21,6 @@ from dibs.setup import jsonc
 from dibs.setup.files import BOM, Draft, Refusal, cut, cut_apart, gap_after, line_of
 from dibs.setup.jsonc import Node
 from dibs.setup.targets import Target
-from dibs.surroundings.occasion import AFTER, BEFORE, MEANINGS
 
 Item = dict[str, Any]
 
@@ -230,20 +229,8 @@ def flat(client: Client, handler: Item, *above: str) -> list[Part]:
 
 def hooks(client: Client, above: tuple[str, ...], item: Callable[[str], Item]) -> list[Part]:
     events = client.events or ()
-    found = [Hook((*above, event), matcher(client, event) | item(event)) for event in events]
+    found = [Hook((*above, event), client.matcher(event) | item(event)) for event in events]
     return [*found, NoOthers(above, set(events))]
-
-
-def matcher(client: Client, event: str) -> Item:
-    """For which tools the client is to call at an event; nothing for all."""
-    meaning = (client.meanings or MEANINGS).get(event)
-    if not client.matches_tools or meaning not in (BEFORE, AFTER):
-        return {}
-    tools = [*client.edit_tools, *client.remove_tools, *client.patch_tools, *client.shell_tools]
-    if meaning == AFTER:
-        tools += client.other_tools
-        tools += () if event.endswith("Failure") else client.read_tools
-    return {"matcher": "|".join(tools)}
 
 
 def shell(client: Client, per_second: int = 1) -> Item:

@@ -25,7 +25,6 @@ from dibs.surroundings.commands import Globals
 from dibs.surroundings.wording import ago, note, print_json, say
 
 BY = EVERYBODY
-
 FILE_LIMIT = 4 << 20
 TOTAL_LIMIT = 256 << 20
 NAMES_LIMIT = 100

@@ -347,3 +347,22 @@ def _after_for(out: list[Token]) -> bool:
 
 def _opens_array(text: str) -> bool:
     return text.endswith("=") and text.count("=") == 1 and bool(values.assigned_name(text))
+
+
+def end_of_words(tokens: list[Token], at: int) -> int:
+    """Give where the words and redirections end that begin here."""
+    while at < len(tokens) and not isinstance(tokens[at], str):
+        at += 1
+    return at
+
+
+def name_at(tokens: list[Token], at: int) -> str:
+    """The word that a function or a command is named by, as far as its text says."""
+    word = tokens[at] if at < len(tokens) else ""
+    return (word.single({}) or "") if isinstance(word, Word) else ""
+
+
+def keyword_at(tokens: list[Token], at: int) -> str:
+    """Give the word that is here, if it has no quotes and no expansions."""
+    token = tokens[at] if at < len(tokens) else ""
+    return token.plain() if isinstance(token, Word) else ""

@@ -108,8 +108,6 @@ class Word:
 class Redirect:
     """A redirection; `body` is the text of a here-document, and `inner` what it substitutes."""
 
-    __slots__ = ("body", "inner", "op", "word")
-
     def __init__(self, op: str, word: Word) -> None:
         self.op = op
         self.word = word

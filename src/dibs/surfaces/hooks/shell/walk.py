@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 from dibs.surfaces.hooks.shell import rules, values
-from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts
+from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts, end_of_words, keyword_at, name_at
 from dibs.surfaces.hooks.shell.values import (
     MAX_VALUES,
     Redirect,
@@ -147,12 +147,12 @@ class Walk:
 
     def _command(self, tokens: list[Token], at: int, frames: list[Frame]) -> int:
         """Take keywords and then one simple command; give where it ends."""
-        while keyword := _keyword(tokens, at):
+        while keyword := keyword_at(tokens, at):
             if keyword in _OPENERS:
                 self._open(_OPENERS[keyword], frames, at + 1)
             elif keyword == "case":
                 self._open("esac", frames, at + 1)
-                while at < len(tokens) and _keyword(tokens, at) != "in":
+                while at < len(tokens) and keyword_at(tokens, at) != "in":
                     at += 1
                 return self._next_case(tokens, at + 1, frames)
             elif keyword in ("for", "select"):
@@ -166,13 +166,13 @@ class Walk:
                     self._branch(keyword, frames[-1])
             elif keyword == "function":
                 at += 1
-                self.function = _name(tokens, at)
+                self.function = name_at(tokens, at)
             elif keyword not in ("do", "!", "time", "coproc"):
                 break
             at += 1
-        end = _end(tokens, at)
+        end = end_of_words(tokens, at)
         if end == at + 1 and tokens[end : end + 2] == ["(", ")"]:
-            self.function = _name(tokens, at)
+            self.function = name_at(tokens, at)
             return end + 2
         words = [token for token in tokens[at:end] if isinstance(token, Word)]
         redirects = [token for token in tokens[at:end] if isinstance(token, Redirect)]
@@ -180,7 +180,7 @@ class Walk:
             apart = self.piped or tokens[end : end + 1] in _APART
             self._simple(words, redirects, apart)
             self.function = ""
-            body = self.functions.get(_name(tokens, at), [])
+            body = self.functions.get(name_at(tokens, at), [])
             self.left -= len(body)
             if body and self.left > 0:
                 self._tokens(body, apart=apart)
@@ -231,7 +231,7 @@ class Walk:
         self._back(frames[-1])
         while at < len(tokens) and tokens[at] == "\n":
             at += 1
-        if _keyword(tokens, at) == "esac":
+        if keyword_at(tokens, at) == "esac":
             return at
         while at < len(tokens) and tokens[at] != ")":
             at += 1
@@ -239,7 +239,7 @@ class Walk:
 
     def _loop(self, tokens: list[Token], at: int) -> int:
         """Give the variable of a loop all its values; give where its body begins."""
-        end = _end(tokens, at)
+        end = end_of_words(tokens, at)
         given = [token for token in tokens[at:end] if isinstance(token, Word)]
         self._inner(given[2:])
         if given:
@@ -396,22 +396,3 @@ class Walk:
             self.state = kept
         elif text:
             self.text(values.plain(text), apart=False)
-
-
-def _end(tokens: list[Token], at: int) -> int:
-    """Give where the words and redirections end that begin here."""
-    while at < len(tokens) and not isinstance(tokens[at], str):
-        at += 1
-    return at
-
-
-def _name(tokens: list[Token], at: int) -> str:
-    """The word that a function or a command is named by, as far as its text says."""
-    word = tokens[at] if at < len(tokens) else ""
-    return (word.single({}) or "") if isinstance(word, Word) else ""
-
-
-def _keyword(tokens: list[Token], at: int) -> str:
-    """Give the word that is here, if it has no quotes and no expansions."""
-    token = tokens[at] if at < len(tokens) else ""
-    return token.plain() if isinstance(token, Word) else ""

@@ -30,7 +30,7 @@ class Toy(Client):
     traces = (".toy",)
     after = "Toy Agent asks once: say yes."
 
-    events = {"SessionStart": "", "PreToolUse": "Change"}
+    events = ("SessionStart", "PreToolUse")
     edit_tools = ("Change",)
 
     session_variable = server_variable = "TOY_SESSION"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from dibs.names.paths import Place, find_place
-from dibs.surfaces.hooks import staged
+from dibs.surfaces.hooks.notes import Stagings
 from tests.surfaces.repository import Worker, hooked
 from tests.surfaces.shell import BIN, Shell
 
@@ -72,7 +72,7 @@ class Client:
     def known(self) -> dict[str, list[str]]:
         return {
             path: sorted(sessions.values())
-            for path, (_, sessions) in staged.known(self.place).items()
+            for path, (_, sessions) in Stagings(self.place).known().items()
         }
 
 
@@ -150,7 +150,7 @@ def test_what_a_person_staged_is_nobodys(person: Worker, alice: Client, bob: Cli
 def test_a_tool_that_only_reads_has_staged_nothing(person: Worker, alice: Client) -> None:
     alice.stages("src/b.py")
     person.stage("src/a.py", "by hand\n")
-    staged.look(alice.place)  # as after a tool of which no word was left
+    Stagings(alice.place).look()  # as after a tool of which no word was left
     assert alice.known() == {"src/a.py": [], "src/b.py": ["alice"]}
 
 

@@ -15,7 +15,7 @@ import pytest
 from dibs.clients import client_of, every_client
 from dibs.clients.opencode import plugin
 from dibs.errors import InvalidError
-from dibs.surroundings.occasion import Answer, Edit, Occasion
+from dibs.surroundings.occasion import Answer, Edit, Occasion, Payload
 
 PAYLOADS = Path(__file__).parent / "payloads"
 ENVIRONMENT = {"devin": {"DEVIN_PROJECT_DIR": "/repo"}}
@@ -23,9 +23,9 @@ TOLD = "bob holds a.py"
 WRONG: tuple[Any, ...] = (None, 0, 1.5, True, "", "x", [], [1], {}, {"x": 1}, [{}])
 
 
-def payloads(client: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = json.loads((PAYLOADS / f"{client}.json").read_text())
-    return found
+def payloads(client: str) -> dict[str, Payload]:
+    found = json.loads((PAYLOADS / f"{client}.json").read_text())
+    return {name: Payload(payload) for name, payload in found.items()}
 
 
 HOOKED = [client.name for client in every_client() if client.events is not None]
@@ -363,7 +363,7 @@ def test_fields_of_the_wrong_type_raise_nothing_but_value_errors(client: str, na
     for field in payload:
         for wrong in WRONG:
             try:
-                occasion = client_of(client).read({**payload, field: wrong}, {})
+                occasion = client_of(client).read(Payload({**payload, field: wrong}), {})
                 client_of(client).write(occasion, Answer(TOLD, TOLD))
             except ValueError:
                 pass
@@ -372,7 +372,7 @@ def test_fields_of_the_wrong_type_raise_nothing_but_value_errors(client: str, na
 @pytest.mark.parametrize("client", HOOKED)
 def test_a_payload_without_an_event_is_refused(client: str) -> None:
     with pytest.raises(ValueError, match="names no event"):
-        client_of(client).read({"session_id": "x", "tool_name": "Edit"}, {})
+        client_of(client).read(Payload({"session_id": "x", "tool_name": "Edit"}), {})
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_a_payload_without_an_event_is_refused(client: str) -> None:
 )
 def test_an_edit_that_names_no_file_is_refused_and_not_overlooked(client: str, name: str) -> None:
     with pytest.raises(ValueError, match="file"):
-        client_of(client).read({**payloads(client)[name], "tool_input": {"x": 1}}, {})
+        client_of(client).read(Payload({**payloads(client)[name], "tool_input": {"x": 1}}), {})
 
 
 @pytest.mark.parametrize("client", HOOKED)
@@ -404,9 +404,9 @@ def test_events_that_are_asked_for_are_understood() -> None:
         field = {"windsurf": "agent_action_name", "copilot": "hookEventName"}.get(
             client, "hook_event_name"
         )
-        for event in events or {}:
+        for event in events or ():
             tool_info = {"tool_input": {"file_path": "a"}, "tool_info": {"file_path": "a"}}
-            occasion = client_of(client).read({field: event, **tool_info}, {})
+            occasion = client_of(client).read(Payload({field: event, **tool_info}), {})
             assert occasion.event != "other", (client, event)
 
 

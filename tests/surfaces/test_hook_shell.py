@@ -991,12 +991,12 @@ def test_a_text_is_tokenised_once(
 ) -> None:
     found = []
 
-    class Counting(syntax.Reader):
+    class Counting(syntax.ShellReader):
         def __init__(self, text: str) -> None:
             found.append(text)
             super().__init__(text)
 
-    monkeypatch.setattr(syntax, "Reader", Counting)
+    monkeypatch.setattr(syntax, "ShellReader", Counting)
     read(command, "/repo")
     assert found[0] == command
     assert len(found) == len(set(found)) == texts

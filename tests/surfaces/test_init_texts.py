@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dibs.setup import jsonc
 from dibs.setup.files import BOM, Draft, Refusal, undo
-from dibs.setup.parts import Hook, JsonFile, JsonMember, Name, TomlFile
+from dibs.setup.parts import Hook, JsonFile, JsonMember, ListedName, TomlFile
 
 SERVER = {"command": "dibs", "args": ["mcp"]}
 HOOK = {"matcher": "Edit", "hooks": [{"type": "command", "command": "dibs hook x"}]}
@@ -23,7 +23,7 @@ FILE = JsonFile(
     "settings.json",
     [
         JsonMember(("mcpServers", "dibs"), SERVER),
-        Name(("context", "fileName"), "AGENTS.md", NAMES),
+        ListedName(("context", "fileName"), "AGENTS.md", NAMES),
         Hook(("hooks", "Before"), HOOK),
         Hook(("hooks", "After"), HOOK),
     ],

@@ -16,11 +16,10 @@ from dibs.errors import InvalidError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer, Occasion
+    from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
 
 
 class Client:
@@ -37,14 +36,15 @@ class Client:
 
     Its hooks:
 
-    events: the client's events that dibs wants to be called for, and for which tools ("" for
-        all); None if it has no hooks
+    events: the client's events that dibs wants to be called for; None if it has no hooks
+    matches_tools: whether it can be told for which tools it is to call, which then are those below
     meanings: what its events are in the words of dibs, if they have other names than in Claude
         Code and the same form
     denies_by_exit: whether a denial is a text on standard error and exit code 2, not an answer
-    edit_tools, shell_tools, read_tools: its tools that change the files they name, that run a
-        command, and that show the model a file
+    edit_tools, remove_tools, shell_tools, read_tools: its tools that change the files they name,
+        that delete them, that run a command, and that show the model a file
     patch_tools: its tools that take a patch, and the field that holds it
+    other_tools: its tools of which dibs knows only that they may have changed something
     runs_git_hooks: whether git runs hooks in its shell
 
     Its sessions:
@@ -68,13 +68,16 @@ class Client:
     traces: tuple[str, ...] = ()
     after = ""
 
-    events: Mapping[str, str] | None = None
+    events: Sequence[str] | None = None
+    matches_tools = True
     meanings: Mapping[str, str] = {}
     denies_by_exit = False
     edit_tools: tuple[str, ...] = ()
+    remove_tools: tuple[str, ...] = ()
     shell_tools: tuple[str, ...] = ()
     read_tools: tuple[str, ...] = ()
     patch_tools: Mapping[str, str] = {}
+    other_tools: tuple[str, ...] = ()
     runs_git_hooks = True
 
     session_variable = ""
@@ -100,7 +103,20 @@ class Client:
         """The files that it is given, from the top of a checkout, and what is in them."""
         return []
 
-    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+    def matcher(self, event: str) -> dict[str, str]:
+        """For which tools it is to call at an event, as its settings say it; nothing for all."""
+        from dibs.surroundings.occasion import AFTER, BEFORE, MEANINGS
+
+        meaning = (self.meanings or MEANINGS).get(event)
+        if not self.matches_tools or meaning not in (BEFORE, AFTER):
+            return {}
+        tools = [*self.edit_tools, *self.remove_tools, *self.patch_tools, *self.shell_tools]
+        if meaning == AFTER:
+            tools += self.other_tools
+            tools += () if event.endswith("Failure") else self.read_tools
+        return {"matcher": "|".join(tools)}
+
+    def read(self, payload: Payload, environment: Environment) -> Occasion:
         """What it says to its hook; a ValueError if that cannot be understood."""
         if self.events is None:
             raise InvalidError(f"{self.title} has no hooks")
@@ -114,7 +130,7 @@ class Client:
 
         return write_event(occasion, answer)
 
-    def subagent(self, session: str, environment: Mapping[str, str]) -> str:
+    def subagent(self, session: str, environment: Environment) -> str:
         """Its name for the subagent in whose shell a command runs, "" if in none."""
         return ""
 

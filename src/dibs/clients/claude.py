@@ -8,14 +8,9 @@ from dibs.clients import Client, client_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from dibs.setup.parts import Part
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer, Occasion
-
-CHANGES = "Edit|Write|MultiEdit|NotebookEdit|Bash"
+    from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
 
 
 class Claude(Client):
@@ -26,19 +21,14 @@ class Claude(Client):
     traces = (".claude", ".mcp.json", "CLAUDE.md")
     after = "Claude Code asks once whether to use the server dibs of this repository: say yes."
 
-    events = {
-        "SessionStart": "",
-        "UserPromptSubmit": "",
-        "PreToolUse": CHANGES,
-        "PostToolUse": f"{CHANGES}|PowerShell|Read",
-        "PostToolUseFailure": f"{CHANGES}|PowerShell",
-        "Stop": "",
-        "SubagentStop": "",
-        "SessionEnd": "",
-    }
+    events = (
+        "SessionStart UserPromptSubmit PreToolUse PostToolUse PostToolUseFailure"
+        " Stop SubagentStop SessionEnd"
+    ).split()
     edit_tools = ("Edit", "Write", "MultiEdit", "NotebookEdit")
     shell_tools = ("Bash",)
     read_tools = ("Read",)
+    other_tools = ("PowerShell",)
 
     session_variable = server_variable = "CLAUDE_CODE_SESSION_ID"
     shell_marks = ("CLAUDECODE",)
@@ -64,7 +54,7 @@ class Claude(Client):
         handler = {"type": "command", "command": "dibs", "args": ["hook", "claude"]}
         return groups(self, handler | {"timeout": TIMEOUT_S}, "hooks")
 
-    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+    def read(self, payload: Payload, environment: Environment) -> Occasion:
         if "hookEventName" in payload:
             return client_of("copilot").read(payload, environment)
         if "DEVIN_PROJECT_DIR" in environment and "cwd" not in payload:

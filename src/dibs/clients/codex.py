@@ -9,9 +9,8 @@ from dibs.clients import Client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dibs.setup.targets import Target
+    from dibs.surroundings.occasion import Environment
 
 
 class Codex(Client):
@@ -25,15 +24,9 @@ class Codex(Client):
         "and approve the hooks when it asks, or with /hooks."
     )
 
-    events = {
-        "SessionStart": "",
-        "UserPromptSubmit": "",
-        "PreToolUse": "apply_patch|Bash",
-        "PostToolUse": "apply_patch|Bash",
-        "Stop": "",
-        "SubagentStop": "",
-        "SessionEnd": "",
-    }
+    events = (
+        "SessionStart UserPromptSubmit PreToolUse PostToolUse Stop SubagentStop SessionEnd".split()
+    )
     patch_tools = {"apply_patch": "command"}
     shell_tools = ("Bash",)
 
@@ -53,7 +46,7 @@ class Codex(Client):
             JsonFile(f"{top}/.codex/hooks.json", hooks),
         ]
 
-    def subagent(self, session: str, environment: Mapping[str, str]) -> str:
+    def subagent(self, session: str, environment: Environment) -> str:
         thread = environment.get("CODEX_THREAD_ID", "")
         return thread if thread != session else ""
 

@@ -13,11 +13,8 @@ from dibs.surroundings.occasion import PROMPT, STOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer, Occasion
+    from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
 
 
 class Copilot(Client):
@@ -28,13 +25,8 @@ class Copilot(Client):
     traces = (".github/copilot-instructions.md", ".github/hooks", ".vscode/mcp.json")
     after = "VS Code asks once whether to trust the server dibs: say yes."
 
-    events = {
-        "SessionStart": "",
-        "PreToolUse": "",
-        "PostToolUse": "",
-        "Stop": "",
-        "SubagentStop": "",
-    }
+    events = "SessionStart PreToolUse PostToolUse Stop SubagentStop".split()
+    matches_tools = False
     edit_tools = (
         "create_file",
         "editFiles",
@@ -59,7 +51,7 @@ class Copilot(Client):
             JsonFile(f"{top}/.github/hooks/dibs.json", flat(self, shell(self), "hooks")),
         ]
 
-    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+    def read(self, payload: Payload, environment: Environment) -> Occasion:
         occasion = super().read(payload, environment)
         occasion.deaf = occasion.event == PROMPT
         return occasion

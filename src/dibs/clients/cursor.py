@@ -5,18 +5,12 @@ from __future__ import annotations
 import json
 
 from dibs.clients import Client
-from dibs.surroundings.occasion import AFTER, BEFORE, END, PROMPT, START, STOP, edited, record, text
+from dibs.surroundings.occasion import AFTER, MEANINGS, PROMPT, START, STOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer, Occasion
-
-EDITS = ("Write", "StrReplace", "Edit", "MultiEdit", "EditNotebook")
-CHANGES = "|".join((*EDITS, "Delete", "Shell"))
+    from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
 
 
 class Cursor(Client):
@@ -28,24 +22,12 @@ class Cursor(Client):
     traces = (".cursor", ".cursorrules")
     after = "Cursor asks once whether to use the server dibs: say yes, in its MCP settings."
 
-    events = {
-        "sessionStart": "",
-        "preToolUse": CHANGES,
-        "postToolUse": f"{CHANGES}|Read",
-        "postToolUseFailure": CHANGES,
-        "stop": "",
-        "sessionEnd": "",
-    }
-    meanings = {
-        "sessionStart": START,
-        "beforeSubmitPrompt": PROMPT,
-        "preToolUse": BEFORE,
-        "postToolUse": AFTER,
-        "postToolUseFailure": AFTER,
-        "stop": STOP,
-        "sessionEnd": END,
-    }
-    edit_tools = EDITS
+    events = "sessionStart preToolUse postToolUse postToolUseFailure stop sessionEnd".split()
+    # As in Claude Code, but for the first letter.
+    meanings = {name: MEANINGS[name[0].upper() + name[1:]] for name in events}
+    meanings["beforeSubmitPrompt"] = PROMPT
+    edit_tools = ("Write", "StrReplace", "Edit", "MultiEdit", "EditNotebook")
+    remove_tools = ("Delete",)
     shell_tools = ("Shell",)
     read_tools = ("Read",)
 
@@ -61,20 +43,18 @@ class Cursor(Client):
             JsonFile(f"{top}/.cursor/hooks.json", [version, *flat(self, handler, "hooks")]),
         ]
 
-    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+    def read(self, payload: Payload, environment: Environment) -> Occasion:
         occasion = super().read(payload, environment)
-        occasion.session = text(payload, "conversation_id") or occasion.session
+        occasion.session = payload.text("conversation_id") or occasion.session
         roots = payload.get("workspace_roots")
         if not occasion.cwd and isinstance(roots, list) and roots and isinstance(roots[0], str):
             occasion.cwd = roots[0]
         loops = payload.get("loop_count")
         occasion.again = isinstance(loops, int) and loops > 0
         occasion.deaf = occasion.name in ("beforeSubmitPrompt", "postToolUseFailure")
-        tool_input = record(payload, "tool_input")
-        if occasion.event in (BEFORE, AFTER) and occasion.tool == "Delete":
-            occasion.edits = edited("Delete", tool_input, "remove")
         if occasion.command:
-            occasion.cwd = text(tool_input, "working_directory") or occasion.cwd
+            folder = payload.record("tool_input").text("working_directory")
+            occasion.cwd = folder or occasion.cwd
         return occasion
 
     def write(self, occasion: Occasion, answer: Answer) -> str:

@@ -8,13 +8,8 @@ from dibs.clients import Client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer, Occasion
-
-CHANGES = "edit|write|notebook_edit|exec"
+    from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
 
 
 class Devin(Client):
@@ -24,14 +19,7 @@ class Devin(Client):
     home = (".config/devin",)
     traces = (".devin",)
 
-    events = {
-        "SessionStart": "",
-        "UserPromptSubmit": "",
-        "PreToolUse": CHANGES,
-        "PostToolUse": f"{CHANGES}|read",
-        "Stop": "",
-        "SessionEnd": "",
-    }
+    events = "SessionStart UserPromptSubmit PreToolUse PostToolUse Stop SessionEnd".split()
     edit_tools = ("edit", "write", "notebook_edit")
     shell_tools = ("exec",)
     read_tools = ("read",)
@@ -46,10 +34,10 @@ class Devin(Client):
             JsonFile(f"{top}/.devin/hooks.v1.json", groups(self, shell(self))),
         ]
 
-    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
-        from dibs.surroundings.occasion import read_event
-
-        return read_event(self, payload, environment.get("DEVIN_PROJECT_DIR", ""))
+    def read(self, payload: Payload, environment: Environment) -> Occasion:
+        occasion = super().read(payload, environment)
+        occasion.cwd = occasion.cwd or environment.get("DEVIN_PROJECT_DIR", "")
+        return occasion
 
     def write(self, occasion: Occasion, answer: Answer) -> str:
         if answer.deny:

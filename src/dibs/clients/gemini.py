@@ -10,28 +10,12 @@ import json
 import os.path
 
 from dibs.clients import Client
-from dibs.surroundings.occasion import (
-    AFTER,
-    BEFORE,
-    END,
-    PROMPT,
-    START,
-    STOP,
-    name_of_call,
-    record,
-    text,
-)
+from dibs.surroundings.occasion import AFTER, BEFORE, END, PROMPT, START, STOP, name_of_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from dibs.setup.parts import Part
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer, Occasion
-
-CHANGES = "write_file|replace|run_shell_command"
+    from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
 
 
 class Gemini(Client):
@@ -42,14 +26,6 @@ class Gemini(Client):
     traces = (".gemini", "GEMINI.md")
     after = "Gemini CLI reads these settings only in a folder that you trust: say yes when it asks."
 
-    events = {
-        "SessionStart": "",
-        "BeforeAgent": "",
-        "BeforeTool": CHANGES,
-        "AfterTool": f"{CHANGES}|read_file",
-        "AfterAgent": "",
-        "SessionEnd": "",
-    }
     meanings = {
         "SessionStart": START,
         "BeforeAgent": PROMPT,
@@ -58,6 +34,7 @@ class Gemini(Client):
         "AfterAgent": STOP,
         "SessionEnd": END,
     }
+    events = tuple(meanings)
     edit_tools = ("write_file", "replace")
     shell_tools = ("run_shell_command",)
     read_tools = ("read_file",)
@@ -67,31 +44,31 @@ class Gemini(Client):
     processes = ("gemini",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import SERVER, TIMEOUT_S, JsonFile, JsonMember, Name, groups, shell
+        from dibs.setup.parts import SERVER, JsonFile, JsonMember, ListedName, groups, shell
 
-        handler = {"name": "dibs"} | shell(self, TIMEOUT_S * 1000)  # it counts milliseconds
+        handler = {"name": "dibs"} | shell(self, per_second=1000)
         # Where dibs is not installed it would block every prompt; exit code 1 is only a warning.
         # It ends what hangs, but waits for the children of that: hence no shell around dibs.
         handler["command"] = f"command -v dibs >/dev/null || exit 1; exec {handler['command']}"
-        parts: list[Part] = [
+        parts = [
             JsonMember(("mcpServers", "dibs"), SERVER),
-            Name(("context", "fileName"), "AGENTS.md", ["AGENTS.md", "GEMINI.md"]),
+            ListedName(("context", "fileName"), "AGENTS.md", ["AGENTS.md", "GEMINI.md"]),
             *groups(self, handler, "hooks"),
         ]
         return [JsonFile(f"{top}/.gemini/settings.json", parts)]
 
-    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
+    def read(self, payload: Payload, environment: Environment) -> Occasion:
         occasion = super().read(payload, environment)
         if occasion.event not in (BEFORE, AFTER):
             return occasion
-        tool_input, response = record(payload, "tool_input"), record(payload, "tool_response")
+        tool_input, response = payload.record("tool_input"), payload.record("tool_response")
         occasion.call = name_of_call(occasion.tool, tool_input)
         if occasion.command:
-            folder = text(tool_input, "dir_path", "directory")
+            folder = tool_input.text("dir_path", "directory")
             occasion.cwd = os.path.join(occasion.cwd, folder)
         if response.get("error"):
             occasion.deaf, occasion.reads = True, ()
-        said = text(response, "llmContent")
+        said = response.text("llmContent")
         if occasion.reads and "truncated" not in said[:300]:
             occasion.shown = said
             whole = tool_input.keys().isdisjoint(("offset", "limit", "start_line", "end_line"))

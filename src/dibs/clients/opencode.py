@@ -9,26 +9,12 @@ import json
 import os.path
 
 from dibs.clients import Client
-from dibs.surroundings.occasion import (
-    AFTER,
-    BEFORE,
-    EVENTS,
-    OTHER,
-    Occasion,
-    event_name,
-    read_tool,
-    record,
-    text,
-)
+from dibs.surroundings.occasion import AFTER, BEFORE, EVENTS, OTHER, Occasion, read_tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from dibs.setup.parts import Part
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer
+    from dibs.surroundings.occasion import Answer, Environment, Payload
 
 SETTINGS = "opencode.json opencode.jsonc .opencode/opencode.json .opencode/opencode.jsonc".split()
 
@@ -40,7 +26,7 @@ class OpenCode(Client):
     home = (".config/opencode", ".opencode")
     traces = ("opencode.json", "opencode.jsonc", ".opencode")
 
-    events: Mapping[str, str] = {}  # the plugin is asked by OpenCode, and asks dibs
+    events = ()  # the plugin is asked by OpenCode, and asks dibs
     edit_tools = ("edit", "write", "multiedit")
     patch_tools = {"apply_patch": "patchText", "patch": "patchText"}
     shell_tools = ("bash",)
@@ -51,35 +37,35 @@ class OpenCode(Client):
     processes = ("opencode",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import JsonFile, JsonMember, Name
-        from dibs.setup.targets import Whole
+        from dibs.setup.parts import JsonFile, JsonMember, ListedName, Part
+        from dibs.setup.targets import OwnFile
 
         there = [name for name in SETTINGS if os.path.lexists(f"{top}/{name}")]
         server = {"type": "local", "command": ["dibs", "mcp"], "enabled": True}
         parts: list[Part] = [JsonMember(("mcp", "dibs"), server)]
         if os.path.isfile(f"{top}/CLAUDE.md") and only_ours(f"{top}/AGENTS.md"):
             # It reads CLAUDE.md only where there is no AGENTS.md, and there is one now.
-            parts.append(Name(("instructions",), "CLAUDE.md", ["CLAUDE.md"]))
+            parts.append(ListedName(("instructions",), "CLAUDE.md", ["CLAUDE.md"]))
         return [
             JsonFile(f"{top}/{(there or SETTINGS)[0]}", parts),
-            Whole(f"{top}/.opencode/plugin/dibs.js", plugin(), "// dibs"),
+            OwnFile(f"{top}/.opencode/plugin/dibs.js", plugin(), "// dibs"),
         ]
 
-    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
-        event = event_name(payload, "event")
+    def read(self, payload: Payload, environment: Environment) -> Occasion:
+        event = payload.event("event")
         occasion = Occasion(self.name, event if event in EVENTS else OTHER)
-        occasion.session = text(payload, "session")
-        occasion.subagent = text(payload, "subagent")
-        occasion.subagent_kind = text(payload, "kind")
-        occasion.cwd = text(payload, "cwd")
-        occasion.tool = text(payload, "tool")
-        occasion.call = text(payload, "call")
+        occasion.session = payload.text("session")
+        occasion.subagent = payload.text("subagent")
+        occasion.subagent_kind = payload.text("kind")
+        occasion.cwd = payload.text("cwd")
+        occasion.tool = payload.text("tool")
+        occasion.call = payload.text("call")
         occasion.again = payload.get("again") is True
         if occasion.event in (BEFORE, AFTER):
-            args = record(payload, "args")
+            args = payload.record("args")
             read_tool(self, occasion, args)
             if occasion.command:
-                occasion.cwd = os.path.join(occasion.cwd, text(args, "workdir"))
+                occasion.cwd = os.path.join(occasion.cwd, args.text("workdir"))
         return occasion
 
     def write(self, occasion: Occasion, answer: Answer) -> str:
@@ -87,7 +73,7 @@ class OpenCode(Client):
             return json.dumps({"deny": answer.deny})
         return json.dumps({"context": answer.context}) if answer.context else ""
 
-    def subagent(self, session: str, environment: Mapping[str, str]) -> str:
+    def subagent(self, session: str, environment: Environment) -> str:
         return environment.get("DIBS_SUBAGENT", "")
 
 

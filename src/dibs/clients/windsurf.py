@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from dibs.clients import Client
-from dibs.surroundings.occasion import (
-    AFTER,
-    BEFORE,
-    OTHER,
-    Occasion,
-    event_name,
-    name_of_call,
-    read_tool,
-    record,
-    text,
-)
+from dibs.surroundings.occasion import AFTER, BEFORE, OTHER, Occasion, name_of_call, read_tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer
+    from dibs.surroundings.occasion import Answer, Environment, Payload
 
 
 class Windsurf(Client):
@@ -35,13 +22,9 @@ class Windsurf(Client):
         "its settings to give it the tools as well."
     )
 
-    events = {
-        "pre_write_code": "",
-        "post_write_code": "",
-        "pre_run_command": "",
-        "post_run_command": "",
-        "post_read_code": "",
-    }
+    events = (
+        "pre_write_code post_write_code pre_run_command post_run_command post_read_code".split()
+    )
     edit_tools = ("write_code",)
     shell_tools = ("run_command",)
     read_tools = ("read_code",)
@@ -55,15 +38,13 @@ class Windsurf(Client):
         handler = {"command": "dibs hook windsurf", "show_output": True}
         return [JsonFile(f"{top}/.windsurf/hooks.json", flat(self, handler, "hooks"))]
 
-    def read(self, payload: dict[str, Any], environment: Mapping[str, str]) -> Occasion:
-        name = event_name(payload, "agent_action_name")
-        when, _, tool = name.partition("_")
-        if name not in self.events:
-            when, tool = "", ""
-        about = record(payload, "tool_info")
+    def read(self, payload: Payload, environment: Environment) -> Occasion:
+        name = payload.event("agent_action_name")
+        when, _, tool = name.partition("_") if name in self.events else ("", "", "")
+        about = payload.record("tool_info")
         occasion = Occasion(self.name, {"pre": BEFORE, "post": AFTER}.get(when, OTHER))
-        occasion.session = text(payload, "trajectory_id")
-        occasion.cwd = text(about, "cwd")
+        occasion.session = payload.text("trajectory_id")
+        occasion.cwd = about.text("cwd")
         occasion.tool = tool
         occasion.call = name_of_call(tool, about)
         occasion.deaf = True

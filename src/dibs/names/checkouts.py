@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_HASHED_BYTES = 64 << 20
+# Without O_NONBLOCK a fifo would wait for its writer.
+_READING = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _HOST = "abcdefghijklmnopqrstuvwxyz0123456789_.-"
 _DEFAULT_PORTS = {"ssh": "22", "https": "443", "http": "80", "git": "9418"}
 
 
 class Checkout:
     """A working tree of a space: where it is, and where in the space its top belongs."""
-
-    __slots__ = ("kind", "prefix", "root", "top")
 
     def __init__(self, root: str, top: str, prefix: str = "", kind: str = "repository") -> None:
         self.root = root
@@ -103,31 +103,25 @@ def content_hash(file: str) -> str | None:
     reading would hold up the claim.
     """
     try:
-        # Without O_NONBLOCK a fifo would wait for its writer.
-        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(os.open(file, _READING), "rb", 0) as source:
+            status = os.fstat(source.fileno())
+            if status.st_mode & 0o170000 != 0o100000 or status.st_size > MAX_HASHED_BYTES:
+                return None
+            # One read more than the size shows whether somebody is writing to it right now.
+            digest, left = sha256(), MAX_HASHED_BYTES
+            chunk = source.read(min(status.st_size, 1 << 18) + 1)
+            while chunk:
+                digest.update(chunk)
+                left -= len(chunk)
+                if left < 0:
+                    return None
+                if left == MAX_HASHED_BYTES - status.st_size:
+                    break
+                chunk = source.read(1 << 18)
+            text: str = digest.hexdigest()
+            return text
     except (OSError, ValueError):
         return None
-    try:
-        status = os.fstat(fd)
-        if status.st_mode & 0o170000 != 0o100000 or status.st_size > MAX_HASHED_BYTES:
-            return None
-        # One read more than the size shows whether somebody is writing to it right now.
-        digest, left = sha256(), MAX_HASHED_BYTES
-        chunk = os.read(fd, min(status.st_size, 1 << 18) + 1)
-        while chunk:
-            digest.update(chunk)
-            left -= len(chunk)
-            if left < 0:
-                return None
-            if left == MAX_HASHED_BYTES - status.st_size:
-                break
-            chunk = os.read(fd, 1 << 18)
-        text: str = digest.hexdigest()
-        return text
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
 
 
 def _host_and_path(url: str) -> str | None:
@@ -247,19 +241,13 @@ def _broken(directory: str, why: str) -> InvalidError:
 
 def _read(file: str) -> str | None:
     """Read a small text file; None if it cannot be read or is no text."""
+    data = b""
     try:
-        # A fifo of that name must not make the caller wait for a writer.
-        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(os.open(file, _READING), "rb", 0) as source:
+            while len(data) < 1 << 20 and (chunk := source.read(1 << 16)):
+                data += chunk
     except OSError:
         return None
-    try:
-        data = b""
-        while len(data) < 1 << 20 and (chunk := os.read(fd, 1 << 16)):
-            data += chunk
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
     return None if b"\0" in data else os.fsdecode(data)
 
 

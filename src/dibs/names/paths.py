@@ -30,10 +30,6 @@ from dibs.arguments import RESOURCE_LIMIT
 from dibs.errors import InvalidError
 from dibs.names.checkouts import Checkout, checkout_around, content_hash, is_case_blind, origin
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Literal
-
 MAX_NAME = 500
 MAX_COMPONENT_BYTES = 255
 
@@ -91,10 +87,6 @@ class Place:
     `start`, or else from the directory the process is in at that moment.
     """
 
-    __slots__ = (
-        "_case_blind", "_from_top", "_machine", "checkout", "root", "start", "store_dir", "top",
-    )  # fmt: skip
-
     def __init__(
         self,
         checkout: Checkout,
@@ -128,7 +120,7 @@ class Place:
         if is_name(text):
             if len(text) > MAX_NAME:
                 raise refused(text, f"is longer than the {MAX_NAME} characters of a name")
-            name = text if text.isascii() else _normalised("NFC", text)
+            name = _composed(text)
             return Resource(name, "name", name)
         if is_glob(text):
             return self._glob(text, cwd)
@@ -141,7 +133,9 @@ class Place:
     def _path(self, text: str, path: str, cwd: str | None) -> Resource:
         key, real, status, top = self._locate(text, path, cwd)
         key = self._canonical(text, key)
-        shown = path_text(key)
+        shown = key[1:] or "."
+        if is_glob(shown) or is_name(shown):
+            shown = f"path:{shown}"  # so that it is read as that path again
         if len(shown) > RESOURCE_LIMIT:
             raise refused(text, f"has a name of more than {RESOURCE_LIMIT:,} characters")
         inode = None
@@ -165,7 +159,7 @@ class Place:
         # A wildcard in the name of a real directory is read as one from here on: the claim
         # then covers more than was meant, never less.
         pattern = self._canonical(text, "/".join((key, *rest)))[1:]
-        shown = glob_text(pattern)
+        shown = f"./{pattern}" if is_name(pattern) else pattern
         if len(shown) > globs.MAX_LENGTH:
             raise refused(text, f"is a pattern of more than {globs.MAX_LENGTH:,} characters")
         base = globs.literal_base(pattern)
@@ -241,11 +235,7 @@ class Place:
     def _canonical(self, text: str, key: str) -> str:
         """Normalise a name, and refuse one that no store could keep."""
         check_characters(text, key)
-        if self.case_blind:
-            # To fold what is composed would not be final for some Greek letters.
-            key = _normalised("NFC", _normalised("NFD", key).casefold())
-        elif not key.isascii():
-            key = _normalised("NFC", key)
+        key = _composed(key, folded=self.case_blind)
         if len(key) > MAX_COMPONENT_BYTES // 4 and any(
             len(part.encode()) > MAX_COMPONENT_BYTES for part in key.split("/")
         ):
@@ -284,12 +274,14 @@ def _store_refused(text: str) -> InvalidError:
     return refused(text, "is in the store of dibs itself, which nobody may claim")
 
 
-def _normalised(form: Literal["NFC", "NFD"], text: str) -> str:
+def _composed(text: str, folded: bool = False) -> str:
+    """Give a text in NFC, and without its case if it is to be folded."""
     if text.isascii():
-        return text
+        return text.casefold() if folded else text
     from unicodedata import normalize
 
-    return normalize(form, text)
+    # To fold what is composed would not be final for some Greek letters.
+    return normalize("NFC", normalize("NFD", text).casefold() if folded else text)
 
 
 def _same_directory(a: str, b: str) -> bool:
@@ -310,7 +302,7 @@ def ancestors(base: str) -> list[str]:
     return keys
 
 
-def near(base: str) -> dict[str, Any]:
+def near(base: str) -> dict[str, object]:
     """Give the keys of all that could overlap with a key: those above it, itself among them, and
     those below it as an open interval in the order of code points."""
     if base and not base.startswith("/"):
@@ -339,17 +331,6 @@ def resources_overlap(a: Resource, b: Resource) -> bool:
 
 def _pattern(resource: Resource) -> str:
     return resource.text.removeprefix("./") if resource.kind == "glob" else resource.base[1:]
-
-
-def path_text(key: str) -> str:
-    """Write a path's key so that it is read as that path again."""
-    text = key[1:] or "."
-    return f"path:{text}" if is_glob(text) or is_name(text) else text
-
-
-def glob_text(pattern: str) -> str:
-    """Write a pattern so that it is read as that pattern again."""
-    return f"./{pattern}" if is_name(pattern) else pattern
 
 
 def is_name(text: str) -> bool:

@@ -48,8 +48,6 @@ def see(
 class Seen(Place):
     """The names of one call, and what its caller saw there."""
 
-    __slots__ = ("_seen",)
-
     def __init__(self, seen: dict[str, Any]) -> None:
         super().__init__(Checkout("/", "/"), "", case_blind=False)
         self._seen = seen

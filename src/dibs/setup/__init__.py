@@ -12,22 +12,17 @@ first, changed only if that is to be done, and then noted.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
-from dibs.clients import client_of, every_client
+from dibs.clients import Client, client_of, every_client
 from dibs.errors import InvalidError
+from dibs.names.paths import Place
 from dibs.setup import files
 from dibs.setup.files import Draft, InitRecord, Note, Refusal, undo
 from dibs.setup.targets import Block, GitHook, Line, Settings, Target
-from dibs.surroundings.git import HOOKS, elsewhere
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from dibs.clients import Client
-    from dibs.names.paths import Place
+from dibs.surroundings.git import HOOKS, elsewhere, git
 
 CREATED, UPDATED, UNCHANGED, SKIPPED, REMOVED = "created updated unchanged skipped removed".split()
 IGNORED = ("*\n", "*\n!config.toml\n")
@@ -113,7 +108,7 @@ class Setup:
             raise InvalidError(
                 "this is not a repository", next="git init first, or mkdir .dibs to do without git"
             )
-        if self.has_git and git(self.place.top, "rev-parse", "--is-bare-repository") == "true":
+        if self.has_git and git_line(self.place.top, "rev-parse", "--is-bare-repository") == "true":
             raise InvalidError(
                 "there is no checkout here, only the repository", next="cd into a worktree of it"
             )
@@ -338,7 +333,7 @@ def with_submodules(top: str) -> list[str]:
     if not os.path.exists(os.path.join(top, ".gitmodules")):
         return [top]
     listing = "submodule --quiet foreach --recursive".split()
-    return [top, *git(top, *listing, "pwd -P").splitlines()]
+    return [top, *git_line(top, *listing, "pwd -P").splitlines()]
 
 
 def git_hooks(checkout: str, top: str) -> tuple[list[GitHook], str]:
@@ -353,7 +348,7 @@ def git_hooks(checkout: str, top: str) -> tuple[list[GitHook], str]:
     """
 
     def path(*words: str) -> str:
-        return os.path.normpath(os.path.join(checkout, git(checkout, "rev-parse", *words)))
+        return os.path.normpath(os.path.join(checkout, git_line(checkout, "rev-parse", *words)))
 
     folder, common = path("--git-path", "hooks"), path("--git-common-dir")
     if not any(inside(folder, root) for root in (top, common)):
@@ -384,16 +379,6 @@ def written_by_pre_commit(path: str) -> bool:
         return False
 
 
-def git(folder: str, *words: str) -> str:
-    import subprocess
-
-    try:
-        done = subprocess.run(
-            ["git", "-C", folder, *words],
-            capture_output=True, text=True, check=False, env=elsewhere(),
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise InvalidError("git is not installed", next="install git") from None
-    if done.returncode:
-        raise InvalidError(f"git {words[0]} failed: {done.stderr.strip()}", next="git status")
-    return done.stdout.rstrip("\n")
+def git_line(folder: str, *words: str) -> str:
+    """What git prints of the repository at a folder."""
+    return os.fsdecode(git(*words, cwd=folder, environment=elsewhere())).rstrip("\n")

@@ -13,11 +13,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 BOM = "\ufeff"
 BLANK = " \t\r\n"
@@ -158,6 +155,7 @@ def write(path: str, text: str, mode: int) -> list[str]:
 
 
 def replace(path: str, content: bytes, mode: int, old: os.stat_result | None) -> None:
+    """Put a content in the place of a file's, at once, with the mode and the owner that it had."""
     draft = f"{path}.dibs-{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     handle = os.open(draft, flags, mode if old is None else 0o600)

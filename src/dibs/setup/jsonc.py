@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from dibs.setup.files import BLANK, BOM, Draft, Refusal, cut, line_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, NoReturn
 
 DEEPEST = 200
 BLANKS = re.compile(r"([ \t\r\n]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)

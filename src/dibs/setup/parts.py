@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from dibs.clients import Client
 from dibs.setup import jsonc
 from dibs.setup.files import BOM, Draft, Refusal, cut, cut_apart, gap_after, line_of
+from dibs.setup.jsonc import Node
 from dibs.setup.targets import Target
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
-    from dibs.clients import Client
-    from dibs.setup.jsonc import Node
-
-    Item = dict[str, Any]
+Item = dict[str, Any]
 
 SERVER = {"command": "dibs", "args": ["mcp"]}
 STDIO = {"type": "stdio", **SERVER}
@@ -180,7 +176,7 @@ class NoOthers(Part):
         return text
 
 
-class Name(Part):
+class ListedName(Part):
     """A name among others: as a list, or, where there is only one, as a plain text."""
 
     def __init__(self, path: tuple[str, ...], name: str, default: list[str]) -> None:
@@ -232,16 +228,14 @@ def flat(client: Client, handler: Item, *above: str) -> list[Part]:
 
 
 def hooks(client: Client, above: tuple[str, ...], item: Callable[[str], Item]) -> list[Part]:
-    events = client.events or {}
-    found = [
-        Hook((*above, event), ({"matcher": matcher} if matcher else {}) | item(event))
-        for event, matcher in events.items()
-    ]
+    events = client.events or ()
+    found = [Hook((*above, event), client.matcher(event) | item(event)) for event in events]
     return [*found, NoOthers(above, set(events))]
 
 
-def shell(client: Client, timeout: int = TIMEOUT_S) -> Item:
-    """A hook that is a line for a shell."""
+def shell(client: Client, per_second: int = 1) -> Item:
+    """A hook that is a line for a shell; per_second: how finely the client counts time."""
+    timeout = TIMEOUT_S * per_second
     return {"type": "command", "command": f"dibs hook {client.name}", "timeout": timeout}
 
 

@@ -125,7 +125,7 @@ class Instead(Block):
         return "@AGENTS.md" in text or super().present(text)
 
 
-class Whole(Target):
+class OwnFile(Target):
     """A file that is ours alone, known by the words that it begins with."""
 
     def __init__(self, path: str, content: str, sign: str = "") -> None:
@@ -146,7 +146,7 @@ class Whole(Target):
         return "" if text.startswith(self.sign) else text
 
 
-class Settings(Whole):
+class Settings(OwnFile):
     """A file that is made for people to edit: never changed once it is there."""
 
     def present(self, text: str) -> bool:

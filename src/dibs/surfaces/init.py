@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from dibs.arguments import Choice
 from dibs.clients import client_of
 from dibs.errors import InvalidError
 from dibs.names.paths import find_place
 from dibs.operation import EVERYBODY
-from dibs.setup import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED, Setup, known
+from dibs.setup import CREATED, REMOVED, SKIPPED, UNCHANGED, UPDATED, Setup, Step, known
+from dibs.surroundings.commands import Globals
 from dibs.surroundings.wording import note, paint, print_json, say
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dibs.setup import Step
-    from dibs.surroundings.commands import Globals
 
 BY = EVERYBODY
 KINDS = {"clients": Choice(*known())}

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import os
 
-from dibs.arguments import FLAG, LINE, Flag, Json, Seconds, Whole
+from dibs.arguments import FLAG, LINE, Argument, Flag, Json, Kind, Seconds, Whole
 from dibs.errors import InvalidError
-from dibs.operation import AGENT, PERSON, arguments_of
+from dibs.operation import AGENT, PERSON, Operation, arguments_of
 from dibs.surroundings.wording import print_json
 
 TYPE_CHECKING = False
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from dibs.arguments import Argument, Kind
     from dibs.dibs import Agent, Dibs
-    from dibs.operation import Operation
     from dibs.surroundings.who import Who
 
 # Where a shell has a better word than the library.

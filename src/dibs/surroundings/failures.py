@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from dibs.errors import DibsError
+
 FILE = "failures.log"
 LIMIT = 64 << 10
 """Once the file is larger, only its younger half is kept."""
@@ -53,8 +55,6 @@ def hook_failed(hook: str, error: Exception, cwd: str = "") -> tuple[str, str]:
 
     hook: whose and which, as people say it
     """
-    from dibs.errors import DibsError
-
     what = error.message if isinstance(error, DibsError) else f"{type(error).__name__}: {error}"
     folder, policy = folder_and_policy(cwd)
     record(folder, f"hook {hook}: {what}")
@@ -64,7 +64,6 @@ def hook_failed(hook: str, error: Exception, cwd: str = "") -> tuple[str, str]:
 def folder_and_policy(cwd: str = "") -> tuple[str, str]:
     """Where failures are written down, and the policy, as far as that can still be found out."""
     from dibs.dibs import default_user_dir
-    from dibs.errors import DibsError
     from dibs.names.paths import find_place
     from dibs.surroundings.settings import load
 

@@ -6,10 +6,6 @@ import os
 
 from dibs.errors import UnavailableError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 COMMIT = ("pre-commit", "pre-merge-commit")
 LEARN = ("post-checkout", "post-merge", "post-rewrite")
 HOOKS = (*COMMIT, "prepare-commit-msg", "post-commit", "pre-push", *LEARN)
@@ -28,21 +24,11 @@ LOCAL = (
 def git(
     *words: str,
     cwd: str | None = None,
-    environment: Mapping[str, str] | None = None,
+    environment: dict[str, str] | None = None,
     input: bytes = b"",
     codes: tuple[int, ...] = (0,),
 ) -> bytes:
     """What a git command prints; an `UnavailableError` if it ends with another code than these."""
-    return code_and_output(*words, cwd=cwd, environment=environment, input=input, codes=codes)[1]
-
-
-def code_and_output(
-    *words: str,
-    cwd: str | None = None,
-    environment: Mapping[str, str] | None = None,
-    input: bytes = b"",
-    codes: tuple[int, ...] = (0,),
-) -> tuple[int, bytes]:
     import subprocess
 
     try:
@@ -55,7 +41,7 @@ def code_and_output(
         said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
         name = next(word for word in words if word[:1] != "-" and "=" not in word)
         raise UnavailableError(f"git {name} failed: {said}", next="see what git status says")
-    return done.returncode, done.stdout
+    return done.stdout
 
 
 def elsewhere() -> dict[str, str]:
@@ -73,3 +59,33 @@ def elsewhere() -> dict[str, str]:
 def names(output: bytes) -> list[str]:
     """The parts of what git prints with `-z`."""
     return [os.fsdecode(part) for part in output.split(b"\0") if part]
+
+
+# Settings of the user must not change what is listed. Without renames, both names of a file
+# that was moved are there.
+STAGED = (
+    "diff", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-relative",
+    "--no-ext-diff", "--no-color", "--ignore-submodules=none",
+)  # fmt: skip
+
+
+def staged_paths(
+    cwd: str | None = None, environment: dict[str, str] | None = None
+) -> dict[str, str]:
+    """Each path that differs between HEAD and the index, with its mode and blob there.
+
+    Inside a hook git says which index it is about to commit (GIT_INDEX_FILE): with `git commit -a`
+    or `git commit -- path` that is another file than the checkout's own, and only what it holds
+    goes into the commit. `git diff` reads that variable by itself.
+    """
+    found, fields = {}, names(git(*STAGED, cwd=cwd, environment=environment))
+    for described, path in zip(fields[::2], fields[1::2], strict=True):
+        _, mode, _, blob, _ = described.split(" ")
+        found[path] = f"{mode} {blob}"
+    return found
+
+
+def own_git_dir() -> str:
+    """The git directory of the hook's checkout, as git says it."""
+    said = os.environ.get("GIT_DIR") or os.fsdecode(git("rev-parse", "--git-dir")).rstrip("\n")
+    return os.path.realpath(said)

@@ -11,10 +11,11 @@ from dibs.digest import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Mapping
 
     from dibs.clients import Client
+
+    Environment = Mapping[str, str]
 
 EVENTS = "start prompt before after stop end subagent_end other".split()
 START, PROMPT, BEFORE, AFTER, STOP, END, SUBAGENT_END, OTHER = EVENTS
@@ -101,8 +102,6 @@ class Answer:
         self.context = context
 
 
-# Taking a payload apart with care: what is missing or of another type is absent.
-
 PATHS = ("file_path", "filePath", "notebook_path", "path", "target_file")
 """What clients call the file a tool works on."""
 NEW = ("content", "new_string", "newString")
@@ -111,66 +110,55 @@ SEVERAL = ("files", "edits", "replacements")
 """What they call a list of files, or of changes that name a file each."""
 
 
-def text(payload: dict[str, Any], *names: str) -> str:
-    """The first of these fields that is a text, and not empty."""
-    found = (payload.get(name) for name in names)
-    return next((one for one in found if one and isinstance(one, str)), "")
+class Payload(dict[str, object]):
+    """What a client says; what is missing or of another type is absent."""
 
+    def text(self, *names: str) -> str:
+        """The first of these fields that is a text, and not empty."""
+        found = (self.get(name) for name in names)
+        return next((one for one in found if one and isinstance(one, str)), "")
 
-def event_name(payload: dict[str, Any], *names: str) -> str:
-    """The first of these fields; a payload without any cannot be understood."""
-    if name := text(payload, *names):
-        return name
-    raise ValueError("the payload names no event")
+    def event(self, *names: str) -> str:
+        """The first of these fields; a payload without any cannot be understood."""
+        if name := self.text(*names):
+            return name
+        raise ValueError("the payload names no event")
 
+    def record(self, name: str) -> Payload:
+        found = self.get(name)
+        return Payload(found if isinstance(found, dict) else {})
 
-def record(payload: dict[str, Any], name: str) -> dict[str, Any]:
-    found = payload.get(name)
-    return found if isinstance(found, dict) else {}
+    def several(self, name: str) -> list[object]:
+        """The items of a list, those that are objects as payloads."""
+        found = self.get(name)
+        items = found if isinstance(found, list) else []
+        return [Payload(one) if isinstance(one, dict) else one for one in items]
 
-
-def files(tool_input: dict[str, Any]) -> tuple[str, ...]:
-    """The files that the input of a tool names, each once."""
-    return tuple(dict.fromkeys(_files(tool_input)))
-
-
-def _files(tool_input: dict[str, Any]) -> Iterator[str]:
-    if named := text(tool_input, *PATHS):
-        yield named
-    for name in SEVERAL:
-        entries = tool_input.get(name)
-        for entry in entries if isinstance(entries, list) else ():
+    def files(self) -> tuple[str, ...]:
+        """The files that the input of a tool names, each once."""
+        found = [self.text(*PATHS)]
+        for entry in (entry for name in SEVERAL for entry in self.several(name)):
             if isinstance(entry, str):
-                yield entry
-            elif isinstance(entry, dict) and (named := text(entry, *PATHS)):
-                yield named
+                found.append(entry)
+            elif isinstance(entry, Payload):
+                found.append(entry.text(*PATHS))
+        return tuple(dict.fromkeys(filter(None, found)))
 
 
-def edited(tool: str, tool_input: dict[str, Any], kind: str = "write") -> tuple[Edit, ...]:
+def edited(tool: str, tool_input: Payload, kind: str = "write") -> tuple[Edit, ...]:
     """What an edit tool changes."""
-    found = files(tool_input)
+    found = tool_input.files()
     if not found:
         # To go on would leave the file unguarded without a word.
         raise ValueError(f"the input of {tool} names no file")
     if len(found) > 1:
         return tuple(Edit(path, kind) for path in found)
-    changes = tool_input.get("edits")
-    said = [tool_input, *(changes if isinstance(changes, list) else ())]
-    texts = (text(one, *NEW) for one in said if isinstance(one, dict))
+    said = [tool_input, *tool_input.several("edits")]
+    texts = (one.text(*NEW) for one in said if isinstance(one, Payload))
     return (Edit(found[0], kind, tuple(filter(None, texts))),)
 
 
-def patched(tool: str, text: str, cwd: str) -> tuple[Edit, ...]:
-    """What a patch changes."""
-    from dibs.surroundings.patch import names
-
-    found = names(text, cwd or ".")
-    if not found:
-        raise ValueError(f"the input of {tool} is no patch that names a file")
-    return tuple(found)
-
-
-def name_of_call(tool: str, tool_input: dict[str, Any]) -> str:
+def name_of_call(tool: str, tool_input: Payload) -> str:
     """A name for this use of a tool, for clients that give none: the same before and after it."""
     import json  # late: whoever reads a shell command needs what an edit is, and not this
 
@@ -193,42 +181,49 @@ MEANINGS = {
 }
 
 
-def read_event(client: Client, payload: dict[str, Any], cwd: str = "") -> Occasion:
-    """What a payload says; `cwd` is where the client works, if it does not say."""
-    name = event_name(payload, "hook_event_name", "hookEventName")
+def read_event(client: Client, payload: Payload) -> Occasion:
+    """What a payload says."""
+    name = payload.event("hook_event_name", "hookEventName")
     occasion = Occasion(client.name, (client.meanings or MEANINGS).get(name, OTHER))
     occasion.name = name
-    occasion.session = text(payload, "session_id", "sessionId")
-    occasion.subagent = text(payload, "agent_id")
-    occasion.subagent_kind = text(payload, "agent_type")
-    occasion.cwd = text(payload, "cwd") or cwd
-    occasion.tool = text(payload, "tool_name")
-    occasion.call = text(payload, "tool_use_id")
+    occasion.session = payload.text("session_id", "sessionId")
+    occasion.subagent = payload.text("agent_id")
+    occasion.subagent_kind = payload.text("agent_type")
+    occasion.cwd = payload.text("cwd")
+    occasion.tool = payload.text("tool_name")
+    occasion.call = payload.text("tool_use_id")
     occasion.again = payload.get("stop_hook_active") is True
     occasion.afresh = name == "SessionStart" and payload.get("source") == "clear"
     if occasion.event in (BEFORE, AFTER):
-        read_tool(client, occasion, record(payload, "tool_input"))
+        read_tool(client, occasion, payload.record("tool_input"))
         if name.endswith("Failure"):
             occasion.reads = ()
         if occasion.reads:
-            file = record(record(payload, "tool_response"), "file")
-            occasion.shown = text(file, "content")
-            occasion.lines = file["totalLines"] if isinstance(file.get("totalLines"), int) else 0
+            file = payload.record("tool_response").record("file")
+            occasion.shown = file.text("content")
+            lines = file.get("totalLines")
+            occasion.lines = lines if isinstance(lines, int) else 0
     return occasion
 
 
-def read_tool(client: Client, occasion: Occasion, tool_input: dict[str, Any]) -> None:
+def read_tool(client: Client, occasion: Occasion, tool_input: Payload) -> None:
     """What the tool does to files, as far as its input tells."""
     tool = occasion.tool
     if tool in client.edit_tools:
         occasion.edits = edited(tool, tool_input)
+    elif tool in client.remove_tools:
+        occasion.edits = edited(tool, tool_input, "remove")
     elif tool in client.patch_tools:
-        patch = text(tool_input, client.patch_tools[tool])
-        occasion.edits = patched(tool, patch, occasion.cwd)
+        from dibs.surroundings.patch import names
+
+        patch = tool_input.text(client.patch_tools[tool])
+        occasion.edits = tuple(names(patch, occasion.cwd or "."))
+        if not occasion.edits:
+            raise ValueError(f"the input of {tool} is no patch that names a file")
     elif tool in client.shell_tools:
-        occasion.command = text(tool_input, "command", "command_line")
+        occasion.command = tool_input.text("command", "command_line")
     elif tool in client.read_tools and occasion.event == AFTER:
-        occasion.reads = files(tool_input)
+        occasion.reads = tool_input.files()
 
 
 def write_event(occasion: Occasion, answer: Answer) -> str:

@@ -15,6 +15,7 @@ import sys
 
 from dibs.errors import StaleError
 from dibs.surroundings.wording import note as tell
+from dibs.surroundings.wording import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def perform(
             acting = None if who is None else who.join(space)
         if not claim:
             return execute(call, acting, command, mask, None, on_loss)
-        facts = {"ttl_s": TTL_S, "note": printable(" ".join(command))[:200], **facts}
+        # A script has lines; a note is one.
+        note = printable(" ".join(command), " ").strip()[:200]
+        facts = {"ttl_s": TTL_S, "note": note, **facts}
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # in the queue, a signal ends us
         agent.leases.claim(*claim, wait_s=wait_s, **facts)
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -81,11 +84,6 @@ def perform(
                 raise
             tell(f"dibs: {error.message}; the command ran unprotected for a while")
         return code
-
-
-def printable(text: str) -> str:
-    """A script has lines; a note is one."""
-    return "".join(sign if sign.isprintable() else " " for sign in text).strip()
 
 
 def execute(

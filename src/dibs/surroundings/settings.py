@@ -10,18 +10,13 @@ import os
 
 from dibs.arguments import TTL_MAX_S, TTL_MIN_S
 from dibs.errors import InvalidError
-from dibs.names.paths import Resource, resources_overlap
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from dibs.names.paths import Place
+from dibs.names.paths import Place, Resource, resources_overlap
 
 FILE = "config.toml"
 POLICIES = ("open", "closed")
 WORKTREES = ("warn", "block", "off")
 TTL_S = 1800
+Given = dict[str, object]
 
 
 class Config:
@@ -34,7 +29,7 @@ class Config:
     problems: what cannot be read; such a setting has its default, and `dibs doctor` says so
     """
 
-    def __init__(self, place: Place, given: dict[str, Any], problems: tuple[str, ...] = ()) -> None:
+    def __init__(self, place: Place, given: Given, problems: tuple[str, ...] = ()) -> None:
         self._place = place
         self.problems = list(problems)
         self.policy = self._choice(given, "policy", POLICIES)
@@ -55,7 +50,7 @@ class Config:
             resource = Resource(resource.text, "file", resource.base)
         return any(resources_overlap(one, resource) for one in self.protected)
 
-    def _choice(self, given: dict[str, Any], name: str, words: tuple[str, ...]) -> str:
+    def _choice(self, given: Given, name: str, words: tuple[str, ...]) -> str:
         value = given.pop(name, words[0])
         if value in words:
             return str(value)
@@ -63,7 +58,7 @@ class Config:
         # Whoever wrote something about the policy did not mean the default.
         return "closed" if name == "policy" else words[0]
 
-    def _duration(self, given: dict[str, Any]) -> float:
+    def _duration(self, given: Given) -> float:
         from dibs.surroundings.commands import seconds
 
         try:
@@ -75,7 +70,7 @@ class Config:
             self.problems.append(error.message)
         return TTL_S
 
-    def _resources(self, given: dict[str, Any], name: str) -> list[Resource]:
+    def _resources(self, given: Given, name: str) -> list[Resource]:
         texts = given.pop(name, [])
         if not isinstance(texts, list):
             self.problems.append(f"{name} must be a list of paths and globs")
@@ -118,5 +113,4 @@ def load(place: Place) -> Config:
     except (ValueError, RecursionError) as error:
         # Whoever wrote something about the policy did not mean the default.
         policy = any(line.startswith(b"policy") for line in lines)
-        given = {"policy": "closed"} if policy else {}
-        return Config(place, given, (str(error),))
+        return Config(place, {"policy": "closed"} if policy else {}, (str(error),))

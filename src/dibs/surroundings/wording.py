@@ -6,14 +6,13 @@ import os
 import sys
 import time
 
-from dibs.records import span
+from dibs.records import Blocker, span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
     from dibs.errors import DibsError
-    from dibs.records import Blocker
 
 NARROW = 8
 CODES = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "dim": 2, "bold": 1}
@@ -115,3 +114,8 @@ def quote(name: str) -> str:
     import shlex  # hardly ever needed
 
     return shlex.quote(name)
+
+
+def printable(text: str, instead: str = "?") -> str:
+    """What a file or a command is called must not reach a terminal as it is."""
+    return "".join(sign if sign.isprintable() else instead for sign in text)

@@ -50,7 +50,7 @@ BY_HAND = {
     "hook": "dibs.surfaces.hooks.hook",
     "port": "dibs.surfaces.cli.port",
     "overlap": "dibs.surfaces.cli.overlap",
-    "merge": "dibs.surfaces.hooks.merge",
+    "merge": "dibs.surfaces.hooks.commit",
     "run": "dibs.surfaces.cli.run",
     "doctor": "dibs.surfaces.cli.doctor",
     "backup": "dibs.surfaces.cli.doctor",

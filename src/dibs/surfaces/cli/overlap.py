@@ -15,7 +15,7 @@ from dibs.names.checkouts import git_directory
 from dibs.names.paths import resources_overlap
 from dibs.operation import EVERYBODY
 from dibs.records import plain
-from dibs.surroundings.git import code_and_output, elsewhere, git, names
+from dibs.surroundings.git import elsewhere, git, names
 from dibs.surroundings.wording import note, paint, print_json, say
 
 TYPE_CHECKING = False
@@ -208,12 +208,11 @@ def compare(top: str, one: str, other: str, environment: dict[str, str]) -> dict
         return {}
     if not can_merge(call("version").decode()):
         return dict.fromkeys(sorted(both), UNKNOWN)
-    code, said = code_and_output(
-        *SETTINGS, "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z",
-        "--allow-unrelated-histories", one, other,
-        cwd=top, environment=environment, codes=(0, 1),
+    said = call(
+        "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z",
+        "--allow-unrelated-histories", one, other, codes=(0, 1),
     )  # fmt: skip
-    conflicting = set(names(said)[1:]) if code else set()
+    conflicting = set(names(said)[1:])  # after the tree
     return {path: CONFLICT if path in conflicting else CLEAN for path in sorted(both | conflicting)}
 
 

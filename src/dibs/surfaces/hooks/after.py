@@ -21,18 +21,12 @@ from __future__ import annotations
 import os
 
 from dibs.errors import DibsError, NotFoundError, NotYoursError, StaleError, UnavailableError
-from dibs.records import held_by
-from dibs.surfaces.hooks.case import BRIEF, EDITED, hooked, is_in
+from dibs.records import Lease, held_by
+from dibs.surfaces.hooks.case import BRIEF, EDITED, Case, hooked, is_in
 from dibs.surfaces.hooks.contents import read_file
-from dibs.surfaces.hooks.notes import notes_in, read_note, remove
+from dibs.surfaces.hooks.notes import Flight, Stagings, notes_in, read_note, remove
 from dibs.surroundings import failures
 from dibs.surroundings.wording import quote
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dibs.records import Lease
-    from dibs.surfaces.hooks.case import Case
-    from dibs.surfaces.hooks.notes import Flight
 
 UNDOING = "dibs recover"
 
@@ -126,10 +120,8 @@ def leave(case: Case) -> None:
 
 def see_index(case: Case) -> None:
     """Note who has staged what; without git, nobody has."""
-    from dibs.surfaces.hooks import staged
-
     try:
-        staged.look(case.place)
+        Stagings(case.place).look()
     except UnavailableError as error:
         failures.record(case.store_dir, f"who staged what: {error.message}")
 

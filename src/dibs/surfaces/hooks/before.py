@@ -17,17 +17,12 @@ from time import time
 
 from dibs.arguments import CLAIM_LIMIT
 from dibs.errors import HeldError, NotFoundError, StaleError
-from dibs.records import in_the_way
+from dibs.names.paths import Resource
+from dibs.records import Blocker, in_the_way
 from dibs.surfaces.hooks.after import release, see_index, sweep
-from dibs.surfaces.hooks.case import BRIEF, EDITED, hooked
+from dibs.surfaces.hooks.case import BRIEF, EDITED, Case, hooked
 from dibs.surroundings.occasion import Answer, Edit
 from dibs.surroundings.wording import quote, where_held
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dibs.names.paths import Resource
-    from dibs.records import Blocker
-    from dibs.surfaces.hooks.case import Case
 
 BRIEF_TTL_S = 900
 TEXT_LIMIT = 100_000

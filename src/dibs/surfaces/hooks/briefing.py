@@ -11,7 +11,7 @@ import os
 from time import time
 
 from dibs.digest import sha256
-from dibs.surfaces.hooks.case import hooked
+from dibs.surfaces.hooks.case import Case, hooked
 from dibs.surfaces.hooks.notes import append, read_note, remove, write
 from dibs.surroundings.wording import quote
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.records import Lease, Message, Overview
-    from dibs.surfaces.hooks.case import Case
 
 SHOWN = 10
 REPORT = "report"

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from time import time
 
+from dibs.dibs import Agent, Dibs
+from dibs.digest import sha256
 from dibs.errors import InvalidError, NotFoundError, StaleError
-from dibs.names.paths import is_glob
-from dibs.surfaces.hooks.contents import Contents, quick_hash, read_file
-from dibs.surfaces.hooks.notes import Flights, Reads, write
+from dibs.names.checkouts import content_hash
+from dibs.names.paths import Resource, is_glob
+from dibs.records import Lease
+from dibs.surfaces.hooks.contents import Contents, read_file
+from dibs.surfaces.hooks.notes import Flights, Reads, read_note, stamp, write
+from dibs.surroundings.occasion import Occasion
 from dibs.surroundings.settings import load
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dibs.dibs import Agent, Dibs
-    from dibs.names.paths import Resource
-    from dibs.records import Lease
-    from dibs.surroundings.occasion import Occasion
-    from dibs.surroundings.who import Who
+from dibs.surroundings.who import Who
 
 SIGNS = bytes(sign for sign in range(128) if not chr(sign).isalnum())
 BRIEF = "for one command"
 """The note of a lease that ends with the tool; nobody's activity renews it."""
 EDITED = "being edited"
 """The note of a lease that a hook has claimed; it ends with the turn once git has the content."""
+LARGE = 1 << 20
+SETTLED_S = 2
+"""A file that was written to this recently may change again without looking different."""
 NOT_KEPT = "?"
 """Instead of a hash: an older content that nobody has kept."""
 
@@ -112,8 +114,23 @@ class Case:
         )
 
     def content_hash(self, file: str) -> str | None:
-        """The hash of a file; of a large one that has not changed, as it was found before."""
-        return quick_hash(self.store_dir, file)
+        """The SHA-256 of a file; of a large one that has not changed, as it was found before."""
+        try:
+            status = os.stat(file)
+        except OSError:
+            return None
+        if status.st_size < LARGE:
+            return content_hash(file)
+        name = sha256(os.fsencode(file)).hexdigest()[:40]
+        path = os.path.join(self.store_dir, "hooks", "hashes", name)
+        seen = stamp(file)
+        known, _, found = (read_note(path) or "").partition(" ")
+        if known == seen:
+            return found or None
+        now = content_hash(file)
+        if time() - status.st_mtime > SETTLED_S:
+            write(path, f"{seen} {now or ''}")
+        return now
 
     def is_formatted(self, file: str, session: int) -> bool:
         """Whether a file is what a session has made of it, but for how it is written down.

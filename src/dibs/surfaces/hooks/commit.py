@@ -1,5 +1,7 @@
 """Before and after a commit: it takes in nothing that is another's, and commits take turns.
 
+So do merges, with `dibs merge`: one at a time in the whole space, first come, first served.
+
 `git:index` is leased around each commit, by a session of the git process: it ends with the
 commit, or with the process if the commit is abandoned. Whoever comes second waits. Then HEAD has
 moved under their git, which would refuse with words about a reference; so they are told to
@@ -22,27 +24,28 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 
 from dibs.arguments import CLAIM_LIMIT
+from dibs.dibs import Agent, Dibs
 from dibs.errors import HeldError, InvalidError, PrunedError, StaleError, TimeoutError
 from dibs.names.checkouts import git_directory
+from dibs.names.paths import Place, Resource
+from dibs.operation import EVERYBODY
+from dibs.records import Blocker
 from dibs.storage.clock import process_name
-from dibs.surfaces.hooks import staged
 from dibs.surfaces.hooks.case import Case
-from dibs.surfaces.hooks.staged import index_name, own_git_dir, staged_paths
-from dibs.surroundings.git import git
+from dibs.surfaces.hooks.notes import Stagings
+from dibs.surroundings.commands import Globals
+from dibs.surroundings.git import elsewhere, git, names, own_git_dir, staged_paths
 from dibs.surroundings.occasion import OTHER, Occasion
+from dibs.surroundings.running import QUEUE_S, perform
 from dibs.surroundings.who import Who, ancestors, of_environment, person
-from dibs.surroundings.wording import blocker_line, complaint, note, paint, where_held
+from dibs.surroundings.wording import blocker_line, complaint, note, paint, printable, where_held
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dibs.dibs import Agent, Dibs
-    from dibs.names.paths import Resource
-    from dibs.records import Blocker
-
+BY = {"merge": EVERYBODY}
+INDEX = "git:index"
+MERGE = "git:merge"
 WAIT_S = 30.0
 TTL_S = 600.0
 """An editor that stays open keeps others from committing for no longer than this."""
@@ -89,6 +92,15 @@ def of_git(name: str) -> Who:
     own = os.getpid() if above else os.getppid()
     process = process_name(next((pid for pid, called in above if called == "git"), own))
     return Who(name, f"git:{process}", process)
+
+
+def index_name(place: Place, directory: str) -> str:
+    """What the index of a git directory is called among the leases of the space.
+
+    `git:index` in the main checkout, `git:index:NAME` in the linked worktree of that name.
+    """
+    inside = os.path.relpath(directory, git_directory(place.root))
+    return INDEX if inside == "." else f"{INDEX}:{inside.removeprefix('worktrees/')}"
 
 
 def named(by: Committer, paths: Iterable[str]) -> dict[str, Resource]:
@@ -246,7 +258,7 @@ def of_others(by: Committer, paths: dict[str, str]) -> dict[str, str]:
     """The paths that only others have staged, who are here still; and who they are."""
     suspects = {
         path: sessions
-        for path, (content, sessions) in staged.known(by.place).items()
+        for path, (content, sessions) in Stagings(by.place).known().items()
         if sessions and paths.get(path) == content and not by.sessions & set(sessions)
     }
     if not suspects:
@@ -268,7 +280,7 @@ def after(by: Committer) -> int:
     if len(by.sessions) == 1:
         commit = git("rev-parse", "HEAD").decode().strip()
         git_events.note_made(by.place, [(commit, (sum(by.sessions), by.space.events.last()))])
-    staged.refresh(by.place)
+    Stagings(by.place).refresh()
     return 0
 
 
@@ -320,6 +332,46 @@ def spelled(paths: dict[str, str]) -> str:
     return f"{some} …" if len(paths) > NAMED else some
 
 
-def printable(text: str) -> str:
-    """What a file is called must not reach a terminal as it is."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text)
+def merge(call: Globals, branch: str | None = None, *command: str, wait_s: float = QUEUE_S) -> int:
+    """Wait for the merge slot, then run git merge BRANCH, or the command.
+
+    The slot is the lease git:merge. The next in line begins when the merge has ended, in whatever
+    worktree. The exit code is the command's own; 1 if the wait timed out.
+
+    branch: what to merge
+    command: what to run instead of git merge
+    wait_s: how long to queue for it
+    example: -- sh -c 'git merge feature && make test && git push'
+    """
+    if (branch is None) == (not command):
+        raise InvalidError("name one branch, or a command after --", next="see: dibs merge --help")
+    if branch is not None:
+        command = ("git", "merge", "--no-edit", branch)
+    if command[:2] == ("git", "merge"):
+        refuse_held(call, command[-1])
+    who = call.who()
+    # The merge is the caller's, who may hold files already; only the slot is ours.
+    name = (who and who.name) or person()
+    return perform(call, name, command, [MERGE], wait_s, as_caller=True)
+
+
+def refuse_held(call: Globals, branch: str) -> None:
+    """Refuse to merge into files of this checkout that others hold."""
+    with call.open() as space:
+        by = Committer(space)
+        os.chdir(by.place.top)  # where git names its paths from
+        try:
+            words = ("diff", "--name-only", "-z", f"HEAD...{branch}")
+            said = git(*words, environment=elsewhere(), codes=(0, 128))
+            resources = named(by, names(said))
+            for path, others in holders(by, resources).items():
+                if any(is_here(one, resources[path]) for one in others):
+                    first = others[0]
+                    raise HeldError(
+                        f"the merge would change {path}, which {first.agent} holds here",
+                        next=f"wait for it (dibs wait {path}), or merge in another worktree",
+                        blockers=others,
+                    )
+        finally:
+            if by.is_person:
+                by.agent.agents.leave()

@@ -6,8 +6,6 @@ Both are bounded: the contents that were not used for longest go first. `dibs re
 back what a file held before somebody overwrote it.
 
 They are of this machine, like the files themselves, and lie beside its store.
-
-Hashes of large files are noted too, so that no hook reads all of them again and again.
 """
 
 from __future__ import annotations
@@ -16,39 +14,33 @@ import os
 from stat import S_ISREG
 from time import time
 
+from dibs.dibs import Dibs
 from dibs.digest import sha256
 from dibs.errors import HeldError, InvalidError, NotFoundError
 from dibs.names.checkouts import content_hash
 from dibs.operation import EVERYBODY
 from dibs.records import in_the_way
-from dibs.surfaces.hooks.notes import read_note, remove, stamp, write
+from dibs.surfaces.hooks.notes import read_note, remove, write
+from dibs.surroundings.commands import Globals
 from dibs.surroundings.wording import ago, note, print_json, say
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dibs.dibs import Dibs
-    from dibs.surroundings.commands import Globals
-
 BY = EVERYBODY
-
 FILE_LIMIT = 4 << 20
 TOTAL_LIMIT = 256 << 20
 NAMES_LIMIT = 100
 """How many contents of one file the index remembers."""
-LARGE = 1 << 20
-SETTLED_S = 2
-"""A file that was written to this recently may change again without looking different."""
 
 
 class Version:
-    """One content of a file: when it was seen, and by whom it was made."""
+    """One content of a file: when it was seen, and by whom it was made.
 
-    def __init__(self, at: int, content_hash: str, agent: str, foreign: bool) -> None:
-        self.content_hash = content_hash
-        self.agent = agent
-        self.at = at
-        self.foreign = foreign
-        """Whether somebody made it who did not hold the file."""
+    foreign: whether somebody made it who did not hold the file
+    """
+
+    def __init__(self, line: str) -> None:
+        at, self.content_hash, how, self.agent = line.split(" ", 3)
+        self.at = int(at)
+        self.foreign = how == "foreign"
 
 
 class Contents:
@@ -86,12 +78,8 @@ class Contents:
 
     def versions(self, file: str) -> list[Version]:
         """What a file has held, the latest first, as far as it is still kept."""
-        found = []
-        for line in reversed((read_note(self._names(file)) or "").splitlines()[1:]):
-            at, content_hash, how, agent = line.split(" ", 3)
-            if self.has(content_hash):
-                found.append(Version(int(at), content_hash, agent, how == "foreign"))
-        return found
+        found = map(Version, reversed((read_note(self._names(file)) or "").splitlines()[1:]))
+        return [version for version in found if self.has(version.content_hash)]
 
     def prune(self) -> None:
         """Remove the contents that were not used for longest, until the rest is small enough."""
@@ -141,25 +129,6 @@ def read_file(file: str) -> bytes | None:
     return content if len(content) <= FILE_LIMIT else None
 
 
-def quick_hash(store_dir: str, file: str) -> str | None:
-    """The SHA-256 of a file, read anew only if it is small or looks different."""
-    try:
-        status = os.stat(file)
-    except OSError:
-        return None
-    if status.st_size < LARGE:
-        return content_hash(file)
-    path = os.path.join(store_dir, "hooks", "hashes", sha256(os.fsencode(file)).hexdigest()[:40])
-    seen = stamp(file)
-    known, _, found = (read_note(path) or "").partition(" ")
-    if known == seen:
-        return found or None
-    now = content_hash(file)
-    if time() - status.st_mtime > SETTLED_S:
-        write(path, f"{seen} {now or ''}")
-    return now
-
-
 def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to: str = "") -> int:
     """Bring back what the last holder of a file had in it, after somebody else wrote to it.
 
@@ -172,6 +141,8 @@ def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to
     to: this content instead, by the first letters of its hash
     example: src/a.py
     """
+    from dibs.setup.files import replace
+
     with call.open() as space:
         resource = space.scope.place.resource(f"path:{path}")
         file = resource.file or ""
@@ -199,7 +170,8 @@ def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to
         undoes = not to and last.foreign and last.content_hash == content_hash(file)
         permit(call, space, path, last.agent if undoes else "")
         kept.keep(file, "recover", foreign=True)
-        put_back(file, content)
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        replace(file, content, 0o666, os.stat(file) if os.path.exists(file) else None)
         if call.json:
             print_json(vars(chosen))
         else:
@@ -243,22 +215,6 @@ def permit(call: Globals, space: Dibs, path: str, undone: str) -> None:
         f"dibs recover {path} --show",
         blockers=state.blockers,
     )
-
-
-def put_back(file: str, content: bytes) -> None:
-    """Put the content in place at once, with the mode that the file had."""
-    os.makedirs(os.path.dirname(file), exist_ok=True)
-    part = f"{file}.dibs-{os.getpid()}"
-    try:
-        with open(part, "xb") as target:
-            target.write(content)
-            if os.path.exists(file):
-                os.fchmod(target.fileno(), os.stat(file).st_mode & 0o7777)
-        os.replace(part, file)
-    except BaseException:
-        if os.path.exists(part):
-            os.unlink(part)
-        raise
 
 
 def listed(call: Globals, versions: list[Version], now: str | None) -> None:

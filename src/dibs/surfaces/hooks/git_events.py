@@ -26,8 +26,8 @@ import os
 import sys
 
 from dibs.errors import NotYoursError
-from dibs.surfaces.hooks.notes import append, read_note, write
-from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING, code_and_output, git, names
+from dibs.surfaces.hooks.notes import Stagings, append, read_note, write
+from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING, git, names
 from dibs.surroundings.wording import blocker_line, note
 
 TYPE_CHECKING = False
@@ -100,7 +100,6 @@ def heads(name: str, words: list[str]) -> tuple[str, ...]:
 def learn(by: Committer, between: tuple[str, ...]) -> int:
     """Learn the contents that files have now, and say what git did to those of others."""
     from dibs.names.checkouts import content_hash
-    from dibs.surfaces.hooks import staged
     from dibs.surfaces.hooks.after import report, sweep
 
     told = []
@@ -113,14 +112,14 @@ def learn(by: Committer, between: tuple[str, ...]) -> int:
             told += report(by, lease, file, {by.name: "git"}, sure=True)
     for line in [*told, *sweep(by)]:
         note(line)
-    staged.refresh(by.place)
+    Stagings(by.place).refresh()
     return 0
 
 
 def differs(file: str, between: tuple[str, ...]) -> bool:
     """Whether a file is another in two commits; not if one of them is none, or has no such file."""
-    words = ("--literal-pathspecs", "diff", "--quiet", "--no-ext-diff", *between, "--", file)
-    return bool(between) and code_and_output(*words, codes=(0, 1, 128))[0] == 1
+    words = ("--literal-pathspecs", "diff", "--name-only", "--no-ext-diff", *between, "--", file)
+    return bool(between and git(*words, codes=(0, 128)))
 
 
 def rewritten(by: Committer, pairs: str) -> None:

@@ -17,7 +17,7 @@ import os
 import sys
 from time import time
 
-from dibs.clients import client_of
+from dibs.clients import Client, client_of
 from dibs.errors import DibsError, NotYoursError
 from dibs.operation import EVERYBODY
 from dibs.surfaces.hooks.notes import Visits, write
@@ -34,11 +34,11 @@ from dibs.surroundings.occasion import (
     Answer,
     Edit,
     Occasion,
+    Payload,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.clients import Client
     from dibs.dibs import Dibs
     from dibs.surfaces.hooks.case import Case
     from dibs.surroundings.commands import Globals
@@ -73,7 +73,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
         payload = json.loads(sys.stdin.buffer.read() or b"{}")
         if not isinstance(payload, dict):
             raise ValueError("the client sent something else than an object")
-        occasion = dialect.read(payload, os.environ)
+        occasion = dialect.read(Payload(payload), os.environ)
         return answer(call, occasion, dialect)
     except Exception as error:
         return failed(client, occasion, error)

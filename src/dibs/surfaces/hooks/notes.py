@@ -9,21 +9,31 @@ note per session and file, with the hash of the content that the session knows. 
 after each read and after each edit of its own, and looked at before an edit.
 
 Visits: in which other repositories a client's session has edited.
+
+Stagings: who staged what, for each checkout. Git does not say who put an entry into the index. The
+hook of a client looks at the index before and after each shell tool: what is staged afterwards and
+was not before was staged by that session, or by another whose tool ran at the same time; then both
+are noted, and nobody is kept from committing it but a third. What was staged while no tool ran is
+nobody's: a person did it. These notes may be lost at any time; then nothing is known, and nothing
+is stopped by it. As long as the index stays the same file, to look costs one `stat`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from time import time
 
 from dibs.digest import sha256
+from dibs.names.checkouts import git_directory
 from dibs.storage.clock import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from dibs.names.paths import Place
     from dibs.surroundings.occasion import Occasion
 
 LONGEST_S = 7200
@@ -34,6 +44,8 @@ SHOWN = 60
 WORDS = 6
 BY = ".by-"
 PART = ".part-"
+Staged = tuple[str, dict[int, str]]
+"""What is staged for one path, and the sessions that may have done it, by id and name."""
 
 
 class Flight:
@@ -140,16 +152,8 @@ class Flights:
 
 def mentions(command: str, name: str) -> bool:
     """Whether a name stands in a command by itself, not as a part of another."""
-    start = command.find(name)
-    while start >= 0:
-        before, rest = command[:start][-1:], command[start + len(name) :][:2]
-        joined = (
-            rest[:1].isalnum() or rest[:1] in ("_", "-") or (rest[:1] == "." and rest[1:].isalnum())
-        )
-        if not (before.isalnum() or before in ("_", "-", ".")) and not joined:
-            return True
-        start = command.find(name, start + 1)
-    return False
+    alone = rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.[^\W_])"
+    return re.search(alone, command) is not None
 
 
 def read_flight(path: str) -> Flight | None:
@@ -160,16 +164,15 @@ def read_flight(path: str) -> Flight | None:
 
 
 class Known:
-    """The content of a file as its reader knows it, and what the disk said then."""
+    """The content of a file as its reader knows it, and what the disk said then.
 
-    __slots__ = ("content_hash", "file", "made", "stamp")
+    made: whether the session has not only read it, but written it
+    """
 
-    def __init__(self, file: str, content_hash: str, stamp: str, made: bool) -> None:
-        self.file = file
-        self.content_hash = content_hash
-        self.stamp = stamp
-        self.made = made
-        """Whether the session has not only read it, but written it."""
+    def __init__(self, said: str) -> None:
+        first, _, self.file = said.partition("\n")
+        self.content_hash, self.stamp, how = first.split(" ")
+        self.made = how == "made"
 
 
 class Reads:
@@ -206,11 +209,7 @@ class Reads:
 
 def read_known(path: str) -> Known | None:
     said = read_note(path)
-    if said is None:
-        return None
-    first, _, file = said.partition("\n")
-    content_hash, then, how = first.split(" ")
-    return Known(file, content_hash, then, how == "made")
+    return None if said is None else Known(said)
 
 
 def stamp(file: str) -> str:
@@ -235,6 +234,65 @@ class Visits:
 
     def add(self, root: str) -> None:
         append(self._file, f"{root}\n")
+
+
+class Stagings:
+    """Who staged what in the index of one checkout."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        name = sha256(os.fsencode(place.top)).hexdigest()[:16]
+        self._folder = os.path.join(place.store_dir, "hooks", "staged", name)
+
+    def look(self) -> None:
+        """Look before a shell tool and after it, while the note that it is under way is there.
+
+        A tool that has left no such note only reads, and has staged nothing.
+        """
+        if self._place.checkout.kind != "repository":
+            return
+        if read_note(f"{self._folder}/index") != self._stamp():
+            self._renew()
+
+    def refresh(self) -> None:
+        """Forget what is no longer staged."""
+        if os.path.isdir(self._folder):
+            self._renew()
+
+    def known(self) -> dict[str, Staged]:
+        """What is noted for the checkout's own index, each entry by its path."""
+        try:
+            noted = json.loads(read_note(f"{self._folder}/staged") or "{}")
+            return {
+                path: (content, {int(session): agent for session, agent in by.items()})
+                for path, (content, by) in noted.items()
+            }
+        except (ValueError, TypeError, AttributeError):
+            return {}  # of another release
+
+    def _stamp(self) -> str:
+        return stamp(os.path.join(git_directory(self._place.top), "index"))
+
+    def _renew(self) -> None:
+        """Note what is staged now; what is new is by one of those whose tools run."""
+        import fcntl
+
+        from dibs.surroundings.git import elsewhere, staged_paths
+
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        with open(f"{self._folder}/lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            index = self._stamp()  # first: what changes while git reads is looked at again
+            earlier, found = self.known(), {}
+            flying = [one for one in Flights(self._place.store_dir).under_way() if one.command]
+            # A long run of tests beside a `git add` is no reason to doubt who did that.
+            flying = [one for one in flying if "git" in one.command] or flying
+            suspects = {flight.session: flight.agent for flight in flying}
+            for path, content in staged_paths(self._place.top, elsewhere()).items():
+                then, sessions = earlier.get(path, ("", suspects))
+                found[path] = (content, sessions if then == content else suspects)
+            write(f"{self._folder}/staged", json.dumps(found))
+            write(f"{self._folder}/index", index)
 
 
 def notes_in(folder: str, *, whole: bool = False) -> list[str]:

@@ -9,16 +9,12 @@ the other way round, only if every command in the text is known to leave files a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dibs.surfaces.hooks.shell.rules import SHELLS, name_of, rule_of, unwrap
 from dibs.surfaces.hooks.shell.syntax import Texts
-from dibs.surfaces.hooks.shell.values import VARIABLE, Redirect, Word, options, plain
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dibs.surfaces.hooks.shell.syntax import Token
-    from dibs.surroundings.occasion import Edit
+from dibs.surfaces.hooks.shell.values import VARIABLE, Redirect, Token, Word, options, plain
+from dibs.surroundings.occasion import Edit
 
 READS, WRITES, UNKNOWN = "reads", "writes", "unknown"
 

@@ -6,16 +6,20 @@ A command that is not there may write anything.
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.values import STAR, Call, Options, assigned_name, options, plain
+from collections.abc import Callable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from dibs.surfaces.hooks.shell.values import (
+    STAR,
+    Options,
+    ShellCall,
+    Values,
+    assigned_name,
+    options,
+    plain,
+)
 
-    from dibs.surfaces.hooks.shell.values import Values
-
-    Writes = Callable[[Call], None]
-    Reads = Callable[[list[str]], bool]
+Writes = Callable[[ShellCall], None]
+Reads = Callable[[list[str]], bool]
 
 
 class Rule:
@@ -31,7 +35,7 @@ class Rule:
         self,
         writes: Writes | None = None,
         reads: Reads | bool = False,
-        prints: Callable[[Call], str | None] | None = None,
+        prints: Callable[[ShellCall], str | None] | None = None,
     ) -> None:
         self.writes = writes
         self.reads = reads
@@ -53,7 +57,7 @@ def rule_of(name: str) -> Rule:
     return toolchain.COMMANDS.get(name, UNKNOWN)
 
 
-def run(call: Call) -> str | None:
+def run(call: ShellCall) -> str | None:
     """Add what the call changes to its edits; give what it prints, if the text says that."""
     rule = rule_of(call.name)
     if rule.writes:
@@ -125,7 +129,7 @@ def _tool(name: str, args: Values) -> tuple[str, Values] | None:
     return (tool, args[1:]) if tool in FORMATTER_NAMES else None
 
 
-def shell_text(call: Call) -> str | None:
+def shell_text(call: ShellCall) -> str | None:
     """Give the text that a shell runs: an argument, a file or its standard input."""
     found, names = options(call.args, "oO --rcfile --init-file", ordered=True)
     if "-c" in found:
@@ -141,7 +145,7 @@ def operands(
     needs, unless: the options of which one must be there, and those that must not
     """
 
-    def writes(call: Call) -> None:
+    def writes(call: ShellCall) -> None:
         found, names = options(call.args, valued)
         if not found.has(unless) and (not needs or found.has(needs)):
             call.write(names[skip:], kind)
@@ -168,7 +172,7 @@ def _without(letters: str, starts: str) -> Reads:
     return reads
 
 
-def _sed(call: Call) -> None:
+def _sed(call: ShellCall) -> None:
     found, files = options(call.args, "efl --expression --file --line-length", "i")
     if not found.has("-i --in-place"):
         return
@@ -179,7 +183,7 @@ def _sed(call: Call) -> None:
     _in_place(call, files, found.value("-i --in-place"))
 
 
-def _in_place(call: Call, files: Values, suffix: str | None) -> None:
+def _in_place(call: ShellCall, files: Values, suffix: str | None) -> None:
     """What an editor in place writes: the files, and the copies it keeps beside them."""
     call.write(files)
     if suffix and "*" not in suffix and "/" not in suffix:
@@ -201,19 +205,19 @@ def _sed_reads(args: list[str]) -> bool:
     return all(known(one.strip()) for one in script.replace("\n", ";").split(";"))
 
 
-def _perl(call: Call) -> None:
+def _perl(call: ShellCall) -> None:
     found, files = options(call.args, "eEI", "iFMmD", ordered=True)
     if "-i" in found:
         _in_place(call, files if found.has("-e -E") else files[1:], found["-i"])
 
 
-def _awk(call: Call) -> None:
+def _awk(call: ShellCall) -> None:
     found, files = options(call.args, "vFfi --assign --field-separator --file --include")
     if "inplace" in (found.get("-i"), found.get("--include")):
         call.write(files if "-f" in found else files[1:])
 
 
-def _targets(call: Call, sources: Values, target: str | None, into: bool) -> Values:
+def _targets(call: ShellCall, sources: Values, target: str | None, into: bool) -> Values:
     """Where a move, a copy or a link puts its sources."""
     if not target:
         return []
@@ -225,7 +229,7 @@ def _targets(call: Call, sources: Values, target: str | None, into: bool) -> Val
     return [f"{folder}/{source.rstrip('/').rpartition('/')[2]}" for source in sources if source]
 
 
-def _placed(call: Call, found: Options, names: Values, default: str) -> tuple[Values, Values]:
+def _placed(call: ShellCall, found: Options, names: Values, default: str) -> tuple[Values, Values]:
     """Split the operands into what is placed and where it ends up."""
     if found.has("-t --target-directory"):
         return names, _targets(call, names, found.value("-t --target-directory"), True)
@@ -247,7 +251,7 @@ def places(
     default: where it puts a single operand
     """
 
-    def writes(call: Call) -> None:
+    def writes(call: ShellCall) -> None:
         found, names = options(call.args, valued)
         if not found.has(unless):
             # Without options with a value, as in `git mv`, it has none that names the target.
@@ -258,12 +262,12 @@ def places(
     return writes
 
 
-def _shred(call: Call) -> None:
+def _shred(call: ShellCall) -> None:
     found, files = options(call.args, "ns --iterations --size --random-source")
     call.write(files, "remove" if found.has("-u --remove") else "write")
 
 
-def _curl(call: Call) -> None:
+def _curl(call: ShellCall) -> None:
     valued = "oHXdAbcDeFKmTuUwxrC --output --output-dir --header --request --data --user-agent"
     found, urls = options(call.args, valued)
     names: Values = [found.get("-o"), found.get("--output")]
@@ -273,7 +277,7 @@ def _curl(call: Call) -> None:
     call.write(f"{folder}/{name}" if folder and name else name for name in names)
 
 
-def _find(call: Call) -> None:
+def _find(call: ShellCall) -> None:
     args = list(call.args)
     while args and args[0] in ("-H", "-L", "-P"):
         del args[0]
@@ -291,13 +295,13 @@ def _find(call: Call) -> None:
             _executed(call, tests[at + 1 :], found)
 
 
-def _executed(call: Call, args: Values, found: Values) -> None:
+def _executed(call: ShellCall, args: Values, found: Values) -> None:
     """What a command that find runs for each `{}` changes."""
     end = next((at for at, arg in enumerate(args) if arg in (";", "+")), len(args))
     if not end or not args[0] or not (each := call.path("{}")):
         return
     name = args[0].rpartition("/")[2]
-    inner = Call(name, args[1:end], call.cwd, {}, call.files, call.kind_of)
+    inner = ShellCall(name, args[1:end], call.cwd, {}, call.files, call.kind_of)
     run(inner)
     for edit in inner.edits:
         if edit.path.startswith(each):
@@ -307,16 +311,16 @@ def _executed(call: Call, args: Values, found: Values) -> None:
             call.add(edit.path.replace("{}", "*"), edit.kind)
 
 
-def _shown(call: Call) -> Values:
+def _shown(call: ShellCall) -> Values:
     return [arg for arg in call.args if arg is None or not arg.startswith("-") or arg == "-"]
 
 
-def _cat(call: Call) -> str | None:
+def _cat(call: ShellCall) -> str | None:
     texts = [call.stdin if arg == "-" else call.text(arg) for arg in _shown(call)] or [call.stdin]
     return None if None in texts else "".join(text for text in texts if text is not None)
 
 
-def _echo(call: Call) -> str | None:
+def _echo(call: ShellCall) -> str | None:
     args = _shown(call)
     if None in args:
         return None

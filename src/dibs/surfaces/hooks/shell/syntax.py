@@ -9,20 +9,15 @@ False. There are no regular expressions: compiling them takes longer than readin
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell import values
-from dibs.surfaces.hooks.shell.values import TEXT, UNKNOWN, VARIABLE, Redirect, Word
+from collections.abc import Callable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from dibs.surfaces.hooks.shell import values
+from dibs.surfaces.hooks.shell.values import TEXT, UNKNOWN, VARIABLE, Redirect, Token, Word
 
 MAX_TOKENS = 20_000
 MAX_DEPTH = 20
 # How far the end of an arithmetic expression is looked for.
 MAX_ARITHMETIC = 2_000
-
-# A string is an operator or a line's end.
-Token = Word | Redirect | str
 
 # Words after which a command begins, and not its arguments.
 _BEFORE_COMMAND = frozenset("if then elif else do while until ! { time".split())
@@ -42,7 +37,7 @@ class TooMuch(Exception):
     """The text is too deep or too long to go on."""
 
 
-class Reader:
+class ShellReader:
     """Reads one text; `tokens` are there even if it had to stop."""
 
     def __init__(self, text: str) -> None:
@@ -338,11 +333,11 @@ class Reader:
         self.text, self.at = here
 
 
-class Texts(dict[str, Reader]):
+class Texts(dict[str, ShellReader]):
     """Every text that has been read, so that none is read twice."""
 
-    def __missing__(self, text: str) -> Reader:
-        self[text] = Reader(text)
+    def __missing__(self, text: str) -> ShellReader:
+        self[text] = ShellReader(text)
         return self[text]
 
 
@@ -352,3 +347,22 @@ def _after_for(out: list[Token]) -> bool:
 
 def _opens_array(text: str) -> bool:
     return text.endswith("=") and text.count("=") == 1 and bool(values.assigned_name(text))
+
+
+def end_of_words(tokens: list[Token], at: int) -> int:
+    """Give where the words and redirections end that begin here."""
+    while at < len(tokens) and not isinstance(tokens[at], str):
+        at += 1
+    return at
+
+
+def name_at(tokens: list[Token], at: int) -> str:
+    """The word that a function or a command is named by, as far as its text says."""
+    word = tokens[at] if at < len(tokens) else ""
+    return (word.single({}) or "") if isinstance(word, Word) else ""
+
+
+def keyword_at(tokens: list[Token], at: int) -> str:
+    """Give the word that is here, if it has no quotes and no expansions."""
+    token = tokens[at] if at < len(tokens) else ""
+    return token.plain() if isinstance(token, Word) else ""

@@ -6,13 +6,8 @@ decides which files change, as in `git stash` or `git checkout main`, the edit i
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.rules import Rule, output, places, table
-from dibs.surfaces.hooks.shell.values import options, plain, quoted_braces
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dibs.surfaces.hooks.shell.rules import Reads, Writes
-    from dibs.surfaces.hooks.shell.values import Call, Values
+from dibs.surfaces.hooks.shell.rules import Reads, Rule, Writes, output, places, table
+from dibs.surfaces.hooks.shell.values import ShellCall, Values, options, plain, quoted_braces
 
 # Each formatter, with the word that must come first: the options of which one must be there (""
 # if it rewrites without being told), its options with a value, those of _ONLY_LOOKS that mean
@@ -64,7 +59,7 @@ _ONLY_LOOKS = frozenset(
 )
 
 
-def _format(call: Call) -> None:
+def _format(call: ShellCall) -> None:
     key, args = call.name, call.args
     if key not in FORMATTERS and args:
         key, args = f"{key} {args[0]}", args[1:]
@@ -79,7 +74,7 @@ def _format(call: Call) -> None:
             call.write(quoted_braces(value.removesuffix("/...")))
 
 
-def _patched(call: Call, text: str | None, folder: str, strip: int | None = 1) -> None:
+def _patched(call: ShellCall, text: str | None, folder: str, strip: int | None = 1) -> None:
     """What a patch changes, by the names in it, from the folder."""
     if text and folder:
         from dibs.surroundings import patch
@@ -88,7 +83,7 @@ def _patched(call: Call, text: str | None, folder: str, strip: int | None = 1) -
             call.add(edit.path, edit.kind)
 
 
-def _patch(call: Call) -> None:
+def _patch(call: ShellCall) -> None:
     found, names = options(
         call.args, "dpioFrBzDVgY --directory --strip --input --output --reject-file --fuzz"
     )
@@ -105,7 +100,7 @@ def _patch(call: Call) -> None:
     _patched(call, text, call.cwd, int(strip) if strip.isdecimal() else None)
 
 
-def _apply_patch(call: Call) -> None:
+def _apply_patch(call: ShellCall) -> None:
     for text in (call.stdin, *call.args):
         _patched(call, text, call.cwd)
 
@@ -113,7 +108,7 @@ def _apply_patch(call: Call) -> None:
 _GLOBAL = "Cc --git-dir --work-tree --namespace --exec-path --config-env"
 
 
-def _git(call: Call) -> None:
+def _git(call: ShellCall) -> None:
     args = list(call.args)
     while args and (arg := args[0]) and arg.startswith("-"):
         found, _ = options(args[:2], _GLOBAL, ordered=True)
@@ -137,7 +132,7 @@ def _git_reads(args: list[str]) -> bool:
     return not args or (args[0] in GIT and GIT[args[0]].only_reads([*args[1:]]))
 
 
-def _paths(call: Call, values: Values, kind: str = "write") -> None:
+def _paths(call: ShellCall, values: Values, kind: str = "write") -> None:
     for value in filter(None, values):
         if value.startswith(":"):
             call.tree()
@@ -149,7 +144,7 @@ def _paths(call: Call, values: Values, kind: str = "write") -> None:
             call.write([value], kind)
 
 
-def _paths_or_tree(call: Call, values: Values, kind: str = "write") -> None:
+def _paths_or_tree(call: ShellCall, values: Values, kind: str = "write") -> None:
     if values:
         _paths(call, values, kind)
     else:
@@ -162,7 +157,7 @@ def _split(args: Values) -> tuple[Values, Values]:
     return args[:at], args[at + 1 :]
 
 
-def _checkout(call: Call) -> None:
+def _checkout(call: ShellCall) -> None:
     before, after = _split(call.args)
     found, names = options(before, "bB --orphan --conflict --pathspec-from-file")
     if after:
@@ -178,7 +173,7 @@ def _checkout(call: Call) -> None:
         call.tree()
 
 
-def _is_file(call: Call, value: str | None) -> bool:
+def _is_file(call: ShellCall, value: str | None) -> bool:
     if not value:
         return False
     path = call.path(value)
@@ -189,32 +184,32 @@ def _is_file(call: Call, value: str | None) -> bool:
     return bool(dot) and ending.isalnum() and ending[0].isalpha() and not {*"~^@"} & {*stem}
 
 
-def _switch(call: Call) -> None:
+def _switch(call: ShellCall) -> None:
     found, names = options(call.args, "cC --create --force-create --conflict")
     if names or not found.has("-c -C --create --force-create"):
         call.tree()
 
 
-def _restore(call: Call) -> None:
+def _restore(call: ShellCall) -> None:
     before, after = _split(call.args)
     found, names = options(before, "s --source --conflict --pathspec-from-file")
     if not found.has("-S --staged") or found.has("-W --worktree"):
         _paths(call, names + after)
 
 
-def _rm(call: Call) -> None:
+def _rm(call: ShellCall) -> None:
     found, names = options(call.args, " --pathspec-from-file")
     if not found.has("--cached -n --dry-run"):
         _paths(call, names, "remove")
 
 
-def _clean(call: Call) -> None:
+def _clean(call: ShellCall) -> None:
     found, names = options(call.args, "e --exclude")
     if found.has("-f --force -i") and not found.has("-n --dry-run"):
         _paths_or_tree(call, names, "remove")
 
 
-def _stash(call: Call) -> None:
+def _stash(call: ShellCall) -> None:
     before, after = _split(call.args)
     if before and before[0] in ("list", "show", "create", "store", "drop", "clear"):
         return
@@ -229,7 +224,7 @@ def _tree(*, needs: str = "", unless: str = "", but: str = "") -> Writes:
     but: the first words with which nothing changes, as nothing does without a first word
     """
 
-    def writes(call: Call) -> None:
+    def writes(call: ShellCall) -> None:
         given = {*call.args}
         if given & {*unless.split()} or (needs and not given & {*needs.split()}):
             return
@@ -239,36 +234,31 @@ def _tree(*, needs: str = "", unless: str = "", but: str = "") -> Writes:
     return writes
 
 
-def _apply(call: Call) -> None:
-    found, patches = options(call.args, _APPLYING)
-    if not found.has("--check --stat --numstat --summary --cached") or "--apply" in found:
-        strip = found.get("-p") or ""
-        strips = int(strip) if strip.isdecimal() else 1
-        _applied(call, patches, strips, found.get("--directory") or "")
+def _applies(unless: str) -> Writes:
+    """Rule: it changes the files that its patches name, any file if a patch cannot be seen.
+
+    unless: the options with which it only looks
+    """
+
+    def writes(call: ShellCall) -> None:
+        found, patches = options(call.args, "pC --directory --exclude --include --whitespace")
+        if found.has(unless) and "--apply" not in found:
+            return
+        strip, folder = found.get("-p") or "", found.get("--directory") or ""
+        sources = [value for value in patches if value != "-"]
+        for text in map(call.text, sources) if sources else [call.stdin]:
+            if text is None:
+                call.tree()
+                continue
+            # git's own patches are named from the top, all others from where they are applied.
+            base = _top(call) if "diff --git " in text else call.cwd
+            strips = int(strip) if strip.isdecimal() else 1
+            _patched(call, text, base and f"{base}/{folder}", strips)
+
+    return writes
 
 
-def _am(call: Call) -> None:
-    found, patches = options(call.args, _APPLYING)
-    if not found.has("--quit --show-current-patch"):
-        _applied(call, patches, 1, "")
-
-
-_APPLYING = "pC --directory --exclude --include --whitespace"
-
-
-def _applied(call: Call, patches: Values, strip: int, folder: str) -> None:
-    """The files that the patches name, the whole tree if a patch cannot be seen."""
-    sources = [value for value in patches if value != "-"]
-    for text in map(call.text, sources) if sources else [call.stdin]:
-        if text is None:
-            call.tree()
-            continue
-        # git's own patches are named from the top, all others from where they are applied.
-        base = _top(call) if "diff --git " in text else call.cwd
-        _patched(call, text, base and f"{base}/{folder}", strip)
-
-
-def _top(call: Call) -> str:
+def _top(call: ShellCall) -> str:
     """Give the checkout's top directory, the working directory if it cannot be seen."""
     path = call.cwd
     while path and not call.kind_of(f"{path}/.git"):
@@ -276,7 +266,7 @@ def _top(call: Call) -> str:
     return path or call.cwd
 
 
-def _worktree(call: Call) -> None:
+def _worktree(call: ShellCall) -> None:
     _, names = options(call.args)
     if names[:1] == ["remove"]:
         call.write(names[1:], "remove")
@@ -306,8 +296,8 @@ _OUTPUT = output(" -o --output", "--output -o")
 GIT = table({
     _READS: Rule(reads=True),
     _REWRITES: Rule(_tree(unless="--quit -h --help --show-current-patch")),
-    "am": Rule(_am),
-    "apply": Rule(_apply),
+    "am": Rule(_applies("--quit --show-current-patch")),
+    "apply": Rule(_applies("--check --stat --numstat --summary --cached")),
     "archive": Rule(_OUTPUT),
     "bisect": Rule(_tree(but="log view visualize terms help")),
     "branch": Rule(reads=_lists(_BRANCHES, alone=True)),

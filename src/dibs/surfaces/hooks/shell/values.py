@@ -8,14 +8,9 @@ came from elsewhere, the output of a command, `~user`.
 from __future__ import annotations
 
 import os.path
+from collections.abc import Callable, Iterable, Mapping
 
 from dibs.surroundings.occasion import Edit
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from dibs.surfaces.hooks.shell.syntax import Token
 
 Part = tuple[int, str, bool]
 Values = list[str | None]
@@ -113,8 +108,6 @@ class Word:
 class Redirect:
     """A redirection; `body` is the text of a here-document, and `inner` what it substitutes."""
 
-    __slots__ = ("body", "inner", "op", "word")
-
     def __init__(self, op: str, word: Word) -> None:
         self.op = op
         self.word = word
@@ -126,6 +119,10 @@ class Redirect:
         if self.op == ">&":
             return target is None or not (target.isdecimal() or target == "-")
         return self.op in ("&>", "&>>", "<>", ">", ">>", ">|")
+
+
+# A string is an operator or a line's end.
+Token = Word | Redirect | str
 
 
 def name_length(text: str, at: int = 0) -> int:
@@ -220,10 +217,8 @@ def quoted_braces(text: str) -> list[str]:
     return braces(text.translate(_MARKED)) or [text]
 
 
-class State:
+class ShellState:
     """Where a shell is and what its variables are, each with all the values it may have."""
-
-    __slots__ = ("before", "cwds", "stack", "variables")
 
     def __init__(self, cwds: tuple[str, ...], variables: dict[str, tuple[str, ...]]) -> None:
         self.cwds = cwds
@@ -231,12 +226,12 @@ class State:
         self.stack: tuple[tuple[str, ...], ...] = ()
         self.variables = variables
 
-    def copy(self) -> State:
-        other = State(self.cwds, dict(self.variables))
+    def copy(self) -> ShellState:
+        other = ShellState(self.cwds, dict(self.variables))
         other.before, other.stack = self.before, self.stack
         return other
 
-    def join(self, other: State) -> None:
+    def join(self, other: ShellState) -> None:
         """Take in what may be so instead."""
         self.cwds = few(self.cwds + other.cwds)
         for name, found in other.variables.items():
@@ -305,7 +300,7 @@ def options(
     return found, operands
 
 
-class Call:
+class ShellCall:
     """A command that is going to run.
 
     args: its arguments; None is one that cannot be known
@@ -315,8 +310,6 @@ class Call:
     kind_of: says of a path whether it is now a "directory", a "file" or nothing ("")
     stdin: what it reads, if the text says that
     """
-
-    __slots__ = ("args", "cwd", "edits", "files", "kind_of", "name", "stdin")
 
     def __init__(
         self,

@@ -14,20 +14,22 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable, Iterable, Iterator
 
 from dibs.surfaces.hooks.shell import rules, values
-from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS
-from dibs.surfaces.hooks.shell.values import MAX_VALUES, Call, Redirect, State, Word
+from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts, end_of_words, keyword_at, name_at
+from dibs.surfaces.hooks.shell.values import (
+    MAX_VALUES,
+    Redirect,
+    ShellCall,
+    ShellState,
+    Token,
+    Word,
+)
+from dibs.surroundings.occasion import Edit
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from dibs.surfaces.hooks.shell.syntax import Texts, Token
-    from dibs.surroundings.occasion import Edit
-
-    # A working directory, "" if it cannot be known, and the values of the variables.
-    Setting = tuple[str, dict[str, str]]
+# A working directory, "" if it cannot be known, and the values of the variables.
+Setting = tuple[str, dict[str, str]]
 
 MAX_DEPTH = 6
 MAX_RUNS = 2_000
@@ -55,7 +57,7 @@ class Frame:
         self.unsure = walk.unsure
         self.begin = walk.begin
         self.start = self.base = walk.state.copy()
-        self.ends: list[State] = []
+        self.ends: list[ShellState] = []
         self.otherwise = False
 
 
@@ -81,8 +83,8 @@ class Walk:
         self.left = MAX_TOKENS
         self.runs = MAX_RUNS
         self.depth = 0
-        self.state = self.begin = State((cwd,), {"HOME": (home,)} if home else {})
-        self.earlier: State | None = None
+        self.state = self.begin = ShellState((cwd,), {"HOME": (home,)} if home else {})
+        self.earlier: ShellState | None = None
         self.piped = self.unsure = False
         self.function = ""
         self.functions: dict[str, list[Token]] = {}
@@ -145,12 +147,12 @@ class Walk:
 
     def _command(self, tokens: list[Token], at: int, frames: list[Frame]) -> int:
         """Take keywords and then one simple command; give where it ends."""
-        while keyword := _keyword(tokens, at):
+        while keyword := keyword_at(tokens, at):
             if keyword in _OPENERS:
                 self._open(_OPENERS[keyword], frames, at + 1)
             elif keyword == "case":
                 self._open("esac", frames, at + 1)
-                while at < len(tokens) and _keyword(tokens, at) != "in":
+                while at < len(tokens) and keyword_at(tokens, at) != "in":
                     at += 1
                 return self._next_case(tokens, at + 1, frames)
             elif keyword in ("for", "select"):
@@ -164,13 +166,13 @@ class Walk:
                     self._branch(keyword, frames[-1])
             elif keyword == "function":
                 at += 1
-                self.function = _name(tokens, at)
+                self.function = name_at(tokens, at)
             elif keyword not in ("do", "!", "time", "coproc"):
                 break
             at += 1
-        end = _end(tokens, at)
+        end = end_of_words(tokens, at)
         if end == at + 1 and tokens[end : end + 2] == ["(", ")"]:
-            self.function = _name(tokens, at)
+            self.function = name_at(tokens, at)
             return end + 2
         words = [token for token in tokens[at:end] if isinstance(token, Word)]
         redirects = [token for token in tokens[at:end] if isinstance(token, Redirect)]
@@ -178,7 +180,7 @@ class Walk:
             apart = self.piped or tokens[end : end + 1] in _APART
             self._simple(words, redirects, apart)
             self.function = ""
-            body = self.functions.get(_name(tokens, at), [])
+            body = self.functions.get(name_at(tokens, at), [])
             self.left -= len(body)
             if body and self.left > 0:
                 self._tokens(body, apart=apart)
@@ -229,7 +231,7 @@ class Walk:
         self._back(frames[-1])
         while at < len(tokens) and tokens[at] == "\n":
             at += 1
-        if _keyword(tokens, at) == "esac":
+        if keyword_at(tokens, at) == "esac":
             return at
         while at < len(tokens) and tokens[at] != ")":
             at += 1
@@ -237,7 +239,7 @@ class Walk:
 
     def _loop(self, tokens: list[Token], at: int) -> int:
         """Give the variable of a loop all its values; give where its body begins."""
-        end = _end(tokens, at)
+        end = end_of_words(tokens, at)
         given = [token for token in tokens[at:end] if isinstance(token, Word)]
         self._inner(given[2:])
         if given:
@@ -323,7 +325,7 @@ class Walk:
         """Run one command in one setting; give what it prints, if the text says that."""
         cwd, variables = setting
         args = [arg for word in words for arg in word.fields(variables)]
-        call = Call("", [], cwd, self.edits, self.files, self.kind_of)
+        call = ShellCall("", [], cwd, self.edits, self.files, self.kind_of)
         call.stdin = self.feed if self.piped else None
         outputs: list[str] = []
         for redirect in redirects:
@@ -347,7 +349,7 @@ class Walk:
                 self.files[path] = printed
         return None if outputs else printed
 
-    def _dispatch(self, call: Call, words: list[Word], moved: list[str]) -> str | None:
+    def _dispatch(self, call: ShellCall, words: list[Word], moved: list[str]) -> str | None:
         name, args = call.name, call.args
         if name in ("cd", "pushd", "popd"):
             moved += self._move(call)
@@ -368,7 +370,7 @@ class Walk:
             return rules.run(call)
         return None
 
-    def _move(self, call: Call) -> tuple[str, ...]:
+    def _move(self, call: ShellCall) -> tuple[str, ...]:
         """Give the directories the shell may be in afterwards, none if it stays."""
         state = self.state
         if call.name == "popd":
@@ -384,32 +386,13 @@ class Walk:
         # A directory by wildcard cannot be known.
         return (path if path and "*" not in path and "?" not in path else "",)
 
-    def _nested(self, text: str | None, apart: Call | None = None) -> None:
+    def _nested(self, text: str | None, apart: ShellCall | None = None) -> None:
         """Run a text in this shell, or apart in a new one as the call begins it."""
         if text and apart:
             kept = self.state
             home = {name: held for name, held in kept.variables.items() if name == "HOME"}
-            self.state = State((apart.cwd,) if apart.cwd else (), home)
+            self.state = ShellState((apart.cwd,) if apart.cwd else (), home)
             self.text(values.plain(text))
             self.state = kept
         elif text:
             self.text(values.plain(text), apart=False)
-
-
-def _end(tokens: list[Token], at: int) -> int:
-    """Give where the words and redirections end that begin here."""
-    while at < len(tokens) and not isinstance(tokens[at], str):
-        at += 1
-    return at
-
-
-def _name(tokens: list[Token], at: int) -> str:
-    """The word that a function or a command is named by, as far as its text says."""
-    word = tokens[at] if at < len(tokens) else ""
-    return (word.single({}) or "") if isinstance(word, Word) else ""
-
-
-def _keyword(tokens: list[Token], at: int) -> str:
-    """Give the word that is here, if it has no quotes and no expansions."""
-    token = tokens[at] if at < len(tokens) else ""
-    return token.plain() if isinstance(token, Word) else ""

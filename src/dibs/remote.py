@@ -35,7 +35,7 @@ from dibs.space.scope import Scope
 from dibs.storage.folder import is_held
 from dibs.storage.store import Caller
 from dibs.storage.waiting import CANCEL
-from dibs.wire import BrokenError, Connection, Route, look
+from dibs.wire import Address, BrokenError, ClientConnection, look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def reach(
     url: str, space: str | None, token: str | None, place: Place, user_dir: str
 ) -> RemoteScope:
     """The space that the daemon at an address serves."""
-    scope = RemoteScope(Link(Route(url), token, user_dir), place, None, "")
+    scope = RemoteScope(Link(Address(url), token, user_dir), place, None, "")
     try:
         if space is not None and check_name("space", space) != scope.space:
             raise InvalidError(
@@ -88,7 +88,7 @@ class RemoteScope(Scope):
 
     def __init__(self, link: Link, place: Place, caller: Caller | None, token: str) -> None:
         self.link = link
-        self.daemon = link.route.url
+        self.daemon = link.address.url
         self.place = place
         self._caller = caller
         self._token = token
@@ -97,7 +97,7 @@ class RemoteScope(Scope):
         if name not in ("store", "keys"):
             raise AttributeError(name)
         raise UnfitError(
-            f"the store is with the daemon at {self.link.route.url}",
+            f"the store is with the daemon at {self.link.address.url}",
             next="do this where the store is, without DIBS_URL",
         )
 
@@ -171,12 +171,12 @@ class RemoteScope(Scope):
 class Link:
     """The way to one daemon: a few connections, kept open and opened anew."""
 
-    def __init__(self, route: Route, token: str | None, user_dir: str) -> None:
-        self.route = route
+    def __init__(self, address: Address, token: str | None, user_dir: str) -> None:
+        self.address = address
         self.at_close: list[Callable[[], None]] = []
         self._given = token
         self._user_dir = user_dir
-        self._idle: list[Connection] = []
+        self._idle: list[ClientConnection] = []
         self._space = ""
         self._pid = os.getpid()
         self._closed = False
@@ -221,7 +221,7 @@ class Link:
                     if isinstance(error, AwayError):
                         raise error.refusal from error
                     raise DisconnectedError(
-                        f"the daemon at {self.route.url} does not answer: {error}",
+                        f"the daemon at {self.address.url} does not answer: {error}",
                         next="start it (dibs serve), or look at its address",
                     ) from error
             if cancel is None:
@@ -266,9 +266,9 @@ class Link:
             answer = None
         if status == 200:
             return answer
-        raise refusal(status, answer, self.route.url)
+        raise refusal(status, answer, self.address.url)
 
-    def _connection(self) -> Connection:
+    def _connection(self) -> ClientConnection:
         if self._pid != os.getpid():
             raise ForkedError("this space was opened before a fork", next="open it in the child")
         if self._closed:
@@ -282,14 +282,14 @@ class Link:
                 return connection
             connection.close()
         if self._given is not None:
-            return Connection(self.route, self._given)
+            return ClientConnection(self.address, self._given)
         word = self._word()
-        connection = Connection(self.route, word.get("token", ""), word.get("cert"))
+        connection = ClientConnection(self.address, word.get("token", ""), word.get("cert"))
         if not word:
             connection.close()
             raise AwayError(
                 NotYoursError(
-                    f"no daemon of yours is at {self.route.url}, and you gave no token",
+                    f"no daemon of yours is at {self.address.url}, and you gave no token",
                     next="set DIBS_TOKEN, or give token=",
                 )
             )
@@ -309,7 +309,7 @@ class Link:
             try:
                 with open(file, encoding="utf-8") as source:
                     word: dict[str, str] = json.load(source) if is_held(file) else {}
-                if word and Route(word["url"]).address == self.route.address:
+                if word and Address(word["url"]).identity == self.address.identity:
                     return word
             except (OSError, ValueError, KeyError, TypeError, InvalidError):
                 continue  # half gone, or of another release

@@ -46,7 +46,7 @@ class Call:
     """One request under way."""
 
     def __init__(
-        self, request: Request, connection: Connection, send: Send, waits_s: float | None
+        self, request: Request, connection: McpConnection, send: Send, waits_s: float | None
     ) -> None:
         self.request = request
         self.connection = connection
@@ -103,7 +103,7 @@ class Call:
                 self.wake = None
 
 
-class Connection:
+class McpConnection:
     def __init__(self, server: Server, send: Send) -> None:
         self.server = server
         self.send = send

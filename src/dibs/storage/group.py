@@ -75,14 +75,14 @@ class Turn:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taken = False
-        self._line: deque[Place] = deque()
+        self._line: deque[Waiter] = deque()
 
     def acquire(self) -> None:
         with self._lock:
             if not self._taken:
                 self._taken = True
                 return
-            mine = Place()
+            mine = Waiter()
             self._line.append(mine)
         mine.reached.acquire()  # until the one before lets go
         if mine.kept is not None:
@@ -92,16 +92,16 @@ class Turn:
         """Let the next; or nobody in the line, if the database's turn is kept by a stranger."""
         with self._lock:
             while kept is not None and self._line:
-                place = self._line.popleft()
-                place.kept = kept
-                place.reached.release()
+                waiter = self._line.popleft()
+                waiter.kept = kept
+                waiter.reached.release()
             if self._line:
                 self._line.popleft().reached.release()
             else:
                 self._taken = False
 
 
-class Place:
+class Waiter:
     """One in the line."""
 
     kept: BusyError | None = None

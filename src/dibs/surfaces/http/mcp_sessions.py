@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from dibs.dibs import Agent
 from dibs.errors import DibsError, NotYoursError, RefusedError, UnavailableError
 from dibs.mcp.callers import Callers, client_session, kind_of
-from dibs.mcp.calls import Connection
+from dibs.mcp.calls import McpConnection
 from dibs.mcp.protocol import BATCHES
 from dibs.mcp.server import Server
 from dibs.mcp.standard import STANDARD
@@ -57,7 +57,7 @@ class Kept:
         self.heard = self.beaten = time.monotonic()
 
 
-class Seat(Callers):
+class TokenCallers(Callers):
     """The sessions of one agent that has none of its own, or of one MCP session."""
 
     def __init__(self, daemon: Daemon, access: Access, id: str | None) -> None:
@@ -178,13 +178,13 @@ class Told:
         return SILENCE
 
 
-class Session:
+class McpSession:
     """What a client of a handshake era comes back to."""
 
-    def __init__(self, server: Server, seat: Seat) -> None:
-        self.seat = seat
+    def __init__(self, server: Server, callers: TokenCallers) -> None:
+        self.callers = callers
         self.news = Told(NEWS_LIMIT)
-        self.connection = Connection(server, self.news.put)
+        self.connection = McpConnection(server, self.news.put)
         self.heard = time.monotonic()
         self.exchanges = self.streams = 0
         self.ending: asyncio.TimerHandle | None = None
@@ -198,15 +198,15 @@ class Session:
 
 
 class McpSessions:
-    """The sessions of all clients, and the seats of those that have none."""
+    """The sessions of all clients, and the callers of those that have none."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self._sessions: dict[str, Session] = {}
-        self._seats: dict[tuple[str, ...], Seat] = {}
+        self._sessions: dict[str, McpSession] = {}
+        self._callers: dict[tuple[str, ...], TokenCallers] = {}
         self._ending: set[asyncio.Task[None]] = set()
         """The loop itself holds on to none of its tasks."""
-        self.connections: set[Connection] = set()
+        self.connections: set[McpConnection] = set()
         """Those with a call under way."""
         daemon.at_hush.append(self.hush)
         self._keeping = asyncio.create_task(self._keep())
@@ -230,29 +230,29 @@ class McpSessions:
                 if time.monotonic() - session.heard > IDLE_S:
                     await self.end(id)
                 else:
-                    await self.daemon.waits.do(partial(session.seat.keep, session.heard))
-            for seat in list(self._seats.values()):
-                await self.daemon.waits.do(seat.keep)
+                    await self.daemon.waits.do(partial(session.callers.keep, session.heard))
+            for callers in list(self._callers.values()):
+                await self.daemon.waits.do(callers.keep)
 
-    def server(self, seat: Seat) -> Server:
-        return Server(seat, STANDARD)
+    def server(self, callers: TokenCallers) -> Server:
+        return Server(callers, STANDARD)
 
-    def stateless(self, access: Access) -> Seat:
+    def stateless(self, access: Access) -> TokenCallers:
         key = (access.name, access.scope, access.agent, access.session or "")
-        if key not in self._seats:
-            if len(self._seats) >= SESSIONS_LIMIT:
-                self._seats.clear()  # who comes back finds the same sessions again
-            self._seats[key] = Seat(self.daemon, access, None)
-        return self._seats[key]
+        if key not in self._callers:
+            if len(self._callers) >= SESSIONS_LIMIT:
+                self._callers.clear()  # who comes back finds the same sessions again
+            self._callers[key] = TokenCallers(self.daemon, access, None)
+        return self._callers[key]
 
-    def begin(self, access: Access, id: str) -> Session:
+    def begin(self, access: Access, id: str) -> McpSession:
         if len(self._sessions) >= SESSIONS_LIMIT:
             raise GuardError(429, "too_many", "too many MCP sessions are open", "end some of them")
-        seat = Seat(self.daemon, access, id)
-        session = self._sessions[id] = Session(self.server(seat), seat)
+        callers = TokenCallers(self.daemon, access, id)
+        session = self._sessions[id] = McpSession(self.server(callers), callers)
         return session
 
-    async def find(self, access: Access, headers: dict[str, str]) -> Session | None:
+    async def find(self, access: Access, headers: dict[str, str]) -> McpSession | None:
         """The session that a request goes on with, also one that another daemon began."""
         id = headers.get(SESSION, "")
         session = self._sessions.get(id)
@@ -261,7 +261,7 @@ class McpSessions:
         if session is None and named and await self.daemon.reader.do(look) == access.agent:
             session = self._sessions.get(id) or self.begin(access, id)
             session.connection.version = headers.get(VERSION, BATCHES)
-        if session is None or session.seat.access.agent != access.agent:
+        if session is None or session.callers.access.agent != access.agent:
             return None
         session.hear()
         return session
@@ -273,9 +273,9 @@ class McpSessions:
             session.hear()
             session.connection.close()
             session.news.put(None)
-            await self.daemon.waits.do(session.seat.close)
+            await self.daemon.waits.do(session.callers.close)
 
-    def miss(self, id: str, session: Session) -> None:
+    def miss(self, id: str, session: McpSession) -> None:
         """The stream of a client has broken off: end its session unless it comes back."""
 
         def end() -> None:

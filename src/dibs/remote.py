@@ -56,8 +56,12 @@ STAYED_S = 1.0
 ANSWER_S = 60.0
 """How long a daemon may think, besides the time that it was asked to wait."""
 IDLE = 8
+DAEMONS = "daemons"
+"""The folder of the user's own where daemons leave word of themselves."""
 BODY_LIMIT = 4 * 1024 * 1024
-"""What a daemon takes at once; it hangs up on whoever sends more, before all of it has come."""
+"""What a daemon takes at once, above the largest value of a store however it is escaped.
+
+It hangs up on whoever sends more, before all of it has come."""
 RECORDS: dict[str, type[Record]] = {"blockers": Blocker, "current": Entry, "task": Task}
 """What the details of an error hold as records."""
 AT_THE_DOOR = {401: NotYoursError, 403: NotYoursError, 429: BusyError}
@@ -283,7 +287,8 @@ class Link:
             connection.close()
         if self._given is not None:
             return ClientConnection(self.address, self._given)
-        word = self._word()
+        # Read for each connection: a token must not go to whoever took over the port.
+        word = living(self._user_dir).get(self.address.identity, {})
         connection = ClientConnection(self.address, word.get("token", ""), word.get("cert"))
         if not word:
             connection.close()
@@ -295,25 +300,25 @@ class Link:
             )
         return connection
 
-    def _word(self) -> dict[str, str]:
-        """What a daemon of this user that lives says of itself, with a token for its user.
 
-        It is read for each connection: a token must not go to whoever took over the port.
-        """
-        folder = os.path.join(self._user_dir, "daemons")
-        try:
-            files = os.listdir(folder)
-        except OSError:
-            return {}
-        for file in (os.path.join(folder, name) for name in files if name.endswith(".json")):
-            try:
-                with open(file, encoding="utf-8") as source:
-                    word: dict[str, str] = json.load(source) if is_held(file) else {}
-                if word and Address(word["url"]).identity == self.address.identity:
-                    return word
-            except (OSError, ValueError, KeyError, TypeError, InvalidError):
-                continue  # half gone, or of another release
+def living(user_dir: str) -> dict[tuple[object, ...], dict[str, Any]]:
+    """What the daemons of this user that live say of themselves, by the identity of their address.
+
+    Each says with it a token for its user.
+    """
+    folder, found = os.path.join(user_dir, DAEMONS), {}
+    try:
+        files = sorted(os.listdir(folder))
+    except OSError:
         return {}
+    for file in (os.path.join(folder, name) for name in files if name.endswith(".json")):
+        try:
+            with open(file, encoding="utf-8") as source:
+                word = json.load(source) if is_held(file) else {}
+            found[Address(word["url"]).identity] = word
+        except (OSError, ValueError, KeyError, TypeError, InvalidError):
+            continue  # gone, half gone, or of another release
+    return found
 
 
 class AwayError(Exception):

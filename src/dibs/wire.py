@@ -71,7 +71,8 @@ class Address:
     @property
     def identity(self) -> tuple[object, ...]:
         """The same for the same place, however it is spelled."""
-        host = "127.0.0.1" if self.host == "localhost" else self.host
+        host = self.host.lower()
+        host = "127.0.0.1" if host == "localhost" else host
         return (self.tls, host, self.port, self.socket, self.prefix)
 
     def connect(self, cert: str | None) -> Any:

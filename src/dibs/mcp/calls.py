@@ -154,7 +154,10 @@ class McpConnection:
             if "method" not in message:
                 return  # an answer, although we never ask
             if "id" not in message:
-                self._notified(message)
+                params = message.get("params")
+                about: Any = params.get("requestId") if isinstance(params, dict) else None
+                if message["method"] == "notifications/cancelled" and is_id(about):
+                    self.cancel(about)
                 return
             id = message["id"]
             request = Request(message, self.version, self.client)
@@ -233,12 +236,6 @@ class McpConnection:
             with self.lock:
                 if self._calls.get(request.id) is call:
                     del self._calls[request.id]
-
-    def _notified(self, message: dict[str, Any]) -> None:
-        params = message.get("params")
-        id: Any = params.get("requestId") if isinstance(params, dict) else None
-        if message["method"] == "notifications/cancelled" and is_id(id):
-            self.cancel(id)
 
     def cancel(self, id: int | str) -> None:
         """Give up a call, unless it is decided already."""

@@ -239,17 +239,9 @@ def shown_message(message: Message) -> Answer:
 
 def shown_task(task: Task) -> Answer:
     """A task without what is empty."""
-    all_of_it = {
-        "id": task.id,
-        "title": task.title,
-        "kind": task.kind,
-        "priority": task.priority,
-        "tags": list(task.tags),
-        "after": list(task.after),
-        "payload": task.payload,
-        "reason": task.reason,
-    }
-    return {key: value for key, value in all_of_it.items() if value not in ("", [], None, 0)}
+    all_of_it = plain(task)
+    shown = ("id", "title", "kind", "priority", "tags", "after", "payload", "reason")
+    return {name: all_of_it[name] for name in shown if all_of_it[name] not in ("", [], None, 0)}
 
 
 class Tool:

@@ -99,20 +99,17 @@ class Hub:
 
     def _wake(self, events: list[Row], after: int) -> None:
         """Wake those whom these events concern, which are the next ones after a seq."""
-        last = events[-1]["seq"]
+        last, woken = events[-1]["seq"], set[HubListener]()
         with self._lock:
             # Who comes later has not looked yet, and will.
-            for listener in self._concerned(events) if self._waiters else ():
+            for event in events if self._waiters else ():
+                concerned = self._touched(event["kind"], event["subject"], event["data"] or "")
+                woken.update(*(self._waiters.get(key, ()) for key in concerned))
+            for listener in woken:
                 listener.ring()
             if after <= self._seq < last:
                 self._seq = last
         self._moved(last)
-
-    def _concerned(self, events: list[Row]) -> set[HubListener]:
-        woken: set[str] = set()
-        for event in events:
-            woken.update(self._touched(event["kind"], event["subject"], event["data"] or ""))
-        return {listener for key in woken for listener in self._waiters.get(key, ())}
 
     def _follow(self, store: Store, driver: Driver) -> None:
         CANCEL.set(self._cancel)

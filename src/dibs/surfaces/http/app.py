@@ -27,11 +27,11 @@ from dibs.errors import (
 from dibs.nouns import topics
 from dibs.nouns.agents import sessions
 from dibs.operation import SCOPES
+from dibs.remote import BODY_LIMIT
 from dibs.space.scope import AGENTS, SESSION_TTL_S, mint
 from dibs.storage.group import GroupingDriver
 from dibs.storage.hub import Hub
 from dibs.surfaces.http.access import (
-    BODY_LIMIT,
     Guard,
     GuardError,
     Rate,
@@ -98,7 +98,7 @@ class Daemon:
         self.writer = Writer(self.driver, loop)
         self.writer.undone = self.sessions.clear
         self.reader = Worker("dibs-reader", loop)
-        self.waits = Waits(self.driver, loop)
+        self.waits = Waits(self.driver)
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def _sweep(self) -> None:

@@ -203,7 +203,7 @@ class McpSessions:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self._sessions: dict[str, McpSession] = {}
-        self._callers: dict[tuple[str, ...], TokenCallers] = {}
+        self._callers: dict[Access, TokenCallers] = {}
         self._ending: set[asyncio.Task[None]] = set()
         """The loop itself holds on to none of its tasks."""
         self.connections: set[McpConnection] = set()
@@ -238,12 +238,11 @@ class McpSessions:
         return Server(callers, STANDARD)
 
     def stateless(self, access: Access) -> TokenCallers:
-        key = (access.name, access.scope, access.agent, access.session or "")
-        if key not in self._callers:
+        if access not in self._callers:
             if len(self._callers) >= SESSIONS_LIMIT:
                 self._callers.clear()  # who comes back finds the same sessions again
-            self._callers[key] = TokenCallers(self.daemon, access, None)
-        return self._callers[key]
+            self._callers[access] = TokenCallers(self.daemon, access, None)
+        return self._callers[access]
 
     def begin(self, access: Access, id: str) -> McpSession:
         if len(self._sessions) >= SESSIONS_LIMIT:

@@ -58,15 +58,12 @@ class Address:
             from urllib.parse import unquote
 
             self.socket, self.header = unquote(place), "localhost"
-        self.host, self.port = self._host_and_port(url, place, SCHEMES[scheme])
-
-    def _host_and_port(self, url: str, place: str, port: int) -> tuple[str, int]:
         host, colon, number = place.rpartition(":")
         if not colon or place.endswith("]") or self.socket:
-            host, number = place, str(port)
+            host, number = place, str(SCHEMES[scheme])
         if not number.isdigit() or int(number) > 65_535 or not host:
             raise InvalidError(f"{url!r} has no port of a daemon", next=ADVICE)
-        return host.strip("[]"), int(number)
+        self.host, self.port = host.strip("[]"), int(number)
 
     @property
     def identity(self) -> tuple[object, ...]:

@@ -30,20 +30,10 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Agent, Dibs
 
-ONCE = {
-    "authorization",
-    "content-length",
-    "content-type",
-    "cookie",
-    "dibs-agent",
-    "dibs-call",
-    "dibs-session",
-    "host",
-    "last-event-id",
-    "origin",
-    "sec-fetch-site",
-    "transfer-encoding",
-}
+ONCE = frozenset(
+    "authorization content-length content-type cookie dibs-agent dibs-call dibs-session host "
+    "last-event-id origin sec-fetch-site transfer-encoding".split()
+)
 CALLS_PER_S = 10_000
 BURST_S = 2
 TOKEN = re.compile(r"[0-9]{1,18}\.[0-9a-f]{1,128}")

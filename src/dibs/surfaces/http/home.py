@@ -51,7 +51,7 @@ class Home:
         if not secret or agents.who(space.scope, secret) is None:
             owner = space.join(OWNER, shell=True)
             secret = owner.agents.add_token(OWNER, scope="admin").secret
-            replace(file, secret)
+            os.close(replace(file, secret))
         return secret
 
     def reserve(self, space: Dibs) -> None:
@@ -70,7 +70,7 @@ class Home:
 
     def announce(self, word: dict[str, Any]) -> None:
         """Say where a daemon is found, and that it lives."""
-        self._kept.append(replace(self.file(word["url"], "json"), json.dumps(word), keep=True))
+        self._kept.append(replace(self.file(word["url"], "json"), json.dumps(word)))
 
     def forget(self, url: str) -> None:
         """The end: nobody looks for this daemon any more."""
@@ -100,8 +100,8 @@ def name_of(space: Dibs) -> str:
     return f"{space.scope.store.driver.address} {space.space}"
 
 
-def replace(file: str, text: str, keep: bool = False) -> int:
-    """Write a private file in one step; its handle, locked, if it is to be kept."""
+def replace(file: str, text: str) -> int:
+    """Write a private file in one step; the handle that is returned keeps it locked."""
     draft = f"{file}.{os.getpid()}"
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -111,7 +111,4 @@ def replace(file: str, text: str, keep: bool = False) -> int:
     except BaseException:
         os.close(handle)
         raise
-    if not keep:
-        os.close(handle)
-        return -1
     return handle

@@ -58,14 +58,8 @@ JSON, EVENT_STREAM = "application/json", "text/event-stream"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The methods whose requests repeat in a header what they are about, and where that stands."""
 WRAPPED = ("=?base64?", "?=")
-STATUS = {
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    INVALID_PARAMS: 400,
-    HEADER_MISMATCH: 400,
-    UNSUPPORTED_VERSION: 400,
-    METHOD_NOT_FOUND: 404,
-}
+MISTAKES = (PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, UNSUPPORTED_VERSION)
+STATUS = dict.fromkeys(MISTAKES, 400) | {METHOD_NOT_FOUND: 404}
 
 
 class TurnedAway(ProtocolError):
@@ -151,9 +145,8 @@ class McpVisit:
             answer = error.to_json(message["id"])
             await self.say(status_of(answer, modern=True), answer)
             return
-        callers = self.sessions.stateless(self.access)
         unasked = Told()  # in this era nothing goes there
-        connection = McpConnection(self.sessions.server(callers), unasked.put)
+        connection = McpConnection(self.sessions.stateless(self.access), unasked.put)
         await self.exchange(connection, [message], body)
 
     async def session(self) -> McpSession:

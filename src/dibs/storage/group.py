@@ -106,10 +106,8 @@ class Noting:
 
     _connection: Connection | None = None
 
-    def __init__(self) -> None:
-        self.events: list[Row] = []
-
     def _use(self, connection: Connection) -> None:
+        self.events: list[Row] = []
         self._connection = connection
         self._run = connection.run
         self.rows, self.ahead = connection.rows, connection.ahead
@@ -128,7 +126,6 @@ class Guest(Noting):
     """
 
     def __init__(self, grouping: GroupingDriver) -> None:
-        super().__init__()
         self._grouping = grouping
         self._writes = False
         self._kept: BusyError | None = None
@@ -245,7 +242,6 @@ class Member(Noting):
     """One transaction of the group's thread, as the store sees it."""
 
     def __init__(self, group: Group) -> None:
-        super().__init__()
         self._group = group
         self._reads = False
 

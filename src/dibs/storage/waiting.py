@@ -17,7 +17,7 @@ import os
 import select
 import sys
 import time
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock
 from contextvars import ContextVar
 
 from dibs.errors import CancelledError, ClosedError, UnavailableError
@@ -191,20 +191,20 @@ class Hub:
         self._lock = allocate_lock()
         self._waiters: dict[str, set[HubListener]] = {}
         self._cancel = Cancel()
-        self._following = allocate_lock()
-        """Held while the thread is at it."""
 
     def start(self, store: Store, driver: Driver) -> None:
         """Follow the journal of a store, with an ear of its own to that driver's bells."""
+        from threading import Thread  # late, since only a daemon has a hub
+
         with store.read() as tx:
             self._seq = tx.rows(SPACE.position)[0]["seq"]
-        self._following.acquire()
-        start_new_thread(self._follow, (store, driver))
+        self._thread = Thread(target=self._follow, args=(store, driver), daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """Follow no more; after this the store may be closed."""
         self._cancel()
-        self._following.acquire(timeout=STOP_S)
+        self._thread.join(STOP_S)
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> HubListener:
         # Each once: two resources have the same ones above them.
@@ -255,21 +255,18 @@ class Hub:
                 events = tx.rows(SPACE.moved, after=after, limit=PAGE)
             return ((after, events) if events else None), None
 
-        try:
-            while True:
-                try:
-                    found = store.wait(look, self._nouns, WAIT_S, driver)
-                except (CancelledError, ClosedError):
-                    self._cancel.close()
-                    return
-                except UnavailableError:
-                    select.select([self._cancel], [], [], RETRY_S)
-                    continue
-                if found is not None:
-                    after, events = found
-                    self._wake(events, after)
-        finally:
-            self._following.release()
+        while True:
+            try:
+                found = store.wait(look, self._nouns, WAIT_S, driver)
+            except (CancelledError, ClosedError):
+                self._cancel.close()
+                return
+            except UnavailableError:
+                select.select([self._cancel], [], [], RETRY_S)
+                continue
+            if found is not None:
+                after, events = found
+                self._wake(events, after)
 
 
 class HubListener(Ear):

@@ -136,7 +136,7 @@ def leave_token(space: Dibs, home: Home) -> None:
             deadline=None,
             expires_at=None,
         )
-    replace(home.file(name_of(space), "token"), secret)
+    os.close(replace(home.file(name_of(space), "token"), secret))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dibs.storage.migrate import SPACE, migrate
 from dibs.storage.queries import Query, migrations
+from dibs.storage.store import SPACE, migrate
 
 if TYPE_CHECKING:
     from dibs.storage.driver import Driver

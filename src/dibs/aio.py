@@ -31,23 +31,27 @@ T = TypeVar("T")
 
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Await an operation. What was done before a cancellation stays done."""
+    return await in_thread(lambda: function(*args, **kwargs), Cancel())
+
+
+async def in_thread(job: Callable[[], T], cancel: Cancel) -> T:
+    """Await a job that may wait, in a thread of its own; whoever is cancelled cancels the wait."""
     loop = asyncio.get_running_loop()
-    cancel = Cancel()
     context = contextvars.copy_context()
     context.run(CANCEL.set, cancel)
     done: asyncio.Future[T] = loop.create_future()
 
     def work() -> None:
         try:
-            result = context.run(function, *args, **kwargs)
+            result = context.run(job)
         except BaseException as error:
             loop.call_soon_threadsafe(done.set_exception, error)
         else:
             loop.call_soon_threadsafe(done.set_result, result)
 
-    # Not the loop's own pool: a few waits would fill it, and everybody else would wait for them.
-    threading.Thread(target=work, name="dibs-call", daemon=True).start()
     try:
+        # Not the loop's own pool: a few waits would fill it, and everybody else would wait for it.
+        threading.Thread(target=work, name="dibs-wait", daemon=True).start()
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         cancel()

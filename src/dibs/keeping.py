@@ -63,9 +63,6 @@ class Held:
     def _renew(self) -> None:
         raise NotImplementedError
 
-    def _begin(self, ttl_s: float) -> None:
-        self._beating = Beating(self._renew, ttl_s / 3)
-
     @property
     def lost(self) -> DibsError | None:
         """Why it was lost, if it was."""
@@ -91,7 +88,7 @@ class HeldLease(Held):
 
     def __enter__(self) -> Self:
         self.grant: Grant = self._leases.claim(*self._resources, ttl_s=self._ttl_s, **self._options)
-        self._begin(self._ttl_s)
+        self._beating = Beating(self._renew, self._ttl_s / 3)
         return self
 
     def _renew(self) -> None:
@@ -137,7 +134,7 @@ class HeldTask(Held):
 
     def __enter__(self) -> Self:
         self.task: Task = self._work.next(ttl_s=self._ttl_s, **self._options)
-        self._begin(self._ttl_s)
+        self._beating = Beating(self._renew, self._ttl_s / 3)
         return self
 
     def _renew(self) -> None:

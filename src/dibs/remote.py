@@ -35,7 +35,7 @@ from dibs.space.scope import Scope
 from dibs.storage.folder import is_held
 from dibs.storage.store import Caller
 from dibs.storage.waiting import CANCEL
-from dibs.wire import BrokenError, Connection, Route, look
+from dibs.wire import Address, BrokenError, ClientConnection, look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,8 +56,12 @@ STAYED_S = 1.0
 ANSWER_S = 60.0
 """How long a daemon may think, besides the time that it was asked to wait."""
 IDLE = 8
+DAEMONS = "daemons"
+"""The folder of the user's own where daemons leave word of themselves."""
 BODY_LIMIT = 4 * 1024 * 1024
-"""What a daemon takes at once; it hangs up on whoever sends more, before all of it has come."""
+"""What a daemon takes at once, above the largest value of a store however it is escaped.
+
+It hangs up on whoever sends more, before all of it has come."""
 RECORDS: dict[str, type[Record]] = {"blockers": Blocker, "current": Entry, "task": Task}
 """What the details of an error hold as records."""
 AT_THE_DOOR = {401: NotYoursError, 403: NotYoursError, 429: BusyError}
@@ -68,7 +72,7 @@ def reach(
     url: str, space: str | None, token: str | None, place: Place, user_dir: str
 ) -> RemoteScope:
     """The space that the daemon at an address serves."""
-    scope = RemoteScope(Link(Route(url), token, user_dir), place, None, "")
+    scope = RemoteScope(Link(Address(url), token, user_dir), place, None, "")
     try:
         if space is not None and check_name("space", space) != scope.space:
             raise InvalidError(
@@ -88,7 +92,7 @@ class RemoteScope(Scope):
 
     def __init__(self, link: Link, place: Place, caller: Caller | None, token: str) -> None:
         self.link = link
-        self.daemon = link.route.url
+        self.daemon = link.address.url
         self.place = place
         self._caller = caller
         self._token = token
@@ -97,7 +101,7 @@ class RemoteScope(Scope):
         if name not in ("store", "keys"):
             raise AttributeError(name)
         raise UnfitError(
-            f"the store is with the daemon at {self.link.route.url}",
+            f"the store is with the daemon at {self.link.address.url}",
             next="do this where the store is, without DIBS_URL",
         )
 
@@ -171,12 +175,12 @@ class RemoteScope(Scope):
 class Link:
     """The way to one daemon: a few connections, kept open and opened anew."""
 
-    def __init__(self, route: Route, token: str | None, user_dir: str) -> None:
-        self.route = route
+    def __init__(self, address: Address, token: str | None, user_dir: str) -> None:
+        self.address = address
         self.at_close: list[Callable[[], None]] = []
         self._given = token
         self._user_dir = user_dir
-        self._idle: list[Connection] = []
+        self._idle: list[ClientConnection] = []
         self._space = ""
         self._pid = os.getpid()
         self._closed = False
@@ -221,7 +225,7 @@ class Link:
                     if isinstance(error, AwayError):
                         raise error.refusal from error
                     raise DisconnectedError(
-                        f"the daemon at {self.route.url} does not answer: {error}",
+                        f"the daemon at {self.address.url} does not answer: {error}",
                         next="start it (dibs serve), or look at its address",
                     ) from error
             if cancel is None:
@@ -266,9 +270,9 @@ class Link:
             answer = None
         if status == 200:
             return answer
-        raise refusal(status, answer, self.route.url)
+        raise refusal(status, answer, self.address.url)
 
-    def _connection(self) -> Connection:
+    def _connection(self) -> ClientConnection:
         if self._pid != os.getpid():
             raise ForkedError("this space was opened before a fork", next="open it in the child")
         if self._closed:
@@ -282,38 +286,39 @@ class Link:
                 return connection
             connection.close()
         if self._given is not None:
-            return Connection(self.route, self._given)
-        word = self._word()
-        connection = Connection(self.route, word.get("token", ""), word.get("cert"))
+            return ClientConnection(self.address, self._given)
+        # Read for each connection: a token must not go to whoever took over the port.
+        word = living(self._user_dir).get(self.address.identity, {})
+        connection = ClientConnection(self.address, word.get("token", ""), word.get("cert"))
         if not word:
             connection.close()
             raise AwayError(
                 NotYoursError(
-                    f"no daemon of yours is at {self.route.url}, and you gave no token",
+                    f"no daemon of yours is at {self.address.url}, and you gave no token",
                     next="set DIBS_TOKEN, or give token=",
                 )
             )
         return connection
 
-    def _word(self) -> dict[str, str]:
-        """What a daemon of this user that lives says of itself, with a token for its user.
 
-        It is read for each connection: a token must not go to whoever took over the port.
-        """
-        folder = os.path.join(self._user_dir, "daemons")
-        try:
-            files = os.listdir(folder)
-        except OSError:
-            return {}
-        for file in (os.path.join(folder, name) for name in files if name.endswith(".json")):
-            try:
-                with open(file, encoding="utf-8") as source:
-                    word: dict[str, str] = json.load(source) if is_held(file) else {}
-                if word and Route(word["url"]).address == self.route.address:
-                    return word
-            except (OSError, ValueError, KeyError, TypeError, InvalidError):
-                continue  # half gone, or of another release
+def living(user_dir: str) -> dict[tuple[object, ...], dict[str, Any]]:
+    """What the daemons of this user that live say of themselves, by the identity of their address.
+
+    Each says with it a token for its user.
+    """
+    folder, found = os.path.join(user_dir, DAEMONS), {}
+    try:
+        files = sorted(os.listdir(folder))
+    except OSError:
         return {}
+    for file in (os.path.join(folder, name) for name in files if name.endswith(".json")):
+        try:
+            with open(file, encoding="utf-8") as source:
+                word = json.load(source) if is_held(file) else {}
+            found[Address(word["url"]).identity] = word
+        except (OSError, ValueError, KeyError, TypeError, InvalidError):
+            continue  # gone, half gone, or of another release
+    return found
 
 
 class AwayError(Exception):

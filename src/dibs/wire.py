@@ -34,7 +34,7 @@ class BrokenError(Exception):
     """What came is not the whole of an answer."""
 
 
-class Route:
+class Address:
     """An address: how to get there, and what to call it."""
 
     def __init__(self, url: str) -> None:
@@ -58,20 +58,18 @@ class Route:
             from urllib.parse import unquote
 
             self.socket, self.header = unquote(place), "localhost"
-        self.host, self.port = self._host_and_port(url, place, SCHEMES[scheme])
-
-    def _host_and_port(self, url: str, place: str, port: int) -> tuple[str, int]:
         host, colon, number = place.rpartition(":")
         if not colon or place.endswith("]") or self.socket:
-            host, number = place, str(port)
+            host, number = place, str(SCHEMES[scheme])
         if not number.isdigit() or int(number) > 65_535 or not host:
             raise InvalidError(f"{url!r} has no port of a daemon", next=ADVICE)
-        return host.strip("[]"), int(number)
+        self.host, self.port = host.strip("[]"), int(number)
 
     @property
-    def address(self) -> tuple[object, ...]:
+    def identity(self) -> tuple[object, ...]:
         """The same for the same place, however it is spelled."""
-        host = "127.0.0.1" if self.host == "localhost" else self.host
+        host = self.host.lower()
+        host = "127.0.0.1" if host == "localhost" else host
         return (self.tls, host, self.port, self.socket, self.prefix)
 
     def connect(self, cert: str | None) -> Any:
@@ -114,13 +112,13 @@ class Route:
             raise
 
 
-class Connection:
+class ClientConnection:
     """One connection, for one request after the other."""
 
-    def __init__(self, route: Route, token: str, cert: str | None = None) -> None:
-        self._route = route
+    def __init__(self, address: Address, token: str, cert: str | None = None) -> None:
+        self._address = address
         self._token = token
-        self._socket = route.connect(cert)
+        self._socket = address.connect(cert)
         self.open = True
 
     def fresh(self) -> bool:
@@ -141,8 +139,8 @@ class Connection:
     ) -> tuple[int, bytes]:
         """Send a request, and give the status and the body of its answer."""
         head = [
-            f"POST {self._route.prefix}{path} HTTP/1.1",
-            f"Host: {self._route.header}",
+            f"POST {self._address.prefix}{path} HTTP/1.1",
+            f"Host: {self._address.header}",
             "User-Agent: dibs",
             f"Authorization: Bearer {self._token}",
             "Content-Type: application/json",

@@ -15,7 +15,7 @@ import uvicorn
 
 from dibs.surfaces.http import mcp_endpoint, mcp_sessions
 from dibs.surfaces.http.app import App, Daemon
-from dibs.surfaces.http.serve import Listening, Server, routes
+from dibs.surfaces.http.serve import DaemonServer, Listening, routes
 from dibs.surroundings.commands import Globals
 from tests.conformance.fixtures import MISSING_CAPABILITY, FixtureServer
 
@@ -49,7 +49,9 @@ def main(words: list[str]) -> None:
     config = uvicorn.Config(
         LetIn(App(daemon, routes()), token), lifespan="on", log_level="error", access_log=False
     )
-    server = Server(config, daemon, lambda: print(f"{listening.url}/mcp", flush=True), lambda: None)
+    server = DaemonServer(
+        config, daemon, lambda: print(f"{listening.url}/mcp", flush=True), lambda: None
+    )
 
     def end() -> None:
         sys.stdin.read()

@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 import dibs
-from dibs.storage.clock import ManualClock
+from tests.clock import ManualClock
 
 if TYPE_CHECKING:
     from dibs.storage.driver import Listener

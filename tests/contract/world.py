@@ -194,7 +194,7 @@ database.close()
 JOIN_AND_STAY = """
 import json, sys, dibs
 from dibs.records import plain
-from dibs.storage.clock import ManualClock
+from tests.clock import ManualClock
 
 def say(answer):
     print(json.dumps(answer), flush=True)
@@ -218,7 +218,7 @@ space.close()
 
 HOLD_AND_DIE = """
 import os, signal, sys, dibs
-from dibs.storage.clock import ManualClock
+from tests.clock import ManualClock
 url, name, user_dir, task, *resources = sys.argv[1:]
 clock = None if url.startswith("http") else ManualClock()
 space = dibs.open(url, space=name, user_dir=user_dir, clock=clock)

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_mach
 
 import dibs
 from dibs.errors import DibsError
-from dibs.storage.clock import ManualClock
+from tests.clock import ManualClock
 
 WEEK_S = 7 * 86_400
 

@@ -30,8 +30,8 @@ from dibs.errors import (
 )
 from dibs.nouns.leases.grants import LEASES
 from dibs.records import Grant
-from dibs.storage.clock import ManualClock
 from dibs.storage.waiting import CANCEL, Cancel
+from tests.clock import ManualClock
 from tests.model.machines import SIZES, SpaceMachine, run
 
 RESOURCES = [

@@ -13,9 +13,9 @@ import pytest
 
 import dibs
 from dibs.nouns.topics import NOUNS, keys, touched
-from dibs.storage import hub
+from dibs.storage import waiting
 from dibs.storage.group import GroupingDriver
-from dibs.storage.hub import Hub, HubListener
+from dibs.storage.waiting import Hub, HubListener
 
 
 def wakes(topic: str, kind: str, subject: str, data: str = "") -> bool:
@@ -72,8 +72,8 @@ def test_a_ticket_is_woken_by_the_event_that_names_it() -> None:
 def test_storage_names_no_noun() -> None:
     words = r"leases?|tickets?|claimers?|tasks?|messages?|inbox(es)?|entry|entries"
     noun = re.compile(rf"\b({words})\b", re.IGNORECASE)
-    sources = sorted(Path(hub.__file__).parent.glob("*.py"))
-    assert Path(hub.__file__) in sources
+    sources = sorted(Path(waiting.__file__).parent.glob("*.py"))
+    assert Path(waiting.__file__) in sources
     found = [f"{source.name}: {match[0]}" for source in sources
              for match in noun.finditer(source.read_text())]  # fmt: skip
     assert found == []

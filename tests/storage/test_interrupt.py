@@ -24,7 +24,7 @@ import apsw
 import pytest
 
 import dibs
-from dibs.storage.clock import ManualClock
+from tests.clock import ManualClock
 
 PACKAGE = str(Path(dibs.__file__).parent) + os.sep
 TURN_MS = 100

@@ -26,8 +26,8 @@ from dibs.errors import (
     UnfitError,
 )
 from dibs.storage import folder
-from dibs.storage.clock import ManualClock
 from dibs.storage.sqlite import PRESENT_NS
+from tests.clock import ManualClock
 
 
 def open_store(url: str, tmp_path: Path, **options) -> dibs.Dibs:

@@ -8,7 +8,7 @@ import pytest
 
 import dibs
 from dibs.errors import StateError
-from dibs.storage.clock import ManualClock
+from tests.clock import ManualClock
 from tests.stress.history import KEYS, Recording, record
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import dibs
 from dibs.errors import DibsError, ExistsError, InvalidError, NotYoursError, StaleError
-from dibs.storage.clock import ManualClock
+from tests.clock import ManualClock
 
 SESSION_TTL_S = 7 * 86_400
 

@@ -142,7 +142,7 @@ def test_what_most_commands_do_not_need_is_loaded_late(shell: Shell, words: list
     code, names = loaded(shell.as_("alice"), words)
     assert code == 0
     assert not names & {"contextvars", "fcntl", "select"}
-    assert not names & {f"dibs.storage.{name}" for name in ("migrate", "waiting", "group", "hub")}
+    assert not names & {f"dibs.storage.{name}" for name in ("waiting", "group")}
     assert "dibs.names.globs" not in names
 
 

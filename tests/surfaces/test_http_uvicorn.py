@@ -1,9 +1,9 @@
 """What the daemon relies on in uvicorn, and that no other uvicorn is installed with it.
 
 uvicorn offers no way to bound the head of a request and the time it takes, to answer what is no
-HTTP in our own words, or to end in peace. So `Connection` and `Server` override methods that it
-does not document, and any of its minor versions may change these without a word. Hence its minor
-version is pinned. To move the pin, run this file and tests/surfaces/test_http_hostile.py.
+HTTP in our own words, or to end in peace. So `HttpConnection` and `DaemonServer` override methods
+that it does not document, and any of its minor versions may change these without a word. Hence its
+minor version is pinned. To move the pin, run this file and tests/surfaces/test_http_hostile.py.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from dibs.surfaces.http.serve import Connection, Server
+from dibs.surfaces.http.serve import DaemonServer, HttpConnection
 
 ROOT = Path(__file__).parent.parent.parent
 OVERRIDDEN = [
-    *((Connection, HttpToolsProtocol, name) for name in (
+    *((HttpConnection, HttpToolsProtocol, name) for name in (
         "connection_made",
         "connection_lost",
         "data_received",
@@ -36,7 +36,7 @@ OVERRIDDEN = [
         "on_message_complete",
         "send_400_response",
     )),
-    *((Server, uvicorn.Server, name) for name in ("startup", "shutdown", "capture_signals")),
+    *((DaemonServer, uvicorn.Server, name) for name in ("startup", "shutdown", "capture_signals")),
 ]  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def test_what_is_overridden_is_there_and_takes_the_same(
 
 def test_nothing_else_of_it_is_overridden() -> None:
     """What a new uvicorn adds under a name of ours would be overridden by accident."""
-    for ours, theirs in ((Connection, HttpToolsProtocol), (Server, uvicorn.Server)):
+    for ours, theirs in ((HttpConnection, HttpToolsProtocol), (DaemonServer, uvicorn.Server)):
         shared = {name for name in vars(ours) if hasattr(theirs, name)}
         shared = {name for name in shared if not name.startswith("__")}
         assert shared == {name for cls, _, name in OVERRIDDEN if cls is ours}

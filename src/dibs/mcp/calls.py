@@ -46,7 +46,7 @@ class Call:
     """One request under way."""
 
     def __init__(
-        self, request: Request, connection: Connection, send: Send, waits_s: float | None
+        self, request: Request, connection: McpConnection, send: Send, waits_s: float | None
     ) -> None:
         self.request = request
         self.connection = connection
@@ -103,7 +103,7 @@ class Call:
                 self.wake = None
 
 
-class Connection:
+class McpConnection:
     def __init__(self, server: Server, send: Send) -> None:
         self.server = server
         self.send = send
@@ -154,7 +154,10 @@ class Connection:
             if "method" not in message:
                 return  # an answer, although we never ask
             if "id" not in message:
-                self._notified(message)
+                params = message.get("params")
+                about: Any = params.get("requestId") if isinstance(params, dict) else None
+                if message["method"] == "notifications/cancelled" and is_id(about):
+                    self.cancel(about)
                 return
             id = message["id"]
             request = Request(message, self.version, self.client)
@@ -233,12 +236,6 @@ class Connection:
             with self.lock:
                 if self._calls.get(request.id) is call:
                     del self._calls[request.id]
-
-    def _notified(self, message: dict[str, Any]) -> None:
-        params = message.get("params")
-        id: Any = params.get("requestId") if isinstance(params, dict) else None
-        if message["method"] == "notifications/cancelled" and is_id(id):
-            self.cancel(id)
 
     def cancel(self, id: int | str) -> None:
         """Give up a call, unless it is decided already."""

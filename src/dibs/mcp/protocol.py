@@ -32,15 +32,9 @@ INTERNAL_ERROR = -32603
 RESOURCE_NOT_FOUND = -32002
 UNSUPPORTED_VERSION = -32022
 
-# Results that say how long they may be kept. None of ours may: what they show is changed by others.
-CACHEABLE = (
-    "server/discover",
-    "tools/list",
-    "prompts/list",
-    "resources/list",
-    "resources/templates/list",
-    "resources/read",
-)
+# The ends of the methods whose results say how long they may be kept. None of ours may: what they
+# show is changed by others.
+CACHEABLE = ("/list", "/read", "/discover")
 MODERN_ONLY = ("server/discover", "subscriptions/listen")
 HANDSHAKE_ONLY = (
     "initialize",
@@ -124,7 +118,7 @@ class Request:
         if self.modern:
             meta = {**result.get("_meta", {}), PREFIX + "serverInfo": SERVER}
             result = {"resultType": "complete", **result, "_meta": meta}
-            if self.method in CACHEABLE:
+            if self.method.endswith(CACHEABLE):
                 result |= {"ttlMs": 0, "cacheScope": "private"}
         return {"jsonrpc": "2.0", "id": self.id, "result": result}
 

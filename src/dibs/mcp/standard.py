@@ -38,7 +38,6 @@ from dibs.mcp.tool import (
     in_the_way,
     named,
     outcome,
-    require,
     seconds,
     shown_message,
     shown_task,
@@ -93,8 +92,7 @@ def take_name(call: Call, name: str) -> Answer | None:
 
 
 def claim(call: Call, arguments: dict[str, Any]) -> Answer:
-    agent, resources = call.agent, require(named(arguments))
-    options = {name: arguments[name] for name in arguments.keys() - {"resource", "resources"}}
+    agent, (resources, options) = call.agent, named(arguments)
     try:
         grant = agent.leases.claim(*resources, **options)
     except (HeldError, TimeoutError) as error:
@@ -127,15 +125,9 @@ def give_back(agent: Agent, grant: Grant) -> None:
 
 
 def release(call: Call, arguments: dict[str, Any]) -> Answer:
-    agent, resources = call.agent, named(arguments)
-    everything = arguments.get("everything", False)
+    agent, (resources, options) = call.agent, named(arguments)
     try:
-        released = agent.leases.release(
-            *(resources if everything else require(resources)),
-            everything=everything,
-            outcome=arguments.get("outcome"),
-            moved_to=arguments.get("moved_to"),
-        )
+        released = agent.leases.release(*resources, **options)
     except NotFoundError:
         return {"status": "not_held", **about(resources), "hint": HINTS["not_held"]}
     except NotYoursError as error:

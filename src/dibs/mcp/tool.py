@@ -195,19 +195,17 @@ def in_the_way(agent: Agent, blockers: tuple[Blocker, ...]) -> Answer:
     return said
 
 
-def named(arguments: dict[str, Any]) -> list[str]:
-    """The resources a call is about: one, several, or both."""
-    one = [arguments["resource"]] if "resource" in arguments else []
+def named(arguments: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    """The resources a call is about, one, several, or both, and what else it says of them."""
+    options = dict(arguments)
+    one = [options.pop("resource")] if "resource" in options else []
     for text in one:
         if ", " in text:
             raise InvalidError(f"{text!r} looks like several", next="give several as resources")
-    return [*one, *arguments.get("resources", [])]
-
-
-def require(resources: list[str]) -> list[str]:
-    if not resources:
+    resources = [*one, *options.pop("resources", [])]
+    if not resources and not options.get("everything"):
         raise InvalidError("nothing was named", next="give resource, or resources")
-    return resources
+    return resources, options
 
 
 def about(resources: list[str]) -> Answer:
@@ -239,17 +237,9 @@ def shown_message(message: Message) -> Answer:
 
 def shown_task(task: Task) -> Answer:
     """A task without what is empty."""
-    all_of_it = {
-        "id": task.id,
-        "title": task.title,
-        "kind": task.kind,
-        "priority": task.priority,
-        "tags": list(task.tags),
-        "after": list(task.after),
-        "payload": task.payload,
-        "reason": task.reason,
-    }
-    return {key: value for key, value in all_of_it.items() if value not in ("", [], None, 0)}
+    all_of_it = plain(task)
+    shown = ("id", "title", "kind", "priority", "tags", "after", "payload", "reason")
+    return {name: all_of_it[name] for name in shown if all_of_it[name] not in ("", [], None, 0)}
 
 
 class Tool:

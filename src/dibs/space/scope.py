@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dibs.names.paths import Place
     from dibs.space.signing import Keyring
     from dibs.storage.driver import Ahead, Row
-    from dibs.storage.store import Store, Write
+    from dibs.storage.store import Read, Store, Write
 
     T = TypeVar("T")
 
@@ -43,8 +43,8 @@ AGENTS = Queries("agents")
 PID = Whole(0, 2**31)
 SESSION_TTL_S = 30.0
 """How long a session lives without a beat, where processes cannot be seen."""
-SHELL = "shell"
-"""The label of the session that serves the commands an agent types."""
+SHELL, CLIENT = "shell", "client:"
+"""The labels of the session that serves the commands an agent types, and of a client's own."""
 
 
 class Scope:
@@ -81,12 +81,9 @@ class Scope:
         process: the process that it has to end with, if any
         """
         with self.store.read() as tx:
-            if client is None:
-                row = tx.row(AGENTS.labelled, agent=name, label=SHELL)
-            else:
-                row = tx.row(AGENTS.of_client, agent=name, label=f"client:{client}")
-            if row is None or not tx.store.alive(row, tx.now):
-                return None
+            row = labelled(tx, name, client)
+        if row is None:
+            return None
         bound = row["process"]
         if process is not None and (bound is None or not runs(row["host"], bound)):
             return None
@@ -198,10 +195,10 @@ class Noun:
 def mint(
     scope: Scope,
     name: str,
-    status: str,
-    shell: bool,
-    client: str | None,
-    ttl_s: float,
+    status: str = "",
+    shell: bool = False,
+    client: str | None = None,
+    ttl_s: float = SESSION_TTL_S,
     process: str | None = None,
     remote: bool = False,
     host: str | None = None,
@@ -225,13 +222,10 @@ def mint(
     bound = liveness is not None and not shell and not remote
     label = SHELL if shell else ""
     if client is not None:
-        label = f"client:{check_name('client', client)}"
+        label = CLIENT + check_name("client", client)
     with store.write(None) as tx:
-        if label:
-            query = AGENTS.labelled if client is None else AGENTS.of_client
-            row = tx.row(query, agent=name, label=label)
-            if row is not None and store.alive(row, tx.now):
-                return keep(tx, row, shell, bound, beat_ms, host, pid, process)
+        if label and (row := labelled(tx, name, client)) is not None:
+            return keep(tx, row, shell, bound, beat_ms, host, pid, process)
         there = tx.rows(AGENTS.open)
         if not all(store.alive(row, tx.now) for row in there):
             from dibs.nouns.recovery import end_dead_sessions  # hardly ever has anybody died
@@ -258,6 +252,15 @@ def mint(
             deadline=None if ttl_ms is None else tx.now + ttl_ms,
         )
     return Caller(name, session, owned=not shell)
+
+
+def labelled(tx: Read, name: str, client: str | None) -> Row | None:
+    """The session of an agent's shell, or whoever's client this is, if it is there and lives."""
+    if client is None:
+        row = tx.row(AGENTS.labelled, agent=name, label=SHELL)
+    else:
+        row = tx.row(AGENTS.of_client, label=CLIENT + client)
+    return row if row is not None and tx.store.alive(row, tx.now) else None
 
 
 def keep(

@@ -1,4 +1,4 @@
-"""Time, and the boot it is counted in: two clocks, and which processes run.
+"""Time, and the boot it is counted in: the clock, and which processes run.
 
 Deadlines are kept in *store time*: milliseconds that a step of the wall clock does not
 touch. On one machine that is the kernel's monotonic clock, shifted so that it goes on
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 class SystemClock:
     """The monotonic clock of this machine plus the store's offset."""
 
-    def __init__(self, offset: int = 0) -> None:
-        self.offset = offset
+    offset = 0
 
     def now(self) -> int:
         return time.monotonic_ns() // 1_000_000 + self.offset
@@ -50,27 +49,6 @@ class SystemClock:
 
     def sleep(self, listener: Listener, seconds: float) -> None:
         listener.wait(seconds)
-
-
-class ManualClock:
-    """A clock that stands still until it is moved; whoever waits moves it."""
-
-    def __init__(self, now: int = 1_000_000) -> None:
-        self._now = now
-        self.wall_offset = 0
-
-    def now(self) -> int:
-        return self._now
-
-    def wall(self) -> int:
-        return self._now + self.wall_offset
-
-    def advance(self, seconds: float) -> None:
-        self._now += round(seconds * 1000)
-
-    def sleep(self, listener: Listener, seconds: float) -> None:
-        if not listener.wait(0):
-            self.advance(seconds)
 
 
 def boot_id() -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from _thread import get_ident
 from collections import deque
+from queue import SimpleQueue
 
 from dibs.errors import BusyError, DibsError, StorageError
 from dibs.storage.store import SPACE
@@ -75,40 +76,29 @@ class Turn:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taken = False
-        self._line: deque[Place] = deque()
+        self._line: deque[SimpleQueue[BusyError | None]] = deque()
+        """Whoever waits is told when its time has come, or why it never will."""
 
     def acquire(self) -> None:
         with self._lock:
             if not self._taken:
                 self._taken = True
                 return
-            mine = Place()
+            mine: SimpleQueue[BusyError | None] = SimpleQueue()
             self._line.append(mine)
-        mine.reached.acquire()  # until the one before lets go
-        if mine.kept is not None:
-            raise BusyError(str(mine.kept), next=mine.kept.next) from mine.kept
+        kept = mine.get()  # until the one before lets go
+        if kept is not None:
+            raise BusyError(str(kept), next=kept.next) from kept
 
     def release(self, kept: BusyError | None = None) -> None:
         """Let the next; or nobody in the line, if the database's turn is kept by a stranger."""
         with self._lock:
             while kept is not None and self._line:
-                place = self._line.popleft()
-                place.kept = kept
-                place.reached.release()
+                self._line.popleft().put(kept)
             if self._line:
-                self._line.popleft().reached.release()
+                self._line.popleft().put(None)
             else:
                 self._taken = False
-
-
-class Place:
-    """One in the line."""
-
-    kept: BusyError | None = None
-
-    def __init__(self) -> None:
-        self.reached = threading.Lock()
-        self.reached.acquire()
 
 
 class Noting:
@@ -116,10 +106,8 @@ class Noting:
 
     _connection: Connection | None = None
 
-    def __init__(self) -> None:
-        self.events: list[Row] = []
-
     def _use(self, connection: Connection) -> None:
+        self.events: list[Row] = []
         self._connection = connection
         self._run = connection.run
         self.rows, self.ahead = connection.rows, connection.ahead
@@ -138,7 +126,6 @@ class Guest(Noting):
     """
 
     def __init__(self, grouping: GroupingDriver) -> None:
-        super().__init__()
         self._grouping = grouping
         self._writes = False
         self._kept: BusyError | None = None
@@ -255,7 +242,6 @@ class Member(Noting):
     """One transaction of the group's thread, as the store sees it."""
 
     def __init__(self, group: Group) -> None:
-        super().__init__()
         self._group = group
         self._reads = False
 

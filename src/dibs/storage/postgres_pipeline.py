@@ -30,7 +30,7 @@ from dibs.errors import (
     StorageError,
     UnfitError,
 )
-from dibs.storage.waiting import PATIENCE_S
+from dibs.storage.waiting import PATIENCE_S, Ear
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _text(value: str | int) -> bytes:
     return b"%d" % value
 
 
-class PostgresListener:
+class PostgresListener(Ear):
     """A connection of its own that listens first, so that the look after it misses nothing."""
 
     patience_s = PATIENCE_S
@@ -217,10 +217,7 @@ class PostgresListener:
             self._db.execute(f"LISTEN {CHANNEL}")
         except psycopg.Error as error:
             raise translate(error) from error
-        self._poll = select.poll()
-        self._poll.register(self._db.fileno(), select.POLLIN)
-        if cancel is not None:
-            self._poll.register(cancel, select.POLLIN)
+        super().__init__(self._db.fileno(), cancel)
 
     def wait(self, seconds: float) -> bool:
         end = time.monotonic() + seconds

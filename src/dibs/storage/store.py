@@ -11,10 +11,10 @@ next look come soon; the slow look beneath them makes a lost hint harmless.
 
 from __future__ import annotations
 
-from dibs.errors import CancelledError, NotYoursError
+from dibs.errors import CancelledError, NotYoursError, UnfitError
 from dibs.records import to_text
 from dibs.storage.clock import runs
-from dibs.storage.queries import Queries, newest_migration
+from dibs.storage.queries import Queries, migrations, newest_migration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ class Store:
         try:
             row = self._current(connection)
             if row is None:
-                from dibs.storage.migrate import prepare
-
                 row = prepare(driver, connection, name, key_check)
         finally:
             driver.give_back(connection)
@@ -311,3 +309,59 @@ def from_text(text: str | None) -> Any:
     import json  # late, since most commands read none
 
     return json.loads(text)
+
+
+def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -> Row:
+    """Bring the database to the schema of this release, and find or make the space in it.
+
+    Everything happens under the driver's set-up lock in one transaction, so any number of
+    processes may open a fresh or an old database at the same moment.
+    """
+    steps = migrations()
+    newest = steps[-1][0]
+    version = connection.version()
+    if version > newest:
+        raise UnfitError(
+            f"this store was made by a newer dibs (schema {version}, this one knows {newest})",
+            next="upgrade agent-dibs",
+            schema=version,
+            known=newest,
+        )
+    connection.begin_setup()
+    try:
+        migrate(driver, connection, steps)
+        found = connection.rows(SPACE.find, {"name": name})
+        if not found:
+            wall = driver.clock.wall()
+            connection.run(SPACE.create, {"name": name, "wall": wall, "key_check": key_check})
+            found = connection.rows(SPACE.find, {"name": name})
+        space = found[0]
+        changes = driver.enter(space)
+        if changes:
+            connection.run(SPACE.reboot, changes | {"space": space["id"]})
+            if changes["seq"] != space["seq"]:
+                event = {
+                    "space": space["id"],
+                    "seq": changes["seq"],
+                    "kind": "space.restored",
+                    "agent": None,
+                    "session": None,
+                    "subject": space["name"],
+                    "data": f'{{"from": {space["seq"]}}}',
+                    "at": driver.clock.wall(),
+                }
+                connection.run(SPACE.journal, event)
+            space |= changes
+        connection.commit(set())
+    except BaseException:
+        connection.rollback()
+        raise
+    return space
+
+
+def migrate(driver: Driver, connection: Connection, steps: list[tuple[int, str, str]]) -> None:
+    """Apply those of the steps that the database has not seen yet."""
+    version = connection.version()
+    for number, _, text in steps:
+        if number > version:
+            connection.migrate(number, driver.schema(text))

@@ -15,7 +15,7 @@ from _thread import allocate_lock
 
 from dibs.arguments import Choice
 from dibs.mcp.callers import Callers
-from dibs.mcp.calls import Connection, to_line
+from dibs.mcp.calls import McpConnection, to_line
 from dibs.mcp.protocol import INVALID_REQUEST, ProtocolError
 from dibs.mcp.server import Server
 from dibs.mcp.standard import STANDARD
@@ -79,7 +79,7 @@ def serve(server: Server) -> None:
         except OSError:
             os.write(wake, b"!")  # nobody reads any more
 
-    connection = Connection(server, send)
+    connection = McpConnection(server, send)
     try:
         read(connection, ending)
     finally:
@@ -95,7 +95,7 @@ def is_over(ending: int, output: int) -> bool:
     return any(handle == ending for handle, _ in ready.poll())
 
 
-def read(connection: Connection, ending: int) -> None:
+def read(connection: McpConnection, ending: int) -> None:
     """Hand over every line of the input, until its end or until a byte comes through `ending`."""
     if os.isatty(0):
         print("dibs mcp: waiting for a client; Ctrl-D ends it", file=sys.stderr)
@@ -118,7 +118,7 @@ def read(connection: Connection, ending: int) -> None:
             del line[LINE_LIMIT + 1 :]  # what is over the limit is not kept
 
 
-def take(connection: Connection, line: bytearray) -> None:
+def take(connection: McpConnection, line: bytearray) -> None:
     if len(line) > LINE_LIMIT:
         error = ProtocolError(INVALID_REQUEST, f"a line has at most {LINE_LIMIT:,} bytes")
         connection.send(error.to_json(None))

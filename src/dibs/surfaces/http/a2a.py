@@ -106,14 +106,14 @@ async def card(request: Request) -> JSONResponse:
     return JSONResponse(told, headers={"cache-control": "no-cache"})
 
 
-class Endpoint:
+class A2aEndpoint:
     """`/a2a`, as an ASGI application."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         daemon, access = await enter(scope)
         if scope["method"] != "POST":
             raise GuardError(405, "method", "/a2a takes POST", "use POST")
-        body, visit, id = await read_body(receive), Visit(daemon, access), None
+        body, visit, id = await read_body(receive), A2aVisit(daemon, access), None
         try:
             message = parse(body)
             id = id_of(message)
@@ -136,7 +136,7 @@ class Endpoint:
 
 
 @dataclass
-class Visit:
+class A2aVisit:
     """One caller's way through the methods of the protocol."""
 
     daemon: Daemon
@@ -288,12 +288,12 @@ class Visit:
 
 
 CALLS = {
-    "SendMessage": Visit.send_message,
-    "GetTask": Visit.get_task,
-    "ListTasks": Visit.list_tasks,
-    "CancelTask": Visit.cancel_task,
+    "SendMessage": A2aVisit.send_message,
+    "GetTask": A2aVisit.get_task,
+    "ListTasks": A2aVisit.list_tasks,
+    "CancelTask": A2aVisit.cancel_task,
 }
-STREAMS = {"SendStreamingMessage": Visit.send_and_follow, "SubscribeToTask": Visit.subscribe}
+STREAMS = {"SendStreamingMessage": A2aVisit.send_and_follow, "SubscribeToTask": A2aVisit.subscribe}
 
 
 def id_of(message: Any) -> int | str:

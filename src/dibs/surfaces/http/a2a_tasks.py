@@ -35,18 +35,8 @@ STATES = {
     "cancelled": CANCELED,
 }
 # What each line of the journal makes of a task; a renewal changes nothing.
-MOVES = {
-    "task.claimed": WORKING,
-    "task.abandoned": SUBMITTED,
-    "task.available": SUBMITTED,
-    "task.failed": SUBMITTED,
-    "task.freed": SUBMITTED,
-    "task.reopened": SUBMITTED,
-    "task.revoked": SUBMITTED,
-    "task.completed": COMPLETED,
-    "task.dead": FAILED,
-    "task.cancelled": CANCELED,
-}
+MOVES = {f"task.{state}": told for state, told in STATES.items()}
+MOVES |= {f"task.{how}": SUBMITTED for how in ("abandoned", "freed", "reopened", "revoked")}
 KNOWN = (
     "TASK_STATE_UNSPECIFIED",
     *dict.fromkeys(STATES.values()),

@@ -17,34 +17,23 @@ import os
 import re
 import time
 from base64 import urlsafe_b64encode
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dibs.arguments import check_agent
 from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError, NotYoursError
 from dibs.nouns.agents import operations as agents
+from dibs.remote import BODY_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dibs.dibs import Agent, Dibs
 
-BODY_LIMIT = 4 * 1024 * 1024
-"""Above the largest value the store takes, however it is escaped."""
-ONCE = {
-    "authorization",
-    "content-length",
-    "content-type",
-    "cookie",
-    "dibs-agent",
-    "dibs-call",
-    "dibs-session",
-    "host",
-    "last-event-id",
-    "origin",
-    "sec-fetch-site",
-    "transfer-encoding",
-}
+ONCE = frozenset(
+    "authorization content-length content-type cookie dibs-agent dibs-call dibs-session host "
+    "last-event-id origin sec-fetch-site transfer-encoding".split()
+)
 CALLS_PER_S = 10_000
 BURST_S = 2
 TOKEN = re.compile(r"[0-9]{1,18}\.[0-9a-f]{1,128}")
@@ -143,16 +132,13 @@ def fold(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return folded
 
 
-class Access:
+class Access(NamedTuple):
     """What a token allows."""
 
-    __slots__ = ("agent", "name", "scope", "session")
-
-    def __init__(self, name: str, scope: str, agent: str, session: str | None) -> None:
-        self.name = name
-        self.scope = scope
-        self.agent = agent
-        self.session = session
+    name: str
+    scope: str
+    agent: str
+    session: str | None
 
 
 def decoded(header: str) -> str:

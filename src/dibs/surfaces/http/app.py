@@ -27,11 +27,11 @@ from dibs.errors import (
 from dibs.nouns import topics
 from dibs.nouns.agents import sessions
 from dibs.operation import SCOPES
-from dibs.space.scope import AGENTS, SESSION_TTL_S, mint
+from dibs.remote import BODY_LIMIT
+from dibs.space.scope import AGENTS, mint
 from dibs.storage.group import GroupingDriver
-from dibs.storage.hub import Hub
+from dibs.storage.waiting import Hub
 from dibs.surfaces.http.access import (
-    BODY_LIMIT,
     Guard,
     GuardError,
     Rate,
@@ -59,7 +59,6 @@ SWEEP_S = 0.5
 STOP_LOOKS = 150
 BY_NAME = "dibs.headers"
 """Where the headers of a request are found by their names, for pages that are no operations."""
-JOINING: dict[str, Any] = {"status": "", "shell": False, "client": None, "ttl_s": SESSION_TTL_S}
 HEADERS = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
@@ -98,7 +97,7 @@ class Daemon:
         self.writer = Writer(self.driver, loop)
         self.writer.undone = self.sessions.clear
         self.reader = Worker("dibs-reader", loop)
-        self.waits = Waits(self.driver, loop)
+        self.waits = Waits(self.driver)
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def _sweep(self) -> None:
@@ -209,8 +208,8 @@ class Daemon:
             raise InvalidError(f"agents.join has no argument {shown(min(unknown))}")
         if not isinstance(given.get("shell", False), bool):
             raise InvalidError("shell must be true or false")
-        scope, given = self.space.scope, JOINING | given
-        if isinstance(given["client"], str) and access.scope != "admin":
+        scope = self.space.scope
+        if isinstance(given.get("client"), str) and access.scope != "admin":
             # The sessions of others are not to be found.
             given["client"] = f"{access.name}:{given['client']}"
 

@@ -15,7 +15,8 @@ from dibs.dibs import default_user_dir
 from dibs.digest import sha256
 from dibs.errors import ExistsError
 from dibs.nouns.agents import operations as agents
-from dibs.storage.folder import is_held
+from dibs.remote import DAEMONS, living
+from dibs.wire import Address
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ OWNER = "dibs"
 
 class Home:
     def __init__(self, user_dir: str | None) -> None:
-        user_dir = user_dir or default_user_dir()
-        self.folder = os.path.join(user_dir, "daemons")
+        self._user_dir = user_dir or default_user_dir()
+        self.folder = os.path.join(self._user_dir, DAEMONS)
         # One by one: the mode is only that of the last.
-        os.makedirs(user_dir, mode=0o700, exist_ok=True)
+        os.makedirs(self._user_dir, mode=0o700, exist_ok=True)
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         self._kept: list[int] = []
 
@@ -41,12 +42,16 @@ class Home:
     def token(self, space: Dibs) -> str:
         """The token of this space's owner, made at the first start."""
         file = self.file(name_of(space), "token")
-        secret = read(file)
+        try:
+            with open(file, encoding="utf-8") as source:
+                secret = source.read()
+        except FileNotFoundError:
+            secret = ""
         # It may have been revoked, or be that of a store that was deleted since.
         if not secret or agents.who(space.scope, secret) is None:
             owner = space.join(OWNER, shell=True)
             secret = owner.agents.add_token(OWNER, scope="admin").secret
-            replace(file, secret)
+            os.close(replace(file, secret))
         return secret
 
     def reserve(self, space: Dibs) -> None:
@@ -65,7 +70,7 @@ class Home:
 
     def announce(self, word: dict[str, Any]) -> None:
         """Say where a daemon is found, and that it lives."""
-        self._kept.append(replace(self.file(word["url"], "json"), json.dumps(word), keep=True))
+        self._kept.append(replace(self.file(word["url"], "json"), json.dumps(word)))
 
     def forget(self, url: str) -> None:
         """The end: nobody looks for this daemon any more."""
@@ -79,12 +84,7 @@ class Home:
 
     def running(self) -> list[dict[str, Any]]:
         """What the daemons that live say of themselves."""
-        found = []
-        for name in sorted(os.listdir(self.folder)):
-            file = os.path.join(self.folder, name)
-            if name.endswith(".json") and is_held(file) and (text := read(file)):
-                found.append(json.loads(text))
-        return found
+        return list(living(self._user_dir).values())
 
     def serving(self, space: Dibs) -> list[dict[str, Any]]:
         """Those of them that serve this space."""
@@ -92,7 +92,7 @@ class Home:
 
     def at(self, url: str) -> dict[str, Any] | None:
         """The one that is reached at this address."""
-        return next((word for word in self.running() if plain(word["url"]) == plain(url)), None)
+        return living(self._user_dir).get(Address(url).identity)
 
 
 def name_of(space: Dibs) -> str:
@@ -100,21 +100,8 @@ def name_of(space: Dibs) -> str:
     return f"{space.scope.store.driver.address} {space.space}"
 
 
-def plain(url: str) -> str:
-    """The same for the same place, however it is spelled."""
-    return url.rstrip("/").lower().replace("//localhost:", "//127.0.0.1:")
-
-
-def read(file: str) -> str:
-    try:
-        with open(file, encoding="utf-8") as source:
-            return source.read()
-    except FileNotFoundError:
-        return ""
-
-
-def replace(file: str, text: str, keep: bool = False) -> int:
-    """Write a private file in one step; its handle, locked, if it is to be kept."""
+def replace(file: str, text: str) -> int:
+    """Write a private file in one step; the handle that is returned keeps it locked."""
     draft = f"{file}.{os.getpid()}"
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -124,7 +111,4 @@ def replace(file: str, text: str, keep: bool = False) -> int:
     except BaseException:
         os.close(handle)
         raise
-    if not keep:
-        os.close(handle)
-        return -1
     return handle

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from dibs.mcp.calls import Connection, to_line
+from dibs.mcp.calls import McpConnection, to_line
 from dibs.mcp.protocol import (
     BATCHES,
     HANDSHAKE,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from starlette.types import Send as AsgiSend
 
     from dibs.surfaces.http.access import Access
-    from dibs.surfaces.http.mcp_sessions import Session
+    from dibs.surfaces.http.mcp_sessions import McpSession
 
     Headers = dict[str, str]
     Pairs = Sequence[tuple[bytes, bytes]]
@@ -58,14 +58,8 @@ JSON, EVENT_STREAM = "application/json", "text/event-stream"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The methods whose requests repeat in a header what they are about, and where that stands."""
 WRAPPED = ("=?base64?", "?=")
-STATUS = {
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    INVALID_PARAMS: 400,
-    HEADER_MISMATCH: 400,
-    UNSUPPORTED_VERSION: 400,
-    METHOD_NOT_FOUND: 404,
-}
+MISTAKES = (PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, UNSUPPORTED_VERSION)
+STATUS = dict.fromkeys(MISTAKES, 400) | {METHOD_NOT_FOUND: 404}
 
 
 class TurnedAway(ProtocolError):
@@ -76,7 +70,7 @@ class TurnedAway(ProtocolError):
         self.status = status
 
 
-class Endpoint:
+class McpEndpoint:
     """Everything under `/mcp`, as an ASGI application."""
 
     _sessions: McpSessions | None = None
@@ -86,7 +80,7 @@ class Endpoint:
         permit("mcp", "agent", access)
         if self._sessions is None:
             self._sessions = McpSessions(daemon)
-        visit = Visit(self._sessions, access, scope[BY_NAME], receive, send)
+        visit = McpVisit(self._sessions, access, scope[BY_NAME], receive, send)
         method = {"POST": visit.post, "GET": visit.get, "DELETE": visit.delete}.get(scope["method"])
         if method is None:
             raise GuardError(405, "method", "/mcp takes POST, GET and DELETE", "use POST")
@@ -100,7 +94,7 @@ class Endpoint:
 
 
 @dataclass
-class Visit:
+class McpVisit:
     """One HTTP request."""
 
     sessions: McpSessions
@@ -151,12 +145,11 @@ class Visit:
             answer = error.to_json(message["id"])
             await self.say(status_of(answer, modern=True), answer)
             return
-        seat = self.sessions.stateless(self.access)
         unasked = Told()  # in this era nothing goes there
-        connection = Connection(self.sessions.server(seat), unasked.put)
+        connection = McpConnection(self.sessions.stateless(self.access), unasked.put)
         await self.exchange(connection, [message], body)
 
-    async def session(self) -> Session:
+    async def session(self) -> McpSession:
         found = await self.sessions.find(self.access, self.headers)
         if found is None and SESSION in self.headers:
             raise TurnedAway(404, "there is no such session")
@@ -195,10 +188,10 @@ class Visit:
 
     async def exchange(
         self,
-        connection: Connection,
+        connection: McpConnection,
         messages: list[dict[str, Any]],
         body: bytes,
-        session: Session | None = None,
+        session: McpSession | None = None,
         extra: Pairs = (),
     ) -> None:
         """Answer what one POST asks for, with all that is told about it before."""

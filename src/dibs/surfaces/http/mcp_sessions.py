@@ -16,17 +16,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dibs.dibs import Agent
 from dibs.errors import DibsError, NotYoursError, RefusedError, UnavailableError
 from dibs.mcp.callers import Callers, client_session, kind_of
-from dibs.mcp.calls import Connection
+from dibs.mcp.calls import McpConnection
 from dibs.mcp.protocol import BATCHES
 from dibs.mcp.server import Server
 from dibs.mcp.standard import STANDARD
-from dibs.space.scope import AGENTS, mint
+from dibs.space.scope import labelled, mint
 from dibs.surfaces.http.access import GuardError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dibs.surfaces.http.app import Daemon
 
 SESSION = "mcp-session-id"
+LABEL = "mcp:"
 VERSION = "mcp-protocol-version"
 IDLE_S = 1800.0
 """So long a session is kept of which nothing is heard: a model may think, or run all tests."""
@@ -49,23 +51,24 @@ NEWS_LIMIT = 100
 """So much is kept for a client that does not listen. All it says is: look again."""
 
 
+@dataclass
 class Kept:
     """A session that we keep alive for a client, as long as it is heard of."""
 
-    def __init__(self, agent: Agent) -> None:
-        self.agent = agent
-        self.heard = self.beaten = time.monotonic()
+    agent: Agent
+    beaten: float
+    heard: float = 0.0
 
 
-class Seat(Callers):
+class TokenCallers(Callers):
     """The sessions of one agent that has none of its own, or of one MCP session."""
 
-    def __init__(self, daemon: Daemon, access: Access, id: str | None) -> None:
+    def __init__(self, daemon: Daemon, access: Access, label: str | None) -> None:
         super().__init__(lambda: daemon.space, {})
         self.space()
         self.access = access
         self._daemon = daemon
-        self._id = id
+        self._label = label
         self._kept: dict[str, Kept] = {}
 
     def is_nameless(self, request: Request) -> bool:
@@ -74,13 +77,13 @@ class Seat(Callers):
     def agent(self, request: Request) -> Agent:
         """The session this request acts in."""
         label = client_session(kind_of(request.client), request, {})
-        label = label or (self._id and label_of(self._id))
+        label = label or self._label
         if label is None or self.access.session is not None:
             return self._daemon.sessions.of(self.access)
         with self._lock:
             kept = self._kept.get(label)
             if kept is None:
-                kept = self._kept[label] = Kept(self._sit(label))
+                kept = self._kept[label] = Kept(self._sit(label), time.monotonic())
             kept.heard = time.monotonic()
             return kept.agent
 
@@ -88,7 +91,7 @@ class Seat(Callers):
         scope, name = self._daemon.space.scope, self.access.agent
         if owner(self._daemon, label) not in (None, name):
             raise NotYoursError("the session that this call names is somebody else's")
-        return Agent(scope.of(mint(scope, name, "", False, label, TTL_S, remote=True)))
+        return Agent(scope.of(mint(scope, name, client=label, ttl_s=TTL_S, remote=True)))
 
     def forget(self, error: DibsError) -> None:
         """Let the next call begin anew if the session is over."""
@@ -136,16 +139,11 @@ class Seat(Callers):
                 return  # it is over already, or its time will be
 
 
-def label_of(id: str) -> str:
-    return f"mcp:{id}"
-
-
 def owner(daemon: Daemon, label: str) -> str | None:
     """Whose session it is that has this label, if there is one and it lives."""
-    store = daemon.space.scope.store
-    with store.read() as tx:
-        row = tx.row(AGENTS.of_client, label=f"client:{label}")
-        return str(row["agent"]) if row is not None and store.alive(row, tx.now) else None
+    with daemon.space.scope.store.read() as tx:
+        row = labelled(tx, "", label)
+    return None if row is None else str(row["agent"])
 
 
 class Told:
@@ -178,13 +176,13 @@ class Told:
         return SILENCE
 
 
-class Session:
+class McpSession:
     """What a client of a handshake era comes back to."""
 
-    def __init__(self, server: Server, seat: Seat) -> None:
-        self.seat = seat
+    def __init__(self, callers: TokenCallers) -> None:
+        self.callers = callers
         self.news = Told(NEWS_LIMIT)
-        self.connection = Connection(server, self.news.put)
+        self.connection = McpConnection(Server(callers, STANDARD), self.news.put)
         self.heard = time.monotonic()
         self.exchanges = self.streams = 0
         self.ending: asyncio.TimerHandle | None = None
@@ -198,15 +196,15 @@ class Session:
 
 
 class McpSessions:
-    """The sessions of all clients, and the seats of those that have none."""
+    """The sessions of all clients, and the callers of those that have none."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self._sessions: dict[str, Session] = {}
-        self._seats: dict[tuple[str, ...], Seat] = {}
+        self._sessions: dict[str, McpSession] = {}
+        self._callers: dict[Access, TokenCallers] = {}
         self._ending: set[asyncio.Task[None]] = set()
         """The loop itself holds on to none of its tasks."""
-        self.connections: set[Connection] = set()
+        self.connections: set[McpConnection] = set()
         """Those with a call under way."""
         daemon.at_hush.append(self.hush)
         self._keeping = asyncio.create_task(self._keep())
@@ -230,38 +228,34 @@ class McpSessions:
                 if time.monotonic() - session.heard > IDLE_S:
                     await self.end(id)
                 else:
-                    await self.daemon.waits.do(partial(session.seat.keep, session.heard))
-            for seat in list(self._seats.values()):
-                await self.daemon.waits.do(seat.keep)
+                    await self.daemon.waits.do(partial(session.callers.keep, session.heard))
+            for callers in list(self._callers.values()):
+                await self.daemon.waits.do(callers.keep)
 
-    def server(self, seat: Seat) -> Server:
-        return Server(seat, STANDARD)
+    def stateless(self, access: Access) -> Server:
+        """What a client without a session is served from."""
+        if access not in self._callers:
+            if len(self._callers) >= SESSIONS_LIMIT:
+                self._callers.clear()  # who comes back finds the same sessions again
+            self._callers[access] = TokenCallers(self.daemon, access, None)
+        return Server(self._callers[access], STANDARD)
 
-    def stateless(self, access: Access) -> Seat:
-        key = (access.name, access.scope, access.agent, access.session or "")
-        if key not in self._seats:
-            if len(self._seats) >= SESSIONS_LIMIT:
-                self._seats.clear()  # who comes back finds the same sessions again
-            self._seats[key] = Seat(self.daemon, access, None)
-        return self._seats[key]
-
-    def begin(self, access: Access, id: str) -> Session:
+    def begin(self, access: Access, id: str) -> McpSession:
         if len(self._sessions) >= SESSIONS_LIMIT:
             raise GuardError(429, "too_many", "too many MCP sessions are open", "end some of them")
-        seat = Seat(self.daemon, access, id)
-        session = self._sessions[id] = Session(self.server(seat), seat)
+        session = self._sessions[id] = McpSession(TokenCallers(self.daemon, access, LABEL + id))
         return session
 
-    async def find(self, access: Access, headers: dict[str, str]) -> Session | None:
+    async def find(self, access: Access, headers: dict[str, str]) -> McpSession | None:
         """The session that a request goes on with, also one that another daemon began."""
         id = headers.get(SESSION, "")
         session = self._sessions.get(id)
         named = id.isascii() and id.isalnum() and len(id) <= 100
-        look = partial(owner, self.daemon, label_of(id))
+        look = partial(owner, self.daemon, LABEL + id)
         if session is None and named and await self.daemon.reader.do(look) == access.agent:
             session = self._sessions.get(id) or self.begin(access, id)
             session.connection.version = headers.get(VERSION, BATCHES)
-        if session is None or session.seat.access.agent != access.agent:
+        if session is None or session.callers.access.agent != access.agent:
             return None
         session.hear()
         return session
@@ -273,9 +267,9 @@ class McpSessions:
             session.hear()
             session.connection.close()
             session.news.put(None)
-            await self.daemon.waits.do(session.seat.close)
+            await self.daemon.waits.do(session.callers.close)
 
-    def miss(self, id: str, session: Session) -> None:
+    def miss(self, id: str, session: McpSession) -> None:
         """The stream of a client has broken off: end its session unless it comes back."""
 
         def end() -> None:

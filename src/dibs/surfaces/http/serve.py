@@ -54,9 +54,9 @@ def routes() -> list[BaseRoute]:
     """Everything that is not an operation."""
     return [
         *watching.ROUTES,
-        Route("/mcp", mcp_endpoint.Endpoint()),
+        Route("/mcp", mcp_endpoint.McpEndpoint()),
         Route("/.well-known/agent-card.json", a2a.card),
-        Route("/a2a", a2a.Endpoint()),
+        Route("/a2a", a2a.A2aEndpoint()),
     ]
 
 
@@ -211,7 +211,7 @@ class Gathering:
         self._written = []
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _came = 0
@@ -293,7 +293,7 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-class Server(uvicorn.Server):
+class DaemonServer(uvicorn.Server):
     """uvicorn, told when to say that it is ready, and to end in peace."""
 
     def __init__(
@@ -377,7 +377,7 @@ def serve(
 
     config = uvicorn.Config(
         App(daemon, routes()),
-        http=Connection,
+        http=HttpConnection,
         ws="none",
         lifespan="on",
         proxy_headers=False,
@@ -392,6 +392,6 @@ def serve(
         ssl_keyfile=listening.tls_key,
     )
     try:
-        Server(config, daemon, say_so, over).run(sockets=[bound])
+        DaemonServer(config, daemon, say_so, over).run(sockets=[bound])
     finally:
         over()

@@ -75,35 +75,28 @@ POLICY = {
 }
 
 
-class Asset:
-    """A file of the page, read once."""
-
-    def __init__(self, name: str) -> None:
-        with open(os.path.join(FOLDER, name), "rb") as source:
-            self.body = source.read()
-        self.headers = {
-            **POLICY,
-            "content-type": TYPES[name.rpartition(".")[2]],
-            "etag": f'"{sha256(self.body).hexdigest()[:32]}"',
-        }
-
-    def response(self, request: Request) -> Response:
-        if request.headers.get("if-none-match") == self.headers["etag"]:
-            return Response(status_code=304, headers=self.headers)
-        return Response(self.body, headers=self.headers)
+def load(name: str) -> tuple[bytes, dict[str, str]]:
+    """A file of the page, and the headers it is given with."""
+    with open(os.path.join(FOLDER, name), "rb") as source:
+        body = source.read()
+    etag = f'"{sha256(body).hexdigest()[:32]}"'
+    return body, {**POLICY, "content-type": TYPES[name.rpartition(".")[2]], "etag": etag}
 
 
 ASSETS = {
-    name: Asset(name) for name in sorted(os.listdir(FOLDER)) if name.rpartition(".")[2] in TYPES
+    name: load(name) for name in sorted(os.listdir(FOLDER)) if name.rpartition(".")[2] in TYPES
 }
 """All there is to serve: what is not in here has no address."""
 
 
 async def asset(request: Request) -> Response:
-    found = ASSETS.get(request.path_params.get("name", "index.html"))
-    if found is None:
+    name = request.path_params.get("name", "index.html")
+    if name not in ASSETS:
         raise NotFoundError(f"there is no {request.url.path}", next="open /")
-    return found.response(request)
+    body, headers = ASSETS[name]
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers)
 
 
 async def viewer(request: Request) -> Response:

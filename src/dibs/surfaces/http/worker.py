@@ -8,14 +8,15 @@ Reads have a thread of their own. A call that waits has one for as long as it wa
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import threading
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from dibs.aio import in_thread
 from dibs.errors import BusyError
 from dibs.storage.group import Group
-from dibs.storage.waiting import CANCEL, Cancel
+from dibs.storage.waiting import Cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,16 +30,14 @@ WAITS_LIMIT = 4_000
 STAND_STILL_S = 0.005
 
 
+@dataclass(slots=True)
 class Pending:
     """A job, and the future that the event loop waits on."""
 
-    __slots__ = ("error", "future", "job", "result")
-
-    def __init__(self, job: Job, future: asyncio.Future[Any]) -> None:
-        self.job = job
-        self.future = future
-        self.result: Any = None
-        self.error: BaseException | None = None
+    job: Job
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
 
     def run(self) -> None:
         try:
@@ -149,9 +148,8 @@ class Writer(Worker):
 class Waits:
     """Calls that wait, each in a thread, all of them cancelled at the end."""
 
-    def __init__(self, driver: GroupingDriver, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, driver: GroupingDriver) -> None:
         self._crowd = driver.crowd
-        self._loop = loop
         self._running: set[Cancel] = set()
         self._called: dict[tuple[str, str], Cancel] = {}
 
@@ -173,30 +171,21 @@ class Waits:
         cancel = Cancel()
         if call is not None:
             self._called[call] = cancel
-        context = contextvars.copy_context()
-        context.run(CANCEL.set, cancel)
-        pending = Pending(lambda: context.run(job), self._loop.create_future())
 
-        def work() -> None:
+        def work() -> Any:
             self._crowd.add(threading.get_ident())
-            pending.run()
-            self._crowd.discard(threading.get_ident())
-            self._loop.call_soon_threadsafe(pending.settle)
+            try:
+                return job()
+            finally:
+                self._crowd.discard(threading.get_ident())
 
         self._running.add(cancel)
-        threading.Thread(target=work, name="dibs-wait", daemon=True).start()
         try:
-            return await asyncio.shield(pending.future)
-        except asyncio.CancelledError:
-            cancel()
-            await asyncio.wait([pending.future])
-            pending.future.exception()  # nobody is there to hear it
-            raise
+            return await in_thread(work, cancel)
         finally:
             self._running.discard(cancel)
             if call is not None:
                 self._called.pop(call, None)
-            cancel.close()
 
     def stop(self) -> None:
         for cancel in list(self._running):

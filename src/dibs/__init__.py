@@ -5,55 +5,8 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.dibs import Agent, Dibs, open
-    from dibs.errors import (
-        BusyError,
-        CancelledError,
-        ClosedError,
-        ConflictError,
-        CorruptError,
-        DeadlockError,
-        DibsError,
-        DisconnectedError,
-        DiskFullError,
-        EmptyError,
-        ExistsError,
-        ForkedError,
-        HeldError,
-        InvalidError,
-        NotFoundError,
-        NotYoursError,
-        PrunedError,
-        ReadOnlyError,
-        RefusedError,
-        StaleError,
-        StateError,
-        StorageError,
-        StoreGoneError,
-        TimeoutError,
-        UnavailableError,
-        UnfitError,
-    )
-    from dibs.records import (
-        Attention,
-        Availability,
-        Blocker,
-        Delivery,
-        Entry,
-        EntryExport,
-        Event,
-        Grant,
-        Lease,
-        Message,
-        Mismatch,
-        NewToken,
-        Outcome,
-        Overview,
-        Presence,
-        Pruned,
-        Session,
-        Task,
-        Token,
-    )
+    from dibs.errors import *
+    from dibs.records import *
 
 __all__ = [
     "Agent",

@@ -85,7 +85,7 @@ class AgentName(Kind):
         return check_agent(what, value)
 
 
-class Resource(Kind):
+class ResourceName(Kind):
     """What can be claimed; the rest of it is checked where its name is read from the disk."""
 
     json = "string"
@@ -185,7 +185,7 @@ LINE, LINES = Text(), Text(lines=True)
 BODY = Text(BODY_LIMIT, lines=True, says="something")
 FILTER = Text(VALUE_LIMIT)
 """What a reader looks for: any text that could be stored."""
-NAME, AGENT_NAME, RESOURCE, FLAG, JSON = Name(), AgentName(), Resource(), Flag(), Json()
+NAME, AGENT_NAME, RESOURCE, FLAG, JSON = Name(), AgentName(), ResourceName(), Flag(), Json()
 TTL, WAIT, DELAY = Seconds(TTL_MIN_S, TTL_MAX_S), Seconds(0, WAIT_MAX_S), Seconds(0, DELAY_MAX_S)
 NUMBER = Whole(0)
 """A seq, a version or the id of something that the store has numbered."""
@@ -293,7 +293,7 @@ def kind_of(name: str, type: str) -> Kind:
 
 def check_number_of(what: str, values: Any, kind: Kind) -> None:
     if len(values) > kind.limit:
-        few = " in one call" if isinstance(kind, Resource) else ""
+        few = " in one call" if isinstance(kind, ResourceName) else ""
         raise InvalidError(
             f"{len(values):,} {what}{few}; the limit is {kind.limit:,}",
             next="name a directory or a pattern instead" if few else "give fewer of them",

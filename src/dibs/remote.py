@@ -16,7 +16,7 @@ import json
 import os
 from time import monotonic, sleep
 
-from dibs.arguments import Resource, check_agent, check_name, check_text, refuse_depth
+from dibs.arguments import ResourceName, check_agent, check_name, check_text, refuse_depth
 from dibs.errors import (
     BusyError,
     CancelledError,
@@ -161,7 +161,7 @@ class RemoteScope(Scope):
             given["idempotency_key"] = os.urandom(16).hex()
         if "wait_s" in names:
             given.setdefault("wait_s", names["wait_s"].default)
-        resources = [name for name, one in names.items() if isinstance(one.kind, Resource)]
+        resources = [name for name, one in names.items() if isinstance(one.kind, ResourceName)]
         if resources:
             given["seen"] = see(self.place, given, resources, operation.hashes)
         headers = {"Dibs-Session": self._token} if self._token else {}

@@ -30,6 +30,10 @@ from dibs.arguments import RESOURCE_LIMIT
 from dibs.errors import InvalidError
 from dibs.names.checkouts import Checkout, checkout_around, content_hash, is_case_blind, origin
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MAX_NAME = 500
 MAX_COMPONENT_BYTES = 255
 
@@ -302,7 +306,7 @@ def ancestors(base: str) -> list[str]:
     return keys
 
 
-def near(base: str) -> dict[str, object]:
+def near(base: str) -> dict[str, Any]:
     """Give the keys of all that could overlap with a key: those above it, itself among them, and
     those below it as an open interval in the order of code points."""
     if base and not base.startswith("/"):

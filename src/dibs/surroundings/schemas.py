@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dibs.arguments import NAME_LIMIT, RESOURCE_LIMIT, AgentName, Choice, Name, Resource, Text
+from dibs.arguments import NAME_LIMIT, RESOURCE_LIMIT, AgentName, Choice, Name, ResourceName, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def of_kind(kind: Kind) -> Schema:
         return found | {"pattern": AN_AGENT, "maxLength": NAME_LIMIT}
     if isinstance(kind, Name):
         return found | {"pattern": A_NAME, "maxLength": NAME_LIMIT}
-    if isinstance(kind, Resource):
+    if isinstance(kind, ResourceName):
         return found | {"pattern": A_NAME, "maxLength": RESOURCE_LIMIT}
     if isinstance(kind, Choice):
         return found | {"enum": list(kind.choices)}

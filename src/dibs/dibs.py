@@ -19,7 +19,7 @@ from dibs.arguments import NAME_LIMIT, Choice, check_name, check_text, visible
 from dibs.digest import sha256
 from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
 from dibs.names.paths import find_place, space_name
-from dibs.operation import OPERATIONS
+from dibs.operation import NOUNS, OPERATIONS
 from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
 from dibs.storage.folder import write_once
@@ -46,7 +46,6 @@ POSTGRES = ("postgresql://", "postgres://")
 DAEMON = ("http://", "https://", "unix:/", "http+unix://")
 DATABASE = "dibs.db"
 PATH_LIMIT = 4_096
-NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 
 
 class Dibs:

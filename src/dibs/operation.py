@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 OPERATIONS: dict[str, Operation] = {}
+NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 
 AGENT, PERSON, ADMIN, HOOK = "agent", "person", "admin", "hook"
 """Who calls: an agent (its shell, its MCP client, its token), the person at this machine, the

@@ -7,11 +7,11 @@ answer is what the library returns.
 
 from __future__ import annotations
 
-from dibs.dibs import NOUNS, operations
+from dibs.dibs import operations
 from dibs.errors import ConflictError
 from dibs.mcp.standard import STANDARD
 from dibs.mcp.tool import ADDS, DESTROYS, FLAG, HINTS, INTEGER, NUMBER, READS, TEXT, Tool, moment
-from dibs.operation import AGENT
+from dibs.operation import AGENT, NOUNS
 from dibs.records import plain
 from dibs.surroundings.schemas import ANYTHING, of_type_only
 

@@ -57,10 +57,9 @@ class Messages(Noun):
         channel: the channel it goes to instead; who reads the channel gets it
         reply_to: the id of the message it answers
         """
-        tx = self.tx
         if to is not None and channel is not None:
             raise InvalidError("a message goes to an agent or to a channel, not to both")
-        return post(tx, self.scope, body, to=to, channel=channel, reply_to=reply_to)
+        return post(self.tx, self.scope, body, to=to, channel=channel, reply_to=reply_to)
 
     @writes(
         by=EVERYBODY,
@@ -73,8 +72,7 @@ class Messages(Noun):
 
         body: the text
         """
-        tx = self.tx
-        return post(tx, self.scope, body, kind="announcement")
+        return post(self.tx, self.scope, body, kind="announcement")
 
     @operation(
         by=EVERYBODY,

@@ -74,8 +74,7 @@ class State(Noun):
         force: overwrite whatever is there
         ttl_s: how long until the entry is gone
         """
-        tx = self.tx
-        return put(tx, self.scope, namespace, key, value, expected_version, force, ttl_s)
+        return put(self.tx, self.scope, namespace, key, value, expected_version, force, ttl_s)
 
     @writes(
         ConflictError,

@@ -313,9 +313,8 @@ class Work(Noun):
         id: the task
         reason: why, for whoever takes it next
         """
-        tx = self.tx
-        row = self._own(tx, id, epoch)
-        return self._settle(tx, row, "available", reason=reason, uncounted=1)
+        row = self._own(self.tx, id, epoch)
+        return self._settle(self.tx, row, "available", reason=reason, uncounted=1)
 
     def _settle(self, tx: Write, row: Row, state: str, reason: str = "", **changed: Any) -> Task:
         """End the caller's claim, and free the files that were claimed with it."""

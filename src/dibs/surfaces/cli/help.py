@@ -10,7 +10,7 @@ import os
 from dibs.arguments import NEWEST, Choice
 from dibs.dibs import operations
 from dibs.errors import InvalidError
-from dibs.operation import EVERYBODY
+from dibs.operation import EVERYBODY, NOUNS
 from dibs.records import span
 from dibs.surfaces.cli.main import BY_HAND, find, written_by_hand
 from dibs.surroundings.commands import Command
@@ -45,15 +45,6 @@ VALUES = {
     "unix": "PATH",
 }
 """What stands for a value where the name of its argument says little."""
-GROUPS = (
-    ("Leases", "leases"),
-    ("Work", "work"),
-    ("Messages", "messages"),
-    ("State", "state"),
-    ("Agents", "agents"),
-    ("Journal", "events"),
-)
-
 BASH = """\
 _dibs() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" line="${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}}"
@@ -106,8 +97,8 @@ def help_on(words: list[str]) -> str:
 def overview() -> str:
     """All commands, a line each."""
     parts = ["dibs: agents that share a codebase call dibs before they touch something.\n"]
-    for title, noun in GROUPS:
-        parts.append(f"{title}:")
+    for noun in NOUNS:
+        parts.append(f"{'Journal' if noun == 'events' else noun.capitalize()}:")
         parts += [line(command.words, command.summary) for command in offered(noun)]
         parts.append("")
     parts.append("Tools:")

@@ -13,7 +13,7 @@ import os
 import sys
 
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
-from dibs.operation import AGENT, OPERATIONS, PEOPLE_ONLY
+from dibs.operation import AGENT, NOUNS, OPERATIONS, PEOPLE_ONLY
 from dibs.records import plain
 from dibs.surroundings.commands import Command, Globals, closest, unknown
 from dibs.surroundings.wording import complaint, note, print_json
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 BUG = 70
 
-NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 FIRST_WORDS = {
     **dict.fromkeys(("claim", "release", "renew", "wait"), "leases"),
     **dict.fromkeys(("send", "announce", "inbox", "ack"), "messages"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -44,6 +46,7 @@ class Other:
         arguments = [opener.url, opener.name, opener.user_dir, json.dumps(options)]
         self._process = subprocess.Popen(
             [sys.executable, "-c", JOIN_AND_STAY, *arguments],
+            env=with_tests(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -179,7 +182,12 @@ class Opener:
 
 def run_python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", script, *arguments]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+    return subprocess.run(command, env=with_tests(), check=False, capture_output=True, text=True)
+
+
+def with_tests() -> dict[str, str]:
+    """The environment of a child that imports these tests, whatever folder it is in."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 TAMPER = """

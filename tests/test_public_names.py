@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import dibs
-from dibs.dibs import NOUNS, operations
+from dibs.dibs import operations
+from dibs.operation import NOUNS
 
 
 @pytest.fixture(params=["sqlite", "http"])

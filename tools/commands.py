@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dibs.surfaces.cli.help import GLOBALS, GROUPS, about, by_hand, offered
+from dibs.operation import NOUNS
+from dibs.surfaces.cli.help import GLOBALS, about, by_hand, offered, title
 from dibs.surroundings.commands import Command
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
@@ -48,16 +49,16 @@ def render() -> str:
 
 def page() -> Iterator[str]:
     yield HEAD
-    for title, noun in GROUPS:
+    for noun in NOUNS:
         links = [command.words for command in offered(noun)]
-        yield f"- {title}: {', '.join(link(name) for name in links)}"
+        yield f"- {title(noun)}: {', '.join(link(name) for name in links)}"
     yield f"- Tools: {', '.join(link(command.words) for command in by_hand())}"
     yield ""
     yield "```text"
     yield GLOBALS
     yield "```\n"
-    for title, noun in GROUPS:
-        yield f"## {title}\n"
+    for noun in NOUNS:
+        yield f"## {title(noun)}\n"
         for command in offered(noun):
             yield from section(command)
     yield "## Tools\n"

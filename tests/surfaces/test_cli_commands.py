@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 import dibs
-from dibs.dibs import NOUNS as LIBRARY_NOUNS
 from dibs.dibs import operations
 from dibs.errors import InvalidError
 from dibs.operation import Operation
 from dibs.surfaces.cli.help import by_hand
-from dibs.surfaces.cli.main import BY_HAND, FIRST_WORDS, NOUNS, find
+from dibs.surfaces.cli.main import BY_HAND, FIRST_WORDS, find
 from dibs.surroundings.commands import Command, Globals, seconds
 from tests.surfaces.shell import Shell, finish, until
 from tools.commands import PAGE, render
@@ -49,7 +48,6 @@ def test_every_operation_is_reached_by_its_command_and_by_noun_and_verb(entry: O
 
 
 def test_the_first_words_are_those_of_the_registry() -> None:
-    assert NOUNS == LIBRARY_NOUNS
     wanted = {entry.cli.split()[0]: entry.noun for entry in OPERATIONS}
     assert FIRST_WORDS.items() <= wanted.items()
 

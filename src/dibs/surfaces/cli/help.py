@@ -98,12 +98,16 @@ def overview() -> str:
     """All commands, a line each."""
     parts = ["dibs: agents that share a codebase call dibs before they touch something.\n"]
     for noun in NOUNS:
-        parts.append(f"{'Journal' if noun == 'events' else noun.capitalize()}:")
+        parts.append(f"{title(noun)}:")
         parts += [line(command.words, command.summary) for command in offered(noun)]
         parts.append("")
     parts.append("Tools:")
     parts += [line(command.words, command.summary) for command in by_hand()]
     return "\n".join([*parts, "", GLOBALS])
+
+
+def title(noun: str) -> str:
+    return "Journal" if noun == "events" else noun.capitalize()
 
 
 def offered(noun: str) -> list[Command]:

@@ -18,8 +18,8 @@ import sys
 from dibs.arguments import NAME_LIMIT, Choice, check_name, check_text, visible
 from dibs.digest import sha256
 from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
-from dibs.names.paths import find_place, space_name
-from dibs.operation import NOUNS, OPERATIONS
+from dibs.names.paths import Place, find_place, space_name
+from dibs.operation import NOUNS, OPERATIONS, Operation
 from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
 from dibs.storage.folder import write_once
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from dibs.keeping import Beating, HeldLease, HeldTask
-    from dibs.names.paths import Place
     from dibs.nouns.agents.operations import Agents
     from dibs.nouns.events.operations import Events
     from dibs.nouns.leases.operations import Leases
     from dibs.nouns.messages.operations import Messages
     from dibs.nouns.state.operations import State
     from dibs.nouns.work.operations import Work
-    from dibs.operation import Operation
     from dibs.storage.clock import Clock
     from dibs.storage.driver import Driver
 

@@ -18,17 +18,14 @@ first answer.
 
 from __future__ import annotations
 
-from dibs.arguments import HELPS, Argument, check_number_of, kind_of
-from dibs.errors import InvalidError, NotYoursError
+from dibs.arguments import HELPS, Argument, Kind, check_number_of, kind_of
+from dibs.errors import DibsError, InvalidError, NotYoursError
 from dibs.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
-
-    from dibs.arguments import Kind
-    from dibs.errors import DibsError
 
     F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,8 +11,8 @@ from dibs.dibs import operations
 from dibs.errors import ConflictError
 from dibs.mcp.standard import STANDARD
 from dibs.mcp.tool import ADDS, DESTROYS, FLAG, HINTS, INTEGER, NUMBER, READS, TEXT, Tool, moment
-from dibs.operation import AGENT, NOUNS
-from dibs.records import plain
+from dibs.operation import AGENT, NOUNS, Operation
+from dibs.records import Entry, plain
 from dibs.surroundings.schemas import ANYTHING, of_type_only
 
 TYPE_CHECKING = False
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.mcp.calls import Call
-    from dibs.operation import Operation
-    from dibs.records import Entry
 
     Answer = dict[str, Any]
 

@@ -14,7 +14,7 @@ import time
 from dibs.arguments import LIST_LIMIT
 from dibs.errors import CancelledError, NotYoursError, PrunedError, UnavailableError
 from dibs.mcp.tool import cut, in_the_way, moment, result, seconds
-from dibs.records import plain
+from dibs.records import Event, Lease, Overview, Presence, Task, plain
 from dibs.storage.waiting import CANCEL
 
 TYPE_CHECKING = False
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dibs.dibs import Agent
     from dibs.mcp.callers import Callers, Holdings
     from dibs.mcp.protocol import Request
-    from dibs.records import Event, Lease, Overview, Presence, Task
 
     Answer = dict[str, Any]
 

@@ -18,10 +18,11 @@ from dibs.mcp.protocol import (
     SERVER,
     SUPPORTED,
     ProtocolError,
+    Request,
     client_name,
     notification,
 )
-from dibs.mcp.tool import refusal, result
+from dibs.mcp.tool import Tool, refusal, result
 from dibs.storage.waiting import CANCEL, Cancel
 
 TYPE_CHECKING = False
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
     from dibs.mcp.callers import Callers
     from dibs.mcp.calls import Call
-    from dibs.mcp.protocol import Request
-    from dibs.mcp.tool import Tool
 
 FOREVER_S = float("inf")
 LISTENING = "subscriptions/listen"

@@ -16,7 +16,7 @@ import time
 
 from dibs.arguments import shown
 from dibs.errors import DibsError, InvalidError, RefusedError
-from dibs.records import Task, plain
+from dibs.records import Blocker, Message, Outcome, Task, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Agent
     from dibs.mcp.calls import Call
-    from dibs.records import Blocker, Message, Outcome
 
     Answer = dict[str, Any]
     Schema = dict[str, Any]

@@ -24,7 +24,7 @@ from dibs.operation import OPERATIONS
 from dibs.records import plain, to_text
 from dibs.storage.clock import is_process_name, runs
 from dibs.storage.queries import Queries
-from dibs.storage.store import Caller, from_text
+from dibs.storage.store import Caller, Read, Store, Write, from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dibs.names.paths import Place
     from dibs.space.signing import Keyring
     from dibs.storage.driver import Ahead, Row
-    from dibs.storage.store import Read, Store, Write
 
     T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 
 import psycopg
 
-from dibs.errors import BusyError, InvalidError, StorageError
+from dibs.errors import BusyError, DibsError, InvalidError, StorageError
 from dibs.storage.clock import SystemClock, unusable
 from dibs.storage.postgres_pipeline import (
     CHANNEL,
@@ -34,7 +34,7 @@ from dibs.storage.postgres_pipeline import (
     named,
     translate,
 )
-from dibs.storage.queries import Queries
+from dibs.storage.queries import Queries, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,10 +42,8 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGresult
 
-    from dibs.errors import DibsError
     from dibs.storage.clock import Clock
     from dibs.storage.driver import Ahead, Row
-    from dibs.storage.queries import Query
 
     Bound = tuple[str, tuple[Any, ...]]
     """A statement and its values."""

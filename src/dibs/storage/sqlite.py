@@ -24,7 +24,7 @@ import apsw
 from dibs.errors import BusyError, StorageError, StoreGoneError, UnfitError
 from dibs.storage.clock import SystemClock, boot_id, time_namespace, unusable
 from dibs.storage.folder import Bells, FileLiveness, Folder, check_disk
-from dibs.storage.queries import Queries
+from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
     APPLICATION_ID,
     COPY,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from dibs.storage.clock import Clock
     from dibs.storage.driver import Ahead, Listener, Row
-    from dibs.storage.queries import Query
 
 SPACE = Queries("space")
 SQLITE = Queries("sqlite")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dibs.errors import CancelledError, NotYoursError, UnfitError
 from dibs.records import to_text
 from dibs.storage.clock import runs
-from dibs.storage.queries import Queries, migrations, newest_migration
+from dibs.storage.queries import Queries, Query, migrations, newest_migration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any, Self, TypeVar
 
     from dibs.storage.driver import Ahead, Connection, Driver, Row
-    from dibs.storage.queries import Query
 
     T = TypeVar("T")
 

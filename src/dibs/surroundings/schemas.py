@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dibs.arguments import NAME_LIMIT, RESOURCE_LIMIT, AgentName, Choice, Name, ResourceName, Text
+from dibs.arguments import (
+    NAME_LIMIT,
+    RESOURCE_LIMIT,
+    AgentName,
+    Argument,
+    Choice,
+    Kind,
+    Name,
+    ResourceName,
+    Text,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.arguments import Argument, Kind
     from dibs.operation import Operation
     from dibs.records import Record
 

@@ -36,13 +36,11 @@ from dibs.errors import ExistsError, NotFoundError, NotYoursError, StateError
 from dibs.nouns.agents.sessions import session_record
 from dibs.nouns.leases.grants import LEASES, ticket_alive
 from dibs.operation import EVERYBODY, PEOPLE, operation, writes
-from dibs.records import Mismatch, NewToken, Session, Token
-from dibs.space.scope import AGENTS, Noun
+from dibs.records import Mismatch, NewToken, Overview, Presence, Session, Token
+from dibs.space.scope import AGENTS, Noun, Scope
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.records import Overview, Presence
-    from dibs.space.scope import Scope
     from dibs.storage.driver import Row
 
 PAGE = 1000

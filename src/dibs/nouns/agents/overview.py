@@ -9,20 +9,17 @@ from __future__ import annotations
 from dibs.nouns.agents.sessions import session_record
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES
-from dibs.records import Attention, Overview, Presence
-from dibs.space.scope import AGENTS
+from dibs.records import Attention, Blocker, Lease, Message, Overview, Presence, Session, Task
+from dibs.space.scope import AGENTS, Scope
 from dibs.storage.queries import Queries
-from dibs.storage.store import from_text
+from dibs.storage.store import Read, from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from dibs.records import Blocker, Lease, Message, Session, Task
-    from dibs.space.scope import Scope
     from dibs.storage.driver import Row
-    from dibs.storage.store import Read
 
 EVENTS = Queries("events")
 MESSAGES = Queries("messages")

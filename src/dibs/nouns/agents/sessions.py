@@ -5,15 +5,13 @@ from __future__ import annotations
 from dibs.arguments import check_text
 from dibs.errors import NotYoursError
 from dibs.records import Session
-from dibs.space.scope import AGENTS
+from dibs.space.scope import AGENTS, Scope
 from dibs.storage.clock import runs
-from dibs.storage.store import Caller
+from dibs.storage.store import Caller, Read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.space.scope import Scope
     from dibs.storage.driver import Row
-    from dibs.storage.store import Read
 
 
 def part(scope: Scope) -> None:

@@ -7,13 +7,12 @@ from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want, grant_all, granted
 from dibs.nouns.leases.queue import refuse_deadlock, serve_ticket
 from dibs.nouns.messages.operations import post
-from dibs.records import held_by
+from dibs.records import Grant, Lease, held_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dibs.records import Grant, Lease
     from dibs.space.scope import Scope
     from dibs.space.signing import Keyring
     from dibs.storage.driver import Row

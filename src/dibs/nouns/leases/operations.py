@@ -34,7 +34,7 @@ from dibs.nouns.leases import grants, looking
 from dibs.nouns.leases.grants import LEASES, Want, lease_record, named, take
 from dibs.nouns.leases.own import asked_first, learn, own_leases
 from dibs.operation import EVERYBODY, HOOKS, PEOPLE, operation, writes
-from dibs.records import Outcome
+from dibs.records import Availability, Blocker, Grant, Lease, Outcome
 from dibs.space.scope import Noun
 
 TYPE_CHECKING = False
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dibs.nouns.leases.queue import Ticket
-    from dibs.records import Availability, Blocker, Grant, Lease
     from dibs.storage.driver import Row
     from dibs.storage.store import Read, Write
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dibs.errors import InvalidError, NotFoundError, NotYoursError, StaleError
-from dibs.names.paths import is_name
+from dibs.names.paths import Resource, is_name
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want
 from dibs.records import held_by
-from dibs.storage.store import from_text
+from dibs.storage.store import Read, Write, from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.names.paths import Resource
     from dibs.space.scope import Noun, Scope
     from dibs.storage.driver import Row
     from dibs.storage.queries import Query
-    from dibs.storage.store import Read, Write
 
 
 def asked_first(noun: Noun, *resources: str, **_: object) -> list[tuple[Query, Row]]:

@@ -20,13 +20,11 @@ from dibs.arguments import FILTER, NEWEST, NUMBER
 from dibs.errors import InvalidError, NotFoundError
 from dibs.nouns.messages.unread import MESSAGES, message_record, unread_rows
 from dibs.operation import EVERYBODY, operation, writes
-from dibs.records import Delivery
-from dibs.space.scope import Noun
+from dibs.records import Delivery, Message
+from dibs.space.scope import Noun, Scope
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.records import Message
-    from dibs.space.scope import Scope
     from dibs.storage.driver import Row
     from dibs.storage.store import Read, Write
 

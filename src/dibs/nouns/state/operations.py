@@ -15,17 +15,15 @@ from dibs.arguments import FLAG, JSON, NAME, NEWEST, NUMBER, TTL_MAX_S, Seconds,
 from dibs.errors import ConflictError, InvalidError, NotFoundError
 from dibs.operation import EVERYBODY, operation, writes
 from dibs.records import Entry, EntryExport
-from dibs.space.scope import Noun
+from dibs.space.scope import Noun, Scope
 from dibs.storage.queries import Queries
-from dibs.storage.store import from_text
+from dibs.storage.store import Read, Write, from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.space.scope import Scope
     from dibs.storage.driver import Row
-    from dibs.storage.store import Read, Write
 
 STATE = Queries("state")
 TTL = Seconds(0.001, TTL_MAX_S * 52)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from dibs.errors import EmptyError, HeldError, StateError
 from dibs.nouns.leases import grants
-from dibs.nouns.leases.grants import take
+from dibs.nouns.leases.grants import Want, take
 from dibs.nouns.recovery import end_dead_sessions, lapse_task
 from dibs.nouns.work.plan import insert
 from dibs.nouns.work.tasks import WORK, open_up, record_of, row_of, task_record
-from dibs.storage.store import from_text
+from dibs.storage.store import Read, Write, from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.nouns.leases.grants import Want
     from dibs.records import Lease, Task
     from dibs.space.scope import Scope
     from dibs.storage.driver import Row
-    from dibs.storage.store import Read, Write
 
 SWEEP_MS = 1_000
 """How often `next` looks whether those who have claimed a task are still alive."""

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from dibs.errors import NotFoundError
 from dibs.nouns.leases import grants
-from dibs.records import Task
+from dibs.records import Lease, Task
 from dibs.storage.queries import Queries
-from dibs.storage.store import from_text
+from dibs.storage.store import Read, Write, from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.records import Lease
     from dibs.storage.driver import Row
-    from dibs.storage.store import Read, Write
 
 WORK = Queries("work")
 BACKOFF_MS = 10_000

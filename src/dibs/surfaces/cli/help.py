@@ -13,11 +13,7 @@ from dibs.errors import InvalidError
 from dibs.operation import EVERYBODY, NOUNS
 from dibs.records import span
 from dibs.surfaces.cli.main import BY_HAND, find, written_by_hand
-from dibs.surroundings.commands import Command
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from dibs.surroundings.commands import Globals, Option
+from dibs.surroundings.commands import Command, Globals, Option
 
 BY = {"completion": EVERYBODY, "protocol": EVERYBODY}
 GLOBALS = """\

@@ -13,7 +13,7 @@ import os
 import sys
 
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
-from dibs.operation import AGENT, NOUNS, OPERATIONS, PEOPLE_ONLY
+from dibs.operation import AGENT, NOUNS, OPERATIONS, PEOPLE_ONLY, Operation
 from dibs.records import plain
 from dibs.surroundings.commands import Command, Globals, closest, unknown
 from dibs.surroundings.wording import complaint, note, print_json
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.dibs import Dibs
-    from dibs.operation import Operation
 
 INTERRUPTED = 130
 BUG = 70

@@ -14,7 +14,7 @@ from dibs.errors import InvalidError
 from dibs.names.checkouts import git_directory
 from dibs.names.paths import resources_overlap
 from dibs.operation import EVERYBODY
-from dibs.records import plain
+from dibs.records import Blocker, plain
 from dibs.surroundings.git import elsewhere, git, names
 from dibs.surroundings.wording import note, paint, print_json, say
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.dibs import Dibs
-    from dibs.records import Blocker
     from dibs.surroundings.commands import Globals
 
 BY = EVERYBODY

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dibs.errors import HeldError, InvalidError, NotFoundError
 from dibs.operation import EVERYBODY
-from dibs.records import plain
+from dibs.records import Lease, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.dibs import Agent
-    from dibs.records import Lease
     from dibs.surroundings.commands import Globals
 
 BY = EVERYBODY

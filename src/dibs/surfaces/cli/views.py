@@ -12,7 +12,7 @@ import sys
 
 from dibs.arguments import Whole
 from dibs.operation import EVERYBODY
-from dibs.records import plain, span
+from dibs.records import Overview, plain, span
 from dibs.surfaces.cli import show
 from dibs.surroundings.wording import ago, note, paint, print_json, say
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.dibs import Dibs
-    from dibs.records import Overview
     from dibs.surroundings.commands import Globals
 
 BY = {"status": EVERYBODY, "log": EVERYBODY, "top": EVERYBODY}

@@ -27,18 +27,15 @@ from dibs.mcp.protocol import (
 )
 from dibs.records import plain
 from dibs.surfaces.http import a2a_tasks as tasks
-from dibs.surfaces.http.access import GuardError
+from dibs.surfaces.http.access import Access, GuardError
 from dibs.surfaces.http.api import to_body
-from dibs.surfaces.http.app import BY_NAME, enter, read_body, respond, stopping, unless_gone
+from dibs.surfaces.http.app import BY_NAME, Daemon, enter, read_body, respond, stopping, unless_gone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
-
-    from dibs.surfaces.http.access import Access
-    from dibs.surfaces.http.app import Daemon
 
     Object = dict[str, Any]
 

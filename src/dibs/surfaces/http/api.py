@@ -10,8 +10,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dibs import __version__
-from dibs.arguments import AGENT_NAME, LINE, NAME, TTL, ResourceName, Whole
-from dibs.dibs import operations
+from dibs.arguments import AGENT_NAME, LINE, NAME, TTL, Kind, ResourceName, Whole
+from dibs.dibs import Dibs, operations
 from dibs.errors import InvalidError
 from dibs.mcp.protocol import DECODER
 from dibs.names.seen import Seen
@@ -19,8 +19,6 @@ from dibs.records import Record, fields_of
 from dibs.surroundings.schemas import of_argument, of_kind, of_record, of_type
 
 if TYPE_CHECKING:
-    from dibs.arguments import Kind
-    from dibs.dibs import Dibs
     from dibs.operation import Operation
 
     Schema = dict[str, Any]

@@ -32,6 +32,7 @@ from dibs.space.scope import AGENTS, mint
 from dibs.storage.group import GroupingDriver
 from dibs.storage.waiting import Hub
 from dibs.surfaces.http.access import (
+    Access,
     Guard,
     GuardError,
     Rate,
@@ -41,7 +42,7 @@ from dibs.surfaces.http.access import (
     fold,
     too_large,
 )
-from dibs.surfaces.http.api import APART, JOIN, read_object, routes, to_body
+from dibs.surfaces.http.api import APART, JOIN, Route, read_object, routes, to_body
 from dibs.surfaces.http.worker import Waits, Worker, Writer
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Dibs
     from dibs.storage.store import Caller
-    from dibs.surfaces.http.access import Access
-    from dibs.surfaces.http.api import Route
 
 SWEEP_S = 0.5
 STOP_LOOKS = 150

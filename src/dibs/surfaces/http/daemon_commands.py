@@ -9,7 +9,7 @@ import sys
 import time
 
 from dibs.arguments import Whole
-from dibs.dibs import DAEMON
+from dibs.dibs import DAEMON, Dibs
 from dibs.errors import InvalidError, NotFoundError, NotYoursError, UnavailableError
 from dibs.operation import EVERYBODY, PEOPLE
 from dibs.surfaces.http.access import CALLS_PER_S
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from dibs.dibs import Dibs
     from dibs.surfaces.http.serve import Listening
     from dibs.surroundings.commands import Globals
 

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 
-from dibs.dibs import default_user_dir
+from dibs.dibs import Dibs, default_user_dir
 from dibs.digest import sha256
 from dibs.errors import ExistsError
 from dibs.nouns.agents import operations as agents
@@ -22,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dibs.dibs import Dibs
 
 OWNER = "dibs"
 

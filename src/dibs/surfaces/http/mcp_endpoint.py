@@ -33,18 +33,15 @@ from dibs.mcp.protocol import (
     check_message,
     parse,
 )
-from dibs.surfaces.http.access import GuardError
+from dibs.surfaces.http.access import Access, GuardError
 from dibs.surfaces.http.app import BY_NAME, HEADERS, enter, permit, read_body, respond, stopping
-from dibs.surfaces.http.mcp_sessions import SESSION, SILENCE, VERSION, McpSessions, Told
+from dibs.surfaces.http.mcp_sessions import SESSION, SILENCE, VERSION, McpSession, McpSessions, Told
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from starlette.types import Receive, Scope
     from starlette.types import Send as AsgiSend
-
-    from dibs.surfaces.http.access import Access
-    from dibs.surfaces.http.mcp_sessions import McpSession
 
     Headers = dict[str, str]
     Pairs = Sequence[tuple[bytes, bytes]]

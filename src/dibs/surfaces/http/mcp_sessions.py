@@ -24,15 +24,13 @@ from dibs.dibs import Agent
 from dibs.errors import DibsError, NotYoursError, RefusedError, UnavailableError
 from dibs.mcp.callers import Callers, client_session, kind_of
 from dibs.mcp.calls import McpConnection
-from dibs.mcp.protocol import BATCHES
+from dibs.mcp.protocol import BATCHES, Request
 from dibs.mcp.server import Server
 from dibs.mcp.standard import STANDARD
 from dibs.space.scope import labelled, mint
-from dibs.surfaces.http.access import GuardError
+from dibs.surfaces.http.access import Access, GuardError
 
 if TYPE_CHECKING:
-    from dibs.mcp.protocol import Request
-    from dibs.surfaces.http.access import Access
     from dibs.surfaces.http.app import Daemon
 
 SESSION = "mcp-session-id"

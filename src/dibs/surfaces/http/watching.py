@@ -36,7 +36,7 @@ from dibs.errors import DibsError, InvalidError, NotFoundError, PrunedError, Una
 from dibs.records import plain
 from dibs.surfaces.http.access import CODE_S, COOKIE_S, GuardError
 from dibs.surfaces.http.api import document, page_of, read_object
-from dibs.surfaces.http.app import enter, permit, read_body
+from dibs.surfaces.http.app import Daemon, enter, permit, read_body
 from dibs.surfaces.http.home import OWNER
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from dibs.dibs import Dibs
-    from dibs.surfaces.http.app import Daemon
 
 BREATH_S = 15.0
 """A comment so often shows both ends that the other is there."""

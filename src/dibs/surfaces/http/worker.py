@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.aio import in_thread
 from dibs.errors import BusyError
-from dibs.storage.group import Group
+from dibs.storage.group import Group, GroupingDriver
 from dibs.storage.waiting import Cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from dibs.storage.group import GroupingDriver
 
     Job = Callable[[], Any]
 

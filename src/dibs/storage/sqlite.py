@@ -306,7 +306,6 @@ class SqliteConnection:
         """Nothing travels here."""
 
     def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
-        # On a line of its own: a signal handler that runs in between may tear the cursor.
         text, values = query.bind("sqlite", parameters)
         try:
             cursor = self._cursor.execute(text, values)
@@ -316,7 +315,12 @@ class SqliteConnection:
             raise translate(error, self._driver.path) from error
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
-        self._control(*query.bind("sqlite", parameters))
+        # On lines of their own: a signal handler that runs in between may tear the cursor.
+        text, values = query.bind("sqlite", parameters)
+        try:
+            self._cursor.execute(text, values)
+        except apsw.Error as error:
+            raise translate(error, self._driver.path) from error
 
     def version(self) -> int:
         try:
@@ -361,9 +365,9 @@ class SqliteConnection:
                 self.usable = False
                 self.db.close()  # the lock must go, whatever is wrong with the disk
 
-    def _control(self, text: str, values: tuple[Any, ...] | None = None) -> None:
+    def _control(self, text: str) -> None:
         try:
-            self._cursor.execute(text, values)
+            self._cursor.execute(text)
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
 

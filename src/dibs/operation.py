@@ -159,39 +159,36 @@ class Operation:
         self.arguments()
         return self._many
 
-    def check(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of a call as the method takes them, by place and by name."""
-        known, many, placed = self._arguments or self.arguments(), self._many, []
-        named = {
-            name: known[name].check(value)
-            for name, value in given.items()
-            if many is None or name != many.name
-        }
-        if many is not None:
-            rest = given[many.name]
-            if not rest and self.at_least_one:
-                raise InvalidError("nothing was named", next="name at least one path or resource")
-            check_number_of(many.name, rest, many.kind)
-            placed = [many.kind.check(many.name, value) for value in rest]
-        return placed, named
-
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a call by name, as Python would bind them."""
+        """The arguments of a call by name."""
+        given = dict(zip(self._places, args, strict=False)) | kwargs
+        return given if self._many is None else given | {self._many.name: list(args)}
+
+    def check(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call as the method takes them, by place and by name."""
         known, many, places = self._arguments or self.arguments(), self._many, self._places
-        given = dict(zip(places, args, strict=False))
+        placed: list[Any] = []
         if many is not None:
-            given[many.name] = list(args[len(places) :])
+            if not args and self.at_least_one:
+                raise InvalidError("nothing was named", next="name at least one path or resource")
+            kind = many.kind
+            if len(args) > kind.limit:
+                check_number_of(many.name, args, kind)
+            placed = [kind.check(many.name, value) for value in args]
         elif len(args) > len(places):
             raise TypeError(f"{self.name}() takes {len(places)} arguments by place")
+        named = dict(zip(places, args, strict=False)) if places else {}
         for name in kwargs:
-            if name not in known or name in given:
-                why = "is given by place" if name in given else "is not one of its arguments"
+            if name in named or name not in known or known[name] is many:
+                why = "is given by place" if name in known else "is not one of its arguments"
                 raise TypeError(f"{self.name}(): {name!r} {why}")
-        given |= kwargs
+            named[name] = kwargs[name]
         for name in self._required:
-            if name not in given:
+            if name not in named:
                 raise TypeError(f"{self.name}() needs {name!r}")
-        return given
+        return placed, {name: known[name].check(named[name]) for name in named}
 
     def load(self, data: Any) -> Any:
         """The result as the caller knows it, from its JSON."""
@@ -246,10 +243,9 @@ def operation(*raises: type[DibsError], **facts: Any) -> Callable[[F], F]:
         entry = _register(method, raises, facts)
 
         def call(noun: Any, /, *args: Any, **kwargs: Any) -> Any:
-            given = entry.bind(args, kwargs)
-            placed, named = entry.check(given)
+            placed, named = entry.check(args, kwargs)
             if noun.scope.daemon is not None:
-                return noun.scope.call(entry, given)
+                return noun.scope.call(entry, entry.bind(args, kwargs))
             return method(noun, *placed, **named)
 
         return _like(call, method)
@@ -268,11 +264,10 @@ def writes(*raises: type[DibsError], **facts: Any) -> Callable[[F], F]:
         entry = _register(method, raises, facts)
 
         def call(noun: Any, /, *args: Any, **kwargs: Any) -> Any:
-            given = entry.bind(args, kwargs)
-            placed, named = entry.check(given)
+            placed, named = entry.check(args, kwargs)
             scope = noun.scope
             if scope.daemon is not None:
-                return scope.call(entry, given)
+                return scope.call(entry, entry.bind(args, kwargs))
             key = named.get("idempotency_key")
             with scope.write(ahead and (lambda: ahead(noun, *placed, **named))) as tx:
                 inside = type(noun)(scope, tx)

@@ -177,18 +177,20 @@ class Operation:
             if len(args) > kind.limit:
                 check_number_of(many.name, args, kind)
             placed = [kind.check(many.name, value) for value in args]
+            if not kwargs and not self._required:
+                return placed, {}
         elif len(args) > len(places):
             raise TypeError(f"{self.name}() takes {len(places)} arguments by place")
         named = dict(zip(places, args, strict=False)) if places else {}
-        for name in kwargs:
+        for name, value in kwargs.items():
             if name in named or name not in known or known[name] is many:
                 why = "is given by place" if name in known else "is not one of its arguments"
                 raise TypeError(f"{self.name}(): {name!r} {why}")
-            named[name] = kwargs[name]
+            named[name] = value
         for name in self._required:
             if name not in named:
                 raise TypeError(f"{self.name}() needs {name!r}")
-        return placed, {name: known[name].check(named[name]) for name in named}
+        return placed, {name: known[name].check(value) for name, value in named.items()}
 
     def load(self, data: Any) -> Any:
         """The result as the caller knows it, from its JSON."""

@@ -103,25 +103,31 @@ def content_hash(file: str) -> str | None:
     reading would hold up the claim.
     """
     try:
-        with open(os.open(file, _READING), "rb", 0) as source:
-            status = os.fstat(source.fileno())
-            if status.st_mode & 0o170000 != 0o100000 or status.st_size > MAX_HASHED_BYTES:
-                return None
-            # One read more than the size shows whether somebody is writing to it right now.
-            digest, left = sha256(), MAX_HASHED_BYTES
-            chunk = source.read(min(status.st_size, 1 << 18) + 1)
-            while chunk:
-                digest.update(chunk)
-                left -= len(chunk)
-                if left < 0:
-                    return None
-                if left == MAX_HASHED_BYTES - status.st_size:
-                    break
-                chunk = source.read(1 << 18)
-            text: str = digest.hexdigest()
-            return text
+        # Without O_NONBLOCK a fifo would wait for its writer.
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
+    try:
+        status = os.fstat(fd)
+        if status.st_mode & 0o170000 != 0o100000 or status.st_size > MAX_HASHED_BYTES:
+            return None
+        # One read more than the size shows whether somebody is writing to it right now.
+        digest, left = sha256(), MAX_HASHED_BYTES
+        chunk = os.read(fd, min(status.st_size, 1 << 18) + 1)
+        while chunk:
+            digest.update(chunk)
+            left -= len(chunk)
+            if left < 0:
+                return None
+            if left == MAX_HASHED_BYTES - status.st_size:
+                break
+            chunk = os.read(fd, 1 << 18)
+        text: str = digest.hexdigest()
+        return text
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def _host_and_path(url: str) -> str | None:

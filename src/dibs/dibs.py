@@ -22,7 +22,7 @@ from dibs.names.paths import Place, find_place, space_name
 from dibs.operation import NOUNS, OPERATIONS, Operation
 from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
-from dibs.storage.folder import write_once
+from dibs.storage.folder import Own, refused
 from dibs.storage.store import Store
 
 TYPE_CHECKING = False
@@ -303,30 +303,26 @@ def connect(
 
 def space_key(user_dir: str, name: str) -> tuple[bytes, str | None]:
     """The key of a shared space on this machine, made if this machine has none yet."""
-    folder = os.path.join(user_dir, "keys")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    file = os.path.join(folder, sha256(name.encode()).hexdigest()[:32])
-    made = None if os.path.exists(file) else file
-    if made is not None:
-        write_once(file, os.urandom(32))
-    with io_open(file, "rb") as source:
-        return source.read(), made
+    own = Own(os.path.realpath(user_dir))
+    file = f"keys/{sha256(name.encode()).hexdigest()[:32]}"
+    made = own.once(file, os.urandom(32))
+    return own.read(file) or b"", own.file(file) if made else None
 
 
 def own_store(place: Place) -> str:
     """The store of a place, in a folder that git does not see."""
-    if not os.path.isdir(place.store_dir):
-        try:
-            os.makedirs(place.store_dir, mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise UnfitError(
-                f"{place.store_dir} cannot be made: {error.strerror}",
-                next="give another store, or make that folder writable",
-            ) from error
-    ignore = os.path.join(place.store_dir, ".gitignore")
-    if not os.path.exists(ignore):
-        write_once(ignore, b"*\n")
-    return os.path.join(place.store_dir, DATABASE)
+    own = Own(place.store_dir)
+    try:
+        own.once(".gitignore", b"*\n")
+    except OSError as error:
+        raise UnfitError(
+            f"{place.store_dir} cannot be made: {error.strerror}",
+            next="give another store, or make that folder writable",
+        ) from error
+    file = os.path.join(place.store_dir, DATABASE)
+    if os.path.islink(file):  # SQLite would follow it, and make the store wherever it leads
+        raise refused(file, os.lstat(file))
+    return file
 
 
 def default_user_dir() -> str:
@@ -334,6 +330,3 @@ def default_user_dir() -> str:
     if sys.platform == "darwin":
         return os.path.join(home, "Library", "Application Support", "dibs")
     return os.path.join(home, ".local", "share", "dibs")
-
-
-from builtins import open as io_open  # noqa: E402 - `open` above is the public name

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_HASHED_BYTES = 64 << 20
+PATH_BYTES = 8192
+"""More than any path; what names one is not read further."""
 # Without O_NONBLOCK a fifo would wait for its writer.
 _READING = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _HOST = "abcdefghijklmnopqrstuvwxyz0123456789_.-"
@@ -62,9 +64,19 @@ def checkout_around(real: str) -> Checkout:
     for directory in _upwards(real):
         if os.access(f"{directory}/HEAD", os.F_OK) and _is_bare(directory):
             return Checkout(directory, directory, "/.git")
-        if os.path.isdir(f"{directory}/.dibs"):
+        if _has_store(directory):
             return Checkout(directory, directory, kind="directory")
     return Checkout("/", "/", kind="none")
+
+
+def _has_store(directory: str) -> bool:
+    """Whether this user has a `.dibs` there; that of another, as in `/tmp`, is passed over."""
+    try:
+        status = os.lstat(f"{directory}/.dibs")
+    except OSError:
+        return False
+    kinds = (0o040000, 0o120000)  # a link is refused by name when it is opened
+    return status.st_mode & 0o170000 in kinds and status.st_uid == os.geteuid()
 
 
 def origin(root: str) -> str | None:
@@ -159,7 +171,7 @@ def _upwards(directory: str) -> Iterator[str]:
 
 def _checkout_at(directory: str) -> Checkout:
     git_dir = _git_dir(directory)
-    to_common = _read(f"{git_dir}/commondir")
+    to_common = _read(f"{git_dir}/commondir", PATH_BYTES)
     if to_common is None:
         return _main_checkout(directory, git_dir)
     common = os.path.realpath(os.path.join(git_dir, to_common.rstrip("\r\n")))
@@ -192,7 +204,7 @@ def _encloses(up: str, directory: str) -> bool:
 def _lists(outer: str, directory: str) -> bool:
     path = directory[len(outer) :].lstrip("/")
     return any(
-        section.startswith("submodule.") and key == "path" and value.rstrip("/") == path
+        section.startswith("submodule.") and key == "path" and _unquoted(value).rstrip("/") == path
         for section, key, value in _settings(f"{outer}/.gitmodules")
     )
 
@@ -227,7 +239,7 @@ def _git_dir(directory: str) -> str:
     dot_git = f"{directory}/.git"
     if os.path.isdir(dot_git):
         return os.path.realpath(dot_git)
-    text = _read(dot_git)
+    text = _read(dot_git, PATH_BYTES)
     if text is None:
         raise _broken(directory, "it cannot be read")
     if not text.startswith("gitdir: "):
@@ -245,12 +257,12 @@ def _broken(directory: str, why: str) -> InvalidError:
     )
 
 
-def _read(file: str) -> str | None:
-    """Read a small text file; None if it cannot be read or is no text."""
+def _read(file: str, limit: int = 1 << 20) -> str | None:
+    """Read a small text file, or as much of it; None if it cannot be read or is no text."""
     data = b""
     try:
         with open(os.open(file, _READING), "rb", 0) as source:
-            while len(data) < 1 << 20 and (chunk := source.read(1 << 16)):
+            while len(data) < limit and (chunk := source.read(min(limit, 1 << 16))):
                 data += chunk
     except OSError:
         return None
@@ -262,12 +274,12 @@ def _setting(git_dir: str, section: str, key: str) -> str | None:
     for file in ("config.worktree", "config"):
         for found in _settings(f"{git_dir}/{file}"):
             if found[:2] == (section, key):
-                return found[2]
+                return _unquoted(found[2])[:PATH_BYTES]
     return None
 
 
 def _settings(file: str) -> Iterator[tuple[str, str, str]]:
-    """Read a git configuration file as (section.subsection, key, value)."""
+    """Read a git configuration file as (section.subsection, key, value as it is written)."""
     section = ""
     for line in (_read(file) or "").replace("\\\n", "").splitlines():
         line = line.strip()
@@ -278,7 +290,7 @@ def _settings(file: str) -> Iterator[tuple[str, str, str]]:
             line = line.strip()
         if line and line[0] not in "#;":
             key, equals, value = line.partition("=")
-            yield section, key.strip().lower(), _unquoted(value.strip()) if equals else "true"
+            yield section, key.strip().lower(), value.strip() if equals else "true"
 
 
 def _unquoted(value: str) -> str:

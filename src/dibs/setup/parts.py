@@ -21,13 +21,14 @@ from dibs.setup import jsonc
 from dibs.setup.files import BOM, Draft, Refusal, cut, cut_apart, gap_after, line_of
 from dibs.setup.jsonc import Node
 from dibs.setup.targets import Target
+from dibs.surroundings import settings
 
 Item = dict[str, Any]
 
 SERVER = {"command": "dibs", "args": ["mcp"]}
 STDIO = {"type": "stdio", **SERVER}
 TIMEOUT_S = 10
-MOST_TRIES = 400
+MOST_TRIES = 20
 
 
 class JsonFile(Target):
@@ -368,16 +369,14 @@ class TomlFile(Target):
 def toml(text: str) -> dict[str, Any]:
     """What a TOML file says."""
     try:
-        return tomllib.loads(text.removeprefix(BOM))
-    except tomllib.TOMLDecodeError as error:
+        return settings.toml(text.removeprefix(BOM))
+    except ValueError as error:
         # The parser says `… (at line 3, column 5)`.
         why, _, place = str(error).partition(" (at line ")
         digits = place.partition(",")[0]
         line = int(digits) if digits.isdigit() else None
         why = why[:1].lower() + why[1:]
         raise Refusal(why, line, "fix the file, then run dibs init again") from None
-    except RecursionError:
-        raise Refusal("it is nested too deeply") from None
 
 
 def means(text: str, meaning: dict[str, Any]) -> bool:

@@ -1,4 +1,11 @@
-"""The files beside a SQLite store, and whether its disk can be trusted with one.
+"""The files that dibs keeps for itself, and whether the disk of a store can be trusted with one.
+
+A cloned repository, an unpacked archive or another user may have put something where dibs keeps
+its own. So `Own` and `open_own` are the only way to what lies below `.dibs` or the user's data
+folder. No link is followed. Each folder from there downwards, and each file, belongs to this user
+and is writable by nobody else; a file that is written to has one name. Folders that only the group
+may write are closed: git makes them so where the umask is 002. What else is not as dibs makes it is
+refused by name. The checkout around `.dibs` may be as it likes.
 
 For a database `x.db` the folder `x.db.d` holds the space key, the bells and the liveness
 files: 0700 and 0600, since who can read them can act for others.
@@ -43,11 +50,158 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 _HANDLES: set[int] = set()
 """All locked files of this process, for a child that must not keep them."""
+READ_LIMIT = 16 << 20
+PART = ".part-"
+"""In the name of a file that is being written; the number of the process follows."""
+_FILE_TYPE, _DIRECTORY, _LINK, _REGULAR = 0o170000, 0o040000, 0o120000, 0o100000
+# Without O_NONBLOCK a fifo would wait for its writer.
+_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Own:
+    """What dibs keeps below one folder; names are relative to it, with slashes."""
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+
+    def folder(self, name: str = "", make: bool = False) -> str:
+        """The path of a folder, each step checked; make: create what is missing."""
+        path = self.base
+        check_folder(path, make)
+        for part in name.split("/") if name else ():
+            path = f"{path}/{part}"
+            check_folder(path, make)
+        return path
+
+    def file(self, name: str, make: bool = False) -> str:
+        """The path of a file, its folders checked."""
+        folder, _, last = name.rpartition("/")
+        return f"{self.folder(folder, make)}/{last}"
+
+    def names(self, folder: str = "") -> list[str]:
+        """What is in a folder; nothing if there is none."""
+        try:
+            return os.listdir(self.folder(folder))
+        except FileNotFoundError:
+            return []
+
+    def status(self, name: str) -> os.stat_result | None:
+        """What the disk says of a file or a folder itself; None if there is none."""
+        try:
+            return os.lstat(self.file(name))
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str, limit: int = READ_LIMIT, private: bool = True) -> bytes | None:
+        """What a file holds; None if there is none, or it is larger than the limit.
+
+        private: what others may read is not as dibs makes it, and counts as none: git may have
+            put it there
+        """
+        try:
+            handle = open_own(self.file(name))
+        except FileNotFoundError:
+            return None
+        with open(handle, "rb", 0) as source:
+            if private and os.fstat(handle).st_mode & 0o077:
+                return None
+            content = b""
+            while len(content) <= limit and (some := source.read(limit + 1 - len(content))):
+                content += some
+        return content if len(content) <= limit else None
+
+    def append(self, name: str, content: bytes) -> None:
+        """Add to a file at once: several processes may do so at the same time."""
+        path = self.file(name, make=True)
+        handle = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with open(handle, "ab", 0) as target:
+            target.write(content)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put a file there as a whole, for this user alone: others read it all the time."""
+        path = self.file(name, make=True)
+        part = f"{path}{PART}{os.getpid()}"
+        try:
+            handle = open_own(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        except FileExistsError:
+            os.unlink(part)  # of a process that died; this one writes one at a time
+            handle = open_own(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with open(handle, "wb") as target:
+            target.write(content)
+        os.replace(part, path)
+
+    def once(self, name: str, content: bytes) -> bool:
+        """Create a file unless there is one; whether there was none."""
+        path = self.file(name, make=True)
+        return not os.path.lexists(path) and write_once(path, content)
+
+    def remove(self, name: str) -> None:
+        try:
+            os.unlink(self.file(name))
+        except FileNotFoundError:
+            pass  # another was faster, or there was none
+
+
+def check_folder(path: str, make: bool = False) -> None:
+    """Refuse a folder that is not this user's alone; make: create it if it is missing."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        if not make:
+            raise
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            pass  # another process was faster
+        status = os.lstat(path)
+    if status.st_mode & _FILE_TYPE != _DIRECTORY:
+        raise refused(path, status, "is not a folder")
+    if status.st_uid != os.geteuid() or status.st_mode & 0o002:
+        raise refused(path, status)
+    if status.st_mode & 0o020:
+        os.chmod(path, 0o700)
+
+
+def open_own(path: str, flags: int = os.O_RDONLY) -> int:
+    """Open a file of dibs in a folder that was checked."""
+    try:
+        handle = os.open(path, flags | _SAFELY, 0o600)
+    except OSError:
+        if os.path.islink(path):
+            raise refused(path, os.lstat(path)) from None
+        raise
+    status = os.fstat(handle)
+    plain = status.st_mode & _FILE_TYPE == _REGULAR
+    alone = flags & (os.O_WRONLY | os.O_RDWR) == 0 or status.st_nlink < 2
+    if plain and alone and status.st_uid == os.geteuid() and not status.st_mode & 0o002:
+        return handle
+    os.close(handle)
+    raise refused(path, status, "is not a plain file" if not plain else "has another name, too")
+
+
+def refused(path: str, status: os.stat_result, otherwise: str = "") -> UnfitError:
+    """Say why something is not taken for dibs' own, and what to do about it."""
+    why, then = otherwise, "look at it, then delete it or move it away"
+    if status.st_mode & _FILE_TYPE == _LINK:
+        why = "is a link, and dibs follows no links there"
+        if path.endswith("/.dibs"):
+            then = "make it a folder; to keep the store elsewhere, set DIBS_URL to a path there"
+    elif status.st_uid != os.geteuid():
+        why = f"belongs to the user {status.st_uid}, and you are {os.geteuid()}"
+        then = f"run dibs as that user; if it is yours: chown -R {os.geteuid()} it"
+    elif status.st_mode & 0o002:
+        why, then = (
+            "may be written by everybody",
+            f"chmod go-w {path}, after a look at what is there",
+        )
+    return UnfitError(f"{path} {why}", next=then, untrusted=path)
 
 
 class Folder:
     def __init__(self, database: str) -> None:
         self.path = database + ".d"
+        self._own = Own(self.path)
         self.bells = os.path.join(self.path, "bells")
         self.alive = os.path.join(self.path, "alive")
         self.key_file = os.path.join(self.path, "key")
@@ -55,20 +209,16 @@ class Folder:
     def make(self) -> None:
         """Create what is missing."""
         try:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            for folder in (self.path, self.bells, self.alive):
-                if not os.path.isdir(folder):
-                    os.makedirs(folder, mode=0o700, exist_ok=True)
-            if not os.path.exists(self.key_file):
-                write_once(self.key_file, os.urandom(32))
+            for folder in ("bells", "alive"):
+                self._own.folder(folder, make=True)
+            self._own.once("key", os.urandom(32))
         except OSError as error:
             raise _disk_error(error, self.path) from error
 
     def receive(self, key: bytes) -> None:
         """Make the folder of a backup, with the key that the original has."""
         try:
-            os.makedirs(self.path, mode=0o700, exist_ok=True)
-            write_once(self.key_file, key)
+            self._own.once("key", key)
         except OSError as error:
             raise _disk_error(error, self.path) from error
         if self.key() != key:
@@ -76,14 +226,16 @@ class Folder:
 
     def key(self) -> bytes:
         try:
-            with open(self.key_file, "rb") as source:
-                return source.read()
+            found = self._own.read("key")
         except OSError as error:
             raise _disk_error(error, self.key_file) from error
+        if not found:
+            raise StorageError(f"{self.key_file} is gone", next="restore a backup")
+        return found
 
 
-def write_once(path: str, content: bytes) -> None:
-    """Create a private file with its content in one step, unless somebody else did first."""
+def write_once(path: str, content: bytes) -> bool:
+    """Create a private file with its content in one step; False if somebody else was faster."""
     draft = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -94,9 +246,10 @@ def write_once(path: str, content: bytes) -> None:
     try:
         os.link(draft, path)
     except FileExistsError:
-        return
+        return False
     finally:
         os.unlink(draft)
+    return True
 
 
 def check_disk(database: str) -> None:
@@ -161,7 +314,7 @@ class FileLiveness:
         """Numbers are counted in each space; the files of all spaces are in one folder."""
         self._held: dict[int, int] = {}
         self._pid = os.getpid()
-        self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _SAFELY)
 
     def present(self) -> bool:
         """Whether the folder is still there; without it, everybody would look dead."""
@@ -176,7 +329,7 @@ class FileLiveness:
 
         self.let_go(number)  # of a write that was undone half-way
         try:
-            handle = os.open(self.path(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = open_own(self.path(number), os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             raise StoreGoneError(
                 f"{self._folder} was deleted while the store was open",
@@ -224,7 +377,7 @@ def is_held(file: str) -> bool:
     import fcntl
 
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        handle = open_own(file)
     except FileNotFoundError:
         return False
     try:
@@ -274,15 +427,14 @@ class Bells:
                 elif topic.isdigit():
                     self._ring_number(topic)
                 else:
-                    self._open[topic] = handle = os.open(
-                        self.path(topic), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-                    )
+                    flags = os.O_RDWR | os.O_CREAT
+                    self._open[topic] = handle = open_own(self.path(topic), flags)
                     os.pwrite(handle, b"!", 0)
-            except OSError:
+            except (OSError, UnfitError):
                 continue
 
     def _ring_number(self, topic: str) -> None:
-        handle = os.open(self.path(topic), os.O_RDWR | os.O_CLOEXEC)
+        handle = open_own(self.path(topic), os.O_RDWR)
         try:
             os.pwrite(handle, b"!", 0)
         finally:

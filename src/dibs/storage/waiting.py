@@ -21,6 +21,7 @@ from _thread import allocate_lock
 from contextvars import ContextVar
 
 from dibs.errors import CancelledError, ClosedError, UnavailableError
+from dibs.storage.folder import open_own
 from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False
@@ -70,7 +71,7 @@ CANCEL: ContextVar[Cancel | None] = ContextVar("cancel", default=None)
 def listen(paths: list[str], cancel: int | None, idle: list[int]) -> Listener:
     """Listen to the bells at these paths; `idle` are inotify handles that nobody uses now."""
     for path in paths:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(open_own(path, os.O_RDWR | os.O_CREAT))
     if sys.platform == "linux":
         try:
             return InotifyListener(paths, cancel, idle)

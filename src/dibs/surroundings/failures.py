@@ -1,15 +1,17 @@
 """When dibs itself fails in a hook: written down where `dibs doctor` finds it.
 
-A failure must not stop an agent whose owner did not ask for that, and must not go unseen.
+A failure must not stop an agent whose owner did not ask for that, and must not go unseen. Where
+the folder of the store is not to be trusted, nothing is written there, but into the user's own.
 """
 
 from __future__ import annotations
 
 import os
 
-from dibs.errors import DibsError
+from dibs.errors import DibsError, UnfitError
+from dibs.storage.folder import Own
 
-FILE = "failures.log"
+FILE = "hooks/failures.log"
 LIMIT = 64 << 10
 """Once the file is larger, only its younger half is kept."""
 
@@ -18,36 +20,44 @@ def record(store_dir: str, what: str) -> None:
     """Add a line. If even that fails, the caller's line on standard error is all there is."""
     from time import strftime
 
-    folder = os.path.join(store_dir, "hooks")
-    file = os.path.join(folder, FILE)
     line = f"{strftime('%Y-%m-%d %H:%M:%S')} {' '.join(what.split())[:500]}\n".encode()
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        handle = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with open(handle, "ab") as target:
-            if os.fstat(handle).st_size > LIMIT:
-                halve(file)
-            target.write(line)
-    except OSError:
+        own, known = log(store_dir)
+        if len(known) > LIMIT:
+            lines = known.splitlines(keepends=True)
+            own.write(FILE, b"".join(lines[len(lines) // 2 :]))
+        own.append(FILE, line)
+    except (OSError, UnfitError):
         return
 
 
-def halve(file: str) -> None:
-    with open(file, "rb") as source:
-        lines = source.read().splitlines(keepends=True)
-    # In place: others have it open, too.
-    with open(file, "r+b") as target:
-        target.writelines(lines[len(lines) // 2 :])
-        target.truncate()
+def log(store_dir: str) -> tuple[Own, bytes]:
+    """Where failures are written down, and what is there."""
+    own = Own(store_dir)
+    try:
+        return own, own.read(FILE) or b""
+    except UnfitError:
+        own = Own(user_dir())
+        return own, own.read(FILE) or b""
 
 
 def failures(store_dir: str) -> list[str]:
     """Every failure that was written down, the oldest first."""
     try:
-        with open(os.path.join(store_dir, "hooks", FILE), encoding="utf-8") as source:
-            return source.read().splitlines()
-    except OSError:
+        return log(store_dir)[1].decode("utf-8", "replace").splitlines()
+    except (OSError, UnfitError):
         return []
+
+
+def is_news(what: str) -> bool:
+    """Whether this was not said before; the mark of it is in the user's own folder."""
+    from dibs.digest import sha256
+
+    word = int.from_bytes(sha256(what.encode("utf-8", "replace")).digest()[:8], "big")
+    try:
+        return Own(user_dir()).once(f"hooks/told-{word}", b"")
+    except (OSError, UnfitError):
+        return True
 
 
 def hook_failed(hook: str, error: Exception, cwd: str = "") -> tuple[str, str]:
@@ -63,19 +73,22 @@ def hook_failed(hook: str, error: Exception, cwd: str = "") -> tuple[str, str]:
 
 def folder_and_policy(cwd: str = "") -> tuple[str, str]:
     """Where failures are written down, and the policy, as far as that can still be found out."""
-    from dibs.dibs import default_user_dir
     from dibs.names.paths import find_place
     from dibs.surroundings.settings import load
 
     try:
-        place = find_place(cwd or None, default_user_dir())
+        place = find_place(cwd or None, user_dir())
     except DibsError:
-        return default_user_dir(), "open"
+        return user_dir(), "open"
     return place.store_dir, load(place).policy
 
 
+def user_dir() -> str:
+    from dibs.dibs import default_user_dir
+    from dibs.surroundings.commands import Globals
+
+    return os.path.realpath(Globals().user_dir or default_user_dir())
+
+
 def forget(store_dir: str) -> None:
-    try:
-        os.unlink(os.path.join(store_dir, "hooks", FILE))
-    except FileNotFoundError:
-        pass  # nothing has failed since
+    log(store_dir)[0].remove(FILE)

@@ -12,7 +12,7 @@ import re
 from dibs.surroundings.occasion import Edit
 
 _CODEX = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): *(.*\S)").match
-_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@").match
+_HUNK = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@").match
 _ESCAPE = re.compile(r'\\([0-7]{1,3}|[abtnvfr"\\])')
 _LETTERS = dict(zip("abtnvfr", "\a\b\t\n\v\f\r", strict=True))
 MAX_LINES = 200_000
@@ -97,7 +97,7 @@ def _name(rest: str) -> str:
     if rest.startswith('"'):
         return _unquoted(rest)
     name = rest.partition("\t")[0].rstrip()
-    return re.sub(r"\s+\d{4}-\d\d-\d\d .*", "", name)
+    return re.sub(r"(?<!\s)\s+\d{4}-\d\d-\d\d .*", "", name)
 
 
 def _unquoted(name: str) -> str:

@@ -9,10 +9,15 @@ from __future__ import annotations
 import os
 
 from dibs.arguments import TTL_MAX_S, TTL_MIN_S
-from dibs.errors import InvalidError
+from dibs.errors import InvalidError, UnfitError
 from dibs.names.paths import Place, Resource, resources_overlap
+from dibs.storage.folder import Own
 
 FILE = "config.toml"
+LIMIT = 64 << 10
+# The parser's cost grows with the square of the parts of a key, in memory too.
+_PART = r'(?>[\w-]++|"(?:\\.|[^"\\\n])*+"|\'[^\'\n]*+\')[ \t]*+\.[ \t]*+'
+LONG_KEY = rf"(?<![\w-])(?:{_PART}){{30}}"
 POLICIES = ("open", "closed")
 WORKTREES = ("warn", "block", "off")
 TTL_S = 1800
@@ -37,7 +42,7 @@ class Config:
         self.ttl_s = self._duration(given)
         self.ignored = self._resources(given, "ignored")
         self.protected = self._resources(given, "protected")
-        self.problems += [f"there is no setting {name!r}" for name in given]
+        self.problems += [f"there is no setting {shown(name)}" for name in given]
 
     def ignores(self, resource: Resource) -> bool:
         """Whether all of a resource is passed over."""
@@ -54,7 +59,7 @@ class Config:
         value = given.pop(name, words[0])
         if value in words:
             return str(value)
-        self.problems.append(f"{name} is {value!r}; it can be {' or '.join(words)}")
+        self.problems.append(f"{name} is {shown(value)}; it can be {' or '.join(words)}")
         # Whoever wrote something about the policy did not mean the default.
         return "closed" if name == "policy" else words[0]
 
@@ -62,7 +67,8 @@ class Config:
         from dibs.surroundings.commands import seconds
 
         try:
-            found = seconds("ttl", str(given.pop("ttl", TTL_S)))
+            given_s = given.pop("ttl", TTL_S)
+            found = seconds("ttl", given_s if isinstance(given_s, str) else shown(given_s))
             if TTL_MIN_S <= found <= TTL_MAX_S:
                 return found
             self.problems.append(f"ttl must be between {TTL_MIN_S:g} s and {TTL_MAX_S:g} s")
@@ -94,23 +100,47 @@ def covers(named: Resource, resource: Resource) -> bool:
     return f"{resource.base}/".startswith(f"{named.base}/")
 
 
+def shown(value: object) -> str:
+    """A value in a sentence; whoever wrote it may have written anything, at any length."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= 60 else f"{value[:60]}…")
+    is_number = isinstance(value, (int, float)) and abs(value) < 1e15
+    return str(value) if is_number else f"no {type(value).__name__} that can be meant"
+
+
+def toml(text: str) -> Given:
+    """What a TOML file says; a `ValueError` for one that says nothing or costs too much to read."""
+    import re
+    import tomllib
+
+    if len(text) > LIMIT:
+        raise ValueError(f"it is larger than {LIMIT >> 10} KiB")
+    if re.search(LONG_KEY, text):
+        raise ValueError("a key has too many parts")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def load(place: Place) -> Config:
     """The settings of the space around a place."""
     try:
-        with open(os.path.join(place.store_dir, FILE), "rb") as source:
-            text = source.read()
-    except FileNotFoundError:
-        return Config(place, {})
+        own = Own(place.store_dir)
+        text = own.read(FILE, LIMIT, private=False)  # git shares it
+        if text is None:
+            there = own.status(FILE) is not None
+            return Config(place, {}, (f"is larger than {LIMIT >> 10} KiB",) if there else ())
     except OSError as error:
         return Config(place, {}, (f"cannot be read: {error.strerror}",))
+    except UnfitError as error:
+        return Config(place, {}, (error.message,))
     lines = [line.strip() for line in text.splitlines()]
     if not any(line and not line.startswith(b"#") for line in lines):
         return Config(place, {})  # as `dibs init` makes it; the parser takes long to load
-    import tomllib
-
     try:
-        return Config(place, tomllib.loads(text.decode()))
-    except (ValueError, RecursionError) as error:
+        return Config(place, toml(text.decode()))
+    except ValueError as error:
         # Whoever wrote something about the policy did not mean the default.
         policy = any(line.startswith(b"policy") for line in lines)
         return Config(place, {"policy": "closed"} if policy else {}, (str(error),))

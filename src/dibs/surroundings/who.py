@@ -12,7 +12,7 @@ import os
 
 from dibs.digest import sha256
 from dibs.storage.clock import process_name
-from dibs.storage.folder import write_once
+from dibs.storage.folder import Own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -192,18 +192,16 @@ def ancestors() -> Iterator[tuple[int, str]]:
 
 def first_name(store_dir: str, process: str, name: str) -> str:
     """What a client process called its session the first time; it is remembered."""
-    file = name_file(store_dir, process)
-    try:
-        with open(file, encoding="utf-8") as source:
-            return source.read()
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
-        write_once(file, name.encode())
+    own, file = Own(store_dir), name_file(process)
+    known = own.read(file)
+    if known is None:
+        own.once(file, name.encode())
         return name
+    return known.decode("utf-8", "replace")
 
 
-def name_file(store_dir: str, process: str) -> str:
-    return os.path.join(store_dir, "hooks", "clients", process.replace(":", "-"))
+def name_file(process: str) -> str:
+    return f"hooks/clients/{process.replace(':', '-')}"
 
 
 def is_made_up(name: str) -> bool:

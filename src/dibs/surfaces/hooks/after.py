@@ -24,7 +24,7 @@ from dibs.errors import DibsError, NotFoundError, NotYoursError, StaleError, Una
 from dibs.records import Lease, held_by
 from dibs.surfaces.hooks.case import BRIEF, EDITED, Case, hooked, is_in
 from dibs.surfaces.hooks.contents import read_file
-from dibs.surfaces.hooks.notes import Flight, Stagings, notes_in, read_note, remove
+from dibs.surfaces.hooks.notes import Flight, Stagings, notes_in, read_note
 from dibs.surroundings import failures
 from dibs.surroundings.wording import quote
 
@@ -106,14 +106,13 @@ def leave(case: Case) -> None:
     case.flights.end()
     case.reads.forget()
     Briefing(case).forget()
-    own = hooked(case.store_dir, case.session)
-    remove(own)
+    case.own.remove(hooked(case.session))
     # The subagents of which no end was told: one that is being noted has a dot in its name.
-    for note in notes_in(os.path.dirname(own), whole=True) if case.who.client else ():
-        client = read_note(note) or ""  # none if another session ends this moment
+    for note in notes_in(case.own, "hooks/sessions", whole=True) if case.who.client else ():
+        client = read_note(case.own, note) or ""  # none if another session ends this moment
         if client.startswith(f"{case.who.client}:"):
             case.space.join(case.agent.name, client=client, shell=True).agents.leave()
-            remove(note)
+            case.own.remove(note)
     if not case.who.token:  # else it is the session of `dibs run`, which ends by itself
         case.agent.agents.leave()
 
@@ -136,7 +135,7 @@ def release(case: Case, names: list[str], but: Flight | None = None) -> None:
     needed = {
         name
         for flight in case.flights.under_way()
-        if flight.session == case.session and (but is None or flight.path != but.path)
+        if flight.session == case.session and (but is None or flight.name != but.name)
         for name in flight.brief
     }
     for name in names:
@@ -178,7 +177,7 @@ def look(case: Case, lease: Lease, file: str) -> list[str]:
         return []  # the holder's own formatter, which its next hook will see
     others = [one for one in flights if one.session != lease.session]
     accused = [one for one in others if one in suspects] or others
-    with_hooks = os.path.exists(hooked(case.store_dir, lease.session))
+    with_hooks = case.is_hooked(lease.session)
     if not with_hooks and not any(one.names(lease.resource) for one in accused):
         return []  # a holder without hooks may have done it itself
     return report(case, lease, file, {one.agent: one.doing for one in accused}, not holders)

@@ -20,7 +20,7 @@ from dibs.errors import HeldError, NotFoundError, StaleError
 from dibs.names.paths import Resource
 from dibs.records import Blocker, in_the_way
 from dibs.surfaces.hooks.after import release, see_index, sweep
-from dibs.surfaces.hooks.case import BRIEF, EDITED, Case, hooked
+from dibs.surfaces.hooks.case import BRIEF, EDITED, Case
 from dibs.surroundings.occasion import Answer, Edit
 from dibs.surroundings.wording import quote, where_held
 
@@ -159,7 +159,7 @@ def tell_holders(case: Case, blockers: list[Blocker]) -> None:
     from dibs.surfaces.hooks.briefing import Briefing
 
     for one in blockers:
-        if not one.waiting and os.path.exists(hooked(case.store_dir, one.session)):
+        if not one.waiting and case.is_hooked(one.session):
             Briefing(case, one.session).wanted(case.agent.name, one.resource)
 
 

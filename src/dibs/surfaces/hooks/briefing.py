@@ -11,8 +11,9 @@ import os
 from time import time
 
 from dibs.digest import sha256
-from dibs.surfaces.hooks.case import Case, hooked
-from dibs.surfaces.hooks.notes import append, read_note, remove, write
+from dibs.storage.folder import Own
+from dibs.surfaces.hooks.case import Case
+from dibs.surfaces.hooks.notes import append, read_note, write
 from dibs.surroundings.wording import quote
 
 TYPE_CHECKING = False
@@ -36,20 +37,21 @@ class Briefing:
         """
         self._case = case
         self._session = session or case.session
-        self._file = self._path("told")
-        self._pending = self._path("pending")
-        self._wishes = self._path("wishes")
+        self._own = Own(case.store_dir)
+        self._file = self._name("told")
+        self._pending = self._name("pending")
+        self._wishes = self._name("wishes")
         self._told = self._read()
         self._until = 0
         self._said: list[str] = []
 
-    def _path(self, what: str) -> str:
-        return os.path.join(self._case.store_dir, "hooks", f"{what}-{self._session}")
+    def _name(self, what: str) -> str:
+        return f"hooks/{what}-{self._session}"
 
     def postpone(self, said: list[str]) -> None:
         """Say this at the next event at which the model listens."""
         if said:
-            append(self._pending, "".join(f"{json.dumps(text)}\n" for text in said))
+            append(self._own, self._pending, "".join(f"{json.dumps(text)}\n" for text in said))
 
     def postponed(self) -> list[str]:
         return self._take(self._pending)
@@ -57,18 +59,16 @@ class Briefing:
     def wanted(self, agent: str, name: str) -> None:
         """Say while it works that another agent wants a file; not again for a while."""
         word = sha256(f"{agent}\n{name}".encode()).hexdigest()[:20]
-        mark = f"{self._path('wanted')}-{word}"
-        try:
-            if time() - os.stat(mark).st_mtime < WANTED_S:
-                return
-        except FileNotFoundError:
-            pass
+        mark = f"{self._name('wanted')}-{word}"
+        noted = self._own.status(mark)
+        if noted is not None and time() - noted.st_mtime < WANTED_S:
+            return
         said = (
             f"dibs: {agent} wants {name}, which you hold; when you are done with it: dibs release "
             f"{quote(name)}"
         )
-        append(self._wishes, f"{json.dumps(said)}\n")
-        write(mark, "")
+        append(self._own, self._wishes, f"{json.dumps(said)}\n")
+        write(self._own, mark, "")
 
     def wishes(self) -> list[str]:
         """What others want of this agent: no reason to go on when it stops."""
@@ -77,11 +77,11 @@ class Briefing:
     def _take(self, file: str) -> list[str]:
         mine = f"{file}.{os.getpid()}"
         try:
-            os.rename(file, mine)  # so that one of them says it
+            os.rename(self._own.file(file), self._own.file(mine))  # so that one of them says it
         except FileNotFoundError:
             return []
         self._said.append(mine)
-        return [json.loads(line) for line in (read_note(mine) or "").splitlines()]
+        return [json.loads(line) for line in (read_note(self._own, mine) or "").splitlines()]
 
     def news(self, warnings: list[str]) -> list[str]:
         """Those of the warnings that were not given before."""
@@ -89,7 +89,7 @@ class Briefing:
         fresh = [one for one in dict.fromkeys(warnings) if one and one not in known]
         if fresh:
             self._told["warned"] = [*known, *fresh][-SHOWN:]
-            write(self._file, json.dumps(self._told))
+            write(self._own, self._file, json.dumps(self._told))
         return fresh
 
     def messages(self, found: Overview | None) -> list[str]:
@@ -128,18 +128,18 @@ class Briefing:
         if self._until:
             self._case.agent.messages.inbox(until=self._until, limit=SHOWN)
         for file in self._said:
-            os.unlink(file)
+            self._own.remove(file)
         if self._told != self._read():
-            write(self._file, json.dumps(self._told))
+            write(self._own, self._file, json.dumps(self._told))
 
     def forget(self) -> None:
         for file in (self._file, self._pending, self._wishes):
-            remove(file)
+            self._own.remove(file)
 
     def _read(self) -> dict[str, Any]:
         try:
-            told = json.loads(read_note(self._file) or "{}")
-        except ValueError:
+            told = json.loads(read_note(self._own, self._file) or "{}")
+        except (ValueError, RecursionError):
             return {}
         return told if isinstance(told, dict) else {}
 
@@ -177,11 +177,7 @@ def others(case: Case, found: Overview) -> str:
         for presence in found.agents
         if any(
             session.id != case.session
-            and (
-                presence.agent in held
-                or session.process_bound
-                or os.path.exists(hooked(case.store_dir, session.id))
-            )
+            and (presence.agent in held or session.process_bound or case.is_hooked(session.id))
             for session in presence.sessions
         )
     ]

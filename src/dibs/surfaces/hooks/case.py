@@ -12,6 +12,7 @@ from dibs.errors import InvalidError, NotFoundError, StaleError
 from dibs.names.checkouts import content_hash
 from dibs.names.paths import Resource, is_glob
 from dibs.records import Lease
+from dibs.storage.folder import Own
 from dibs.surfaces.hooks.contents import Contents, read_file
 from dibs.surfaces.hooks.notes import Flights, Reads, read_note, stamp, write
 from dibs.surroundings.occasion import Occasion
@@ -45,6 +46,7 @@ class Case:
         self.agent: Agent = who.join(space)
         self.session = self.agent.session
         self.store_dir = self.place.store_dir
+        self.own = Own(self.store_dir)
         self.cwd = occasion.cwd or os.getcwd()
         self.flights = Flights(self.store_dir, self.session)
         self.kept = Contents(self.store_dir)
@@ -52,9 +54,13 @@ class Case:
         self.intruded: set[str] = set()
         """Files of which was seen that somebody else has changed them."""
         self.checkout = f"{os.uname().nodename}:{self.place.top}"
-        file = hooked(self.store_dir, self.session)
-        if self.has_hooks and not os.path.exists(file):
-            write(file, who.client or "")
+        self.is_first = self.has_hooks and not self.is_hooked(self.session)
+        if self.is_first:
+            write(self.own, hooked(self.session), who.client or "")
+
+    def is_hooked(self, session: int) -> bool:
+        """Whether a session has hooks that run in this store."""
+        return self.own.status(hooked(session)) is not None
 
     def resource(self, path: str, pattern: bool = False) -> Resource | None:
         """What a path of the client's means here; None for what lies outside the space.
@@ -122,14 +128,14 @@ class Case:
         if status.st_size < LARGE:
             return content_hash(file)
         name = sha256(os.fsencode(file)).hexdigest()[:40]
-        path = os.path.join(self.store_dir, "hooks", "hashes", name)
+        noted = f"hooks/hashes/{name}"
         seen = stamp(file)
-        known, _, found = (read_note(path) or "").partition(" ")
+        known, _, found = (read_note(self.own, noted) or "").partition(" ")
         if known == seen:
             return found or None
         now = content_hash(file)
         if time() - status.st_mtime > SETTLED_S:
-            write(path, f"{seen} {now or ''}")
+            write(self.own, noted, f"{seen} {now or ''}")
         return now
 
     def is_formatted(self, file: str, session: int) -> bool:
@@ -172,9 +178,9 @@ class Case:
         self.reads.note(file, content or self.content_hash(file))
 
 
-def hooked(store_dir: str, session: int) -> str:
-    """The file that says that a session has hooks."""
-    return os.path.join(store_dir, "hooks", "sessions", str(session))
+def hooked(session: int) -> str:
+    """The note that says that a session has hooks."""
+    return f"hooks/sessions/{session}"
 
 
 def is_in(text: str, content: bytes) -> bool:

@@ -20,13 +20,15 @@ from dibs.errors import HeldError, InvalidError, NotFoundError
 from dibs.names.checkouts import content_hash
 from dibs.operation import EVERYBODY
 from dibs.records import in_the_way
-from dibs.surfaces.hooks.notes import read_note, remove, write
+from dibs.storage.folder import Own
+from dibs.surfaces.hooks.notes import read_note, write
 from dibs.surroundings.commands import Globals
 from dibs.surroundings.wording import ago, note, print_json, say
 
 BY = EVERYBODY
 FILE_LIMIT = 4 << 20
 TOTAL_LIMIT = 256 << 20
+NAMES = r"kept/(?:[0-9a-f]{2}/[0-9a-f]{64}|names/[0-9a-f]{40})(?:\.part-\d+)?"
 NAMES_LIMIT = 100
 """How many contents of one file the index remembers."""
 
@@ -45,7 +47,7 @@ class Version:
 
 class Contents:
     def __init__(self, store_dir: str) -> None:
-        self._folder = os.path.join(store_dir, "kept")
+        self._own = Own(store_dir)
 
     def keep(self, file: str, agent: str = "", foreign: bool = False) -> str | None:
         """Keep the content of a file; its hash, or None if there is no file that fits.
@@ -57,9 +59,9 @@ class Contents:
             return None
         name: str = sha256(content).hexdigest()
         try:
-            os.utime(self._path(name))
+            os.utime(self._own.file(kept(name)), follow_symlinks=False)
         except FileNotFoundError:
-            write(self._path(name), content)
+            self._own.write(kept(name), content)
             if name[0] == "0":  # once in sixteen, so that no call pays much
                 self.prune()
         if agent:
@@ -67,53 +69,53 @@ class Contents:
         return name
 
     def has(self, content_hash: str) -> bool:
-        return os.path.exists(self._path(content_hash))
+        return self._own.status(kept(content_hash)) is not None
 
     def content(self, content_hash: str) -> bytes | None:
-        try:
-            with open(self._path(content_hash), "rb") as source:
-                return source.read()
-        except OSError:
-            return None
+        return self._own.read(kept(content_hash))
 
     def versions(self, file: str) -> list[Version]:
         """What a file has held, the latest first, as far as it is still kept."""
-        found = map(Version, reversed((read_note(self._names(file)) or "").splitlines()[1:]))
+        found = map(Version, reversed(self._lines(file)[1:]))
         return [version for version in found if self.has(version.content_hash)]
 
     def prune(self) -> None:
         """Remove the contents that were not used for longest, until the rest is small enough."""
+        import re
+
         found = []
-        for folder, _, names in os.walk(self._folder):
-            for name in names:
-                path = os.path.join(folder, name)
-                try:
-                    status = os.stat(path)
-                except FileNotFoundError:
-                    continue  # somebody else removes, too
-                found.append((status.st_mtime_ns, status.st_size, path))
+        for folder in self._own.names("kept"):
+            for last in self._own.names(f"kept/{folder}"):
+                name = f"kept/{folder}/{last}"
+                status = self._own.status(name)
+                # Else somebody removes, too; and what dibs has not named is somebody's.
+                if status is not None and re.fullmatch(NAMES, name):
+                    found.append((status.st_mtime_ns, status.st_size, name))
         total = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
+        for _, size, name in sorted(found):
             if total <= TOTAL_LIMIT:
                 break
             total -= size
-            remove(path)
-
-    def _path(self, content_hash: str) -> str:
-        return os.path.join(self._folder, content_hash[:2], content_hash)
+            self._own.remove(name)
 
     def _names(self, file: str) -> str:
-        return os.path.join(self._folder, "names", sha256(os.fsencode(file)).hexdigest()[:40])
+        return f"kept/names/{sha256(os.fsencode(file)).hexdigest()[:40]}"
+
+    def _lines(self, file: str) -> list[str]:
+        return (read_note(self._own, self._names(file)) or file).splitlines()
 
     def _index(self, file: str, content_hash: str, agent: str, foreign: bool) -> None:
         """Add a line to what is known of a file, unless the last one says so already."""
-        path = self._names(file)
-        lines = (read_note(path) or file).splitlines()
+        lines = self._lines(file)
         how = "foreign" if foreign else "own"
         if lines[1:] and lines[-1].split(" ", 1)[1] == f"{content_hash} {how} {agent}":
             return
         lines.append(f"{round(time() * 1000)} {content_hash} {how} {agent}")
-        write(path, "\n".join([lines[0], *lines[1:][-NAMES_LIMIT:], ""]))
+        write(self._own, self._names(file), "\n".join([lines[0], *lines[1:][-NAMES_LIMIT:], ""]))
+
+
+def kept(content_hash: str) -> str:
+    return f"kept/{content_hash[:2]}/{content_hash}"
 
 
 def read_file(file: str) -> bytes | None:
@@ -148,13 +150,13 @@ def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to
         file = resource.file or ""
         if os.path.isdir(file):
             raise InvalidError(f"{resource.text} is a directory", next="name a file")
-        kept = Contents(space.scope.place.store_dir)
-        versions = kept.versions(file)
+        contents = Contents(space.scope.place.store_dir)
+        versions = contents.versions(file)
         if list:
             listed(call, versions, content_hash(file))
             return 0
         chosen = choose(versions, to, content_hash(file), resource.text)
-        content = kept.content(chosen.content_hash)
+        content = contents.content(chosen.content_hash)
         if content is None or sha256(content).hexdigest() != chosen.content_hash:
             raise NotFoundError(
                 f"the content {chosen.content_hash[:12]} is damaged or gone",
@@ -169,7 +171,7 @@ def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to
         last = versions[0]
         undoes = not to and last.foreign and last.content_hash == content_hash(file)
         permit(call, space, path, last.agent if undoes else "")
-        kept.keep(file, "recover", foreign=True)
+        contents.keep(file, "recover", foreign=True)
         os.makedirs(os.path.dirname(file), exist_ok=True)
         replace(file, content, 0o666, os.stat(file) if os.path.exists(file) else None)
         if call.json:

@@ -26,6 +26,7 @@ import os
 import sys
 
 from dibs.errors import NotYoursError
+from dibs.storage.folder import Own
 from dibs.surfaces.hooks.notes import Stagings, append, read_note, write
 from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING, git, names
 from dibs.surroundings.wording import blocker_line, note
@@ -44,6 +45,7 @@ Maker = tuple[int, int]
 START = "\1"
 """Before each commit in git's list; no path begins so."""
 KEPT = 5_000
+MADE = "hooks/commits"
 
 
 def run(globals_: Globals, name: str, words: list[str]) -> int:
@@ -184,25 +186,22 @@ def changes(those: set[str]) -> Iterator[tuple[str, str]]:
 
 def note_made(place: Place, made: Iterable[tuple[str, Maker]]) -> None:
     """Note who made these commits; a commit that is noted again is by the last."""
-    file = made_file(place)
-    append(file, "".join(f"{commit} {session} {seq}\n" for commit, (session, seq) in made))
-    if os.path.getsize(file) > 2 * KEPT * 80:
-        write(file, "\n".join([*(read_note(file) or "").splitlines()[-KEPT:], ""]))
+    own = Own(place.store_dir)
+    append(own, MADE, "".join(f"{commit} {session} {seq}\n" for commit, (session, seq) in made))
+    status = own.status(MADE)
+    if status is not None and status.st_size > 2 * KEPT * 80:
+        write(own, MADE, "\n".join([*(read_note(own, MADE) or "").splitlines()[-KEPT:], ""]))
 
 
 def makers(place: Place) -> dict[str, Maker]:
     """Who made the commits that are noted."""
     found = {}
-    for line in (read_note(made_file(place)) or "").splitlines():
+    for line in (read_note(Own(place.store_dir), MADE) or "").splitlines():
         fields = line.split()
         # The last line may be half written.
         if len(fields) == 3 and fields[1].isdecimal() and fields[2].isdecimal():
             found[fields[0]] = (int(fields[1]), int(fields[2]))
     return found
-
-
-def made_file(place: Place) -> str:
-    return os.path.join(place.store_dir, "hooks", "commits")
 
 
 def failed(name: str, error: Exception) -> int:

@@ -15,12 +15,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from time import time
 
 from dibs.clients import Client, client_of
-from dibs.errors import DibsError, NotYoursError
+from dibs.errors import DibsError, NotYoursError, UnfitError
 from dibs.operation import EVERYBODY
-from dibs.surfaces.hooks.notes import Visits, write
+from dibs.storage.folder import Own
+from dibs.surfaces.hooks.notes import Visits, begin_notes, prune, write
 from dibs.surroundings import failures
 from dibs.surroundings.occasion import (
     AFTER,
@@ -44,8 +44,14 @@ if TYPE_CHECKING:
     from dibs.surroundings.commands import Globals
 
 BY = EVERYBODY
+GONE = (
+    "dibs: the store of this repository (.dibs) was deleted while you worked, as git clean -fdx "
+    "does; a new one has begun. The leases and tasks you had are gone, and others may take them. "
+    "Claim again what you are working on: dibs claim PATH."
+)
 FAILED, DENIED = 1, 2
 LONGEST_S = 7 * 86_400
+PAYLOAD_LIMIT = 16 << 20
 
 
 def main(call: Globals, client: str = "", *arguments: str) -> int:
@@ -70,7 +76,10 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
     os.umask(0o077)  # what is kept may be secret, and nothing else is written here
     try:
         dialect = client_of(client)
-        payload = json.loads(sys.stdin.buffer.read() or b"{}")
+        said = sys.stdin.buffer.read(PAYLOAD_LIMIT + 1)
+        if len(said) > PAYLOAD_LIMIT:
+            raise ValueError(f"the client sent more than {PAYLOAD_LIMIT >> 20} MiB")
+        payload = json.loads(said or b"{}")
         if not isinstance(payload, dict):
             raise ValueError("the client sent something else than an object")
         occasion = dialect.read(Payload(payload), os.environ)
@@ -181,6 +190,8 @@ def decide(
     globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit], dialect: Client
 ) -> int:
     case = case_of(space, occasion)
+    if case.is_first:
+        arrive(case)
     if occasion.event == BEFORE:
         from dibs.surfaces.hooks.before import abandon, before
 
@@ -197,6 +208,34 @@ def decide(
     else:
         brief(case, dialect)
     return 0
+
+
+def arrive(case: Case) -> None:
+    """See to it, at the first event of a session in a store, that the notes are this store's.
+
+    Who goes on working, and is new to the store, had another one: that was deleted, with
+    everything in it. The user's own folder remembers which stores were here.
+    """
+    from dibs.digest import sha256
+    from dibs.surfaces.hooks.briefing import Briefing
+    from dibs.surfaces.hooks.case import hooked
+
+    key = case.own.read("dibs.db.d/key")
+    if key is None:
+        return  # the store is elsewhere, and nothing here can take it away
+    now = sha256(b"notes of " + key).hexdigest()[:32]
+    if begin_notes(case.own, now):
+        write(case.own, hooked(case.session), case.who.client or "")
+    own, name = Own(failures.user_dir()), sha256(case.store_dir.encode("utf-8", "replace"))
+    file = f"stores-here/{name.hexdigest()[:32]}"
+    try:
+        known = (own.read(file) or b"").decode().split()
+        if now not in known:
+            own.append(file, f"{now}\n".encode())
+    except (OSError, ValueError, UnfitError):
+        return  # such as in a sandbox; then nobody knows
+    if case.occasion.event != START and [one for one in known if one != now]:
+        Briefing(case).postpone([GONE])
 
 
 def respond(dialect: Client, occasion: Occasion, answer: Answer) -> int:
@@ -219,7 +258,7 @@ def brief(case: Case, dialect: Client) -> None:
     found = case.agent.agents.overview(limit=1000) if occasion.event in (START, PROMPT) else None
     briefing = Briefing(case)
     if occasion.event == START:
-        prune(os.path.join(case.store_dir, "hooks"))
+        prune(case.store_dir, LONGEST_S)
         begin(case, dialect)
     if occasion.event == STOP:
         free_clean(case)
@@ -264,27 +303,23 @@ def begin(case: Case, dialect: Client) -> None:
     before = first_name(case.store_dir, who.process, occasion.session)
     if occasion.afresh and before != occasion.session:
         case.space.join(who.name, client=f"{occasion.client}:{before}", shell=True).agents.leave()
-        write(name_file(case.store_dir, who.process), occasion.session)
-
-
-def prune(folder: str) -> None:
-    """Remove what those left who went without a word, and nobody has touched for long."""
-    for path, folders, names in os.walk(folder, topdown=False):
-        for name in (*names, *folders):
-            file = os.path.join(path, name)
-            try:
-                if time() - os.stat(file).st_mtime > LONGEST_S:
-                    os.rmdir(file) if name in folders else os.unlink(file)
-            except OSError:
-                continue  # another hook was faster, or something young is in the folder
+        write(case.own, name_file(who.process), occasion.session)
 
 
 def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
     """Write the failure down, and let the policy decide what becomes of the tool."""
     event, cwd = (occasion.event, occasion.cwd) if occasion else ("?", "")
     what, policy = failures.hook_failed(f"{client} {event}", error, cwd)
+    opens = policy != "closed" or (occasion is not None and occasion.event != BEFORE)
+    if opens and isinstance(error, UnfitError):
+        # It stays so until a person looks: nothing is guarded here, which is said once.
+        session = occasion.session if occasion else ""
+        if failures.is_news(f"{client} {session} {what}"):
+            print(f"dibs: no file is guarded here: {what}; next: {error.next}", file=sys.stderr)
+            return FAILED
+        return 0
     print(f"dibs: the hook failed: {what} (see: dibs doctor)", file=sys.stderr)
-    if policy != "closed" or (occasion is not None and occasion.event != BEFORE):
+    if opens:
         return FAILED
     if occasion is None:
         # Not known how to say it in the client's words; this all of them take for a refusal.

@@ -23,11 +23,13 @@ from __future__ import annotations
 import json
 import os
 import re
+from stat import S_ISDIR
 from time import time
 
 from dibs.digest import sha256
 from dibs.names.checkouts import git_directory
 from dibs.storage.clock import runs
+from dibs.storage.folder import PART, Own, open_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +45,15 @@ EDIT_S = 30
 SHOWN = 60
 WORDS = 6
 BY = ".by-"
-PART = ".part-"
+FLIGHTS = "hooks/flights"
+OF = "hooks/of"
+NAMES = (
+    r"hooks/(?:(?:(?:told|pending|wishes)-\d+|wanted-\d+-[0-9a-f]{20}|visited-[0-9a-f]{20}|commits"
+    r"|failures\.log|flights/\d+-[0-9a-f]{20}(?:\.by-\d+)?|reads/\d+(?:/[0-9a-f]{40})?|sessions/\d+"
+    r"|staged/[0-9a-f]{16}(?:/(?:index|staged|lock))?|hashes/[0-9a-f]{40}|clients/[\d-]+)"
+    r"(?:\.\d+|\.part-\d+)?)"
+)
+"""Every file and folder that hooks make and leave; nothing else is ever pruned."""
 Staged = tuple[str, dict[int, str]]
 """What is staged for one path, and the sessions that may have done it, by id and name."""
 
@@ -56,8 +66,8 @@ class Flight:
     stale: files that its session has read and that had changed before the tool began
     """
 
-    def __init__(self, path: str, said: dict[str, Any]) -> None:
-        self.path = path
+    def __init__(self, name: str, said: dict[str, Any]) -> None:
+        self.name = name
         self.session: int = said["session"]
         self.agent: str = said["agent"]
         self.edits: dict[str, list[str]] = said["edits"]
@@ -85,7 +95,7 @@ class Flights:
         """
         session: the one that asks
         """
-        self._folder = os.path.join(store_dir, "hooks", "flights")
+        self._own = Own(store_dir)
         self._session = session
 
     def begin(self, occasion: Occasion, **said: Any) -> None:
@@ -96,30 +106,31 @@ class Flights:
             "since": time(),
             "host": os.uname().nodename,
         }
-        write(self._path(occasion), json.dumps(said))
+        write(self._own, self._name(occasion), json.dumps(said))
 
     def of(self, occasion: Occasion) -> Flight | None:
         """What this tool said before it began."""
-        return read_flight(self._path(occasion))
+        return read_flight(self._own, self._name(occasion))
 
     def end(self, occasion: Occasion | None = None) -> None:
         """Take the notes of this tool away, by default those of all tools of the session."""
-        mine = self._path(occasion) if occasion else f"{self._folder}/{self._session}-"
-        for path in notes_in(self._folder):
-            if path.startswith(mine):
-                remove(path)
+        mine = self._name(occasion) if occasion else f"{FLIGHTS}/{self._session}-"
+        for name in notes_in(self._own, FLIGHTS):
+            if name.startswith(mine):
+                self._own.remove(name)
 
     def suspect(self, flight: Flight, by: Flight, content_hash: str | None) -> None:
         """Note on an edit that is under way that another tool ran, and what was there then."""
-        write(f"{flight.path}{BY}{by.session}", f"{by.agent}\n{content_hash}\n{by.doing}")
+        said = f"{by.agent}\n{content_hash}\n{by.doing}"
+        write(self._own, f"{flight.name}{BY}{by.session}", said)
 
     def suspects(self, occasion: Occasion) -> list[tuple[str, str, str]]:
         """Who has run meanwhile and is done: the agent, what it was doing, what it saw then."""
         found = []
-        mine = self._path(occasion) + BY
-        for path in notes_in(self._folder):
-            if path.startswith(mine) and PART not in path.removeprefix(mine):
-                said = read_note(path)
+        mine = self._name(occasion) + BY
+        for name in notes_in(self._own, FLIGHTS):
+            if name.startswith(mine) and PART not in name.removeprefix(mine):
+                said = read_note(self._own, name)
                 if said is None:
                     continue  # the same call in another hook of this session is done with it
                 agent, content_hash, doing = said.split("\n", 2)
@@ -129,25 +140,25 @@ class Flights:
     def under_way(self) -> list[Flight]:
         """All who may be writing now."""
         found = []
-        for path in notes_in(self._folder, whole=True):
-            flight = read_flight(path)
+        for name in notes_in(self._own, FLIGHTS, whole=True):
+            flight = read_flight(self._own, name)
             if flight is None:
                 continue
             over = flight.process is not None and not runs(flight.host, flight.process)
             age_s = time() - flight.since
             if over or age_s > LONGEST_S:
-                remove(path)
+                self._own.remove(name)
             elif flight.command or age_s < EDIT_S or flight.session == self._session:
                 found.append(flight)
         return found
 
-    def _path(self, occasion: Occasion) -> str:
+    def _name(self, occasion: Occasion) -> str:
         # Where a client does not name its calls, the call itself has to do.
         call = occasion.call or "\0".join(
             [occasion.tool, occasion.command, *(edit.path for edit in occasion.edits)]
         )
         word = sha256(call.encode("utf-8", "surrogateescape")).hexdigest()[:20]
-        return f"{self._folder}/{self._session}-{word}"
+        return f"{FLIGHTS}/{self._session}-{word}"
 
 
 def mentions(command: str, name: str) -> bool:
@@ -156,10 +167,10 @@ def mentions(command: str, name: str) -> bool:
     return re.search(alone, command) is not None
 
 
-def read_flight(path: str) -> Flight | None:
+def read_flight(own: Own, name: str) -> Flight | None:
     try:
-        return Flight(path, json.loads(read_note(path) or ""))
-    except (ValueError, KeyError, TypeError):
+        return Flight(name, json.loads(read_note(own, name) or ""))
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None  # it has ended this moment, or is of another release
 
 
@@ -177,39 +188,44 @@ class Known:
 
 class Reads:
     def __init__(self, store_dir: str, session: int) -> None:
-        self._folder = os.path.join(store_dir, "hooks", "reads", str(session))
+        self._own = Own(store_dir)
+        self._folder = f"hooks/reads/{session}"
 
     def note(self, file: str, content_hash: str | None, made: bool = False) -> None:
-        path = self._path(file)
+        name = self._name(file)
         if content_hash is None:
-            remove(path)
+            self._own.remove(name)
             return
         how = "made" if made else "read"
-        write(path, f"{content_hash} {stamp(file)} {how}\n{file}")
+        write(self._own, name, f"{content_hash} {stamp(file)} {how}\n{file}")
 
     def known(self, file: str) -> Known | None:
-        return read_known(self._path(file))
+        return read_known(self._own, self._name(file))
 
     def changed(self) -> list[Known]:
         """The files that the disk says were written since they were read."""
-        found = map(read_known, notes_in(self._folder, whole=True))
+        names = notes_in(self._own, self._folder, whole=True)
+        found = [read_known(self._own, name) for name in names]
         return [known for known in found if known and known.stamp != stamp(known.file)]
 
     def forget(self) -> None:
         try:
-            for path in notes_in(self._folder):
-                os.unlink(path)
-            os.rmdir(self._folder)
+            for name in notes_in(self._own, self._folder):
+                self._own.remove(name)
+            os.rmdir(self._own.file(self._folder))
         except OSError:
             pass  # another hook of the session does the same, or notes something
 
-    def _path(self, file: str) -> str:
-        return os.path.join(self._folder, sha256(os.fsencode(file)).hexdigest()[:40])
+    def _name(self, file: str) -> str:
+        return f"{self._folder}/{sha256(os.fsencode(file)).hexdigest()[:40]}"
 
 
-def read_known(path: str) -> Known | None:
-    said = read_note(path)
-    return None if said is None else Known(said)
+def read_known(own: Own, name: str) -> Known | None:
+    said = read_note(own, name)
+    try:
+        return None if said is None else Known(said)
+    except ValueError:
+        return None  # of another release
 
 
 def stamp(file: str) -> str:
@@ -225,15 +241,16 @@ class Visits:
 
     def __init__(self, store_dir: str, occasion: Occasion) -> None:
         word = sha256(f"{occasion.client}:{occasion.session}".encode()).hexdigest()[:20]
-        self._file = os.path.join(store_dir, "hooks", f"visited-{word}")
+        self._own = Own(store_dir)
+        self._file = f"hooks/visited-{word}"
 
     def roots(self) -> list[str]:
-        found = (read_note(self._file) or "").splitlines()
-        remove(self._file)
+        found = (read_note(self._own, self._file) or "").splitlines()
+        self._own.remove(self._file)
         return [root for root in dict.fromkeys(found) if os.path.isdir(f"{root}/.dibs")]
 
     def add(self, root: str) -> None:
-        append(self._file, f"{root}\n")
+        append(self._own, self._file, f"{root}\n")
 
 
 class Stagings:
@@ -242,7 +259,8 @@ class Stagings:
     def __init__(self, place: Place) -> None:
         self._place = place
         name = sha256(os.fsencode(place.top)).hexdigest()[:16]
-        self._folder = os.path.join(place.store_dir, "hooks", "staged", name)
+        self._own = Own(place.store_dir)
+        self._folder = f"hooks/staged/{name}"
 
     def look(self) -> None:
         """Look before a shell tool and after it, while the note that it is under way is there.
@@ -251,23 +269,23 @@ class Stagings:
         """
         if self._place.checkout.kind != "repository":
             return
-        if read_note(f"{self._folder}/index") != self._stamp():
+        if read_note(self._own, f"{self._folder}/index") != self._stamp():
             self._renew()
 
     def refresh(self) -> None:
         """Forget what is no longer staged."""
-        if os.path.isdir(self._folder):
+        if self._own.names(self._folder):
             self._renew()
 
     def known(self) -> dict[str, Staged]:
         """What is noted for the checkout's own index, each entry by its path."""
         try:
-            noted = json.loads(read_note(f"{self._folder}/staged") or "{}")
+            noted = json.loads(read_note(self._own, f"{self._folder}/staged") or "{}")
             return {
                 path: (content, {int(session): agent for session, agent in by.items()})
                 for path, (content, by) in noted.items()
             }
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             return {}  # of another release
 
     def _stamp(self) -> str:
@@ -279,8 +297,8 @@ class Stagings:
 
         from dibs.surroundings.git import elsewhere, staged_paths
 
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        with open(f"{self._folder}/lock", "ab") as lock:
+        path = self._own.file(f"{self._folder}/lock", make=True)
+        with open(open_own(path, os.O_WRONLY | os.O_CREAT), "ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             index = self._stamp()  # first: what changes while git reads is looked at again
             earlier, found = self.known(), {}
@@ -291,51 +309,66 @@ class Stagings:
             for path, content in staged_paths(self._place.top, elsewhere()).items():
                 then, sessions = earlier.get(path, ("", suspects))
                 found[path] = (content, sessions if then == content else suspects)
-            write(f"{self._folder}/staged", json.dumps(found))
-            write(f"{self._folder}/index", index)
+            write(self._own, f"{self._folder}/staged", json.dumps(found))
+            write(self._own, f"{self._folder}/index", index)
 
 
-def notes_in(folder: str, *, whole: bool = False) -> list[str]:
-    """The paths of all notes in a folder, none if there is no folder.
+def notes_in(own: Own, folder: str, *, whole: bool = False) -> list[str]:
+    """The names of all notes in a folder, none if there is no folder.
 
     whole: leave out those that are still being written, and notes on others
     """
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return []
-    return [f"{folder}/{name}" for name in names if not (whole and "." in name)]
+    return [f"{folder}/{name}" for name in own.names(folder) if not (whole and "." in name)]
 
 
-def read_note(path: str) -> str | None:
-    """What a note says; None if there is none, or it is another user's."""
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as source:
-            return source.read()
-    except OSError:
-        return None
+def read_note(own: Own, name: str) -> str | None:
+    """What a note says; None if there is none."""
+    content = own.read(name)
+    return None if content is None else content.decode("utf-8", "surrogateescape")
 
 
-def append(path: str, text: str) -> None:
-    """Add to a note at once: hooks of one session may run at the same time."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    with open(path, "a", encoding="utf-8", errors="surrogateescape") as target:
-        target.write(text)
+def append(own: Own, name: str, text: str) -> None:
+    own.append(name, text.encode("utf-8", "surrogateescape"))
 
 
-def write(path: str, content: str | bytes) -> None:
-    """Put a file there as a whole, for this user alone: others read it all the time."""
-    if isinstance(content, str):
-        content = content.encode("utf-8", "surrogateescape")
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    part = f"{path}{PART}{os.getpid()}"
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
-        target.write(content)
-    os.replace(part, path)
+def write(own: Own, name: str, text: str) -> None:
+    own.write(name, text.encode("utf-8", "surrogateescape"))
 
 
-def remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass  # another hook was faster, or there was none
+def prune(store_dir: str, age_s: float) -> None:
+    """Remove what those left who went without a word, and nobody has touched for so long.
+
+    Only what hooks make, by its name: whatever else is there is somebody's.
+    """
+    _prune(Own(store_dir), "hooks", time() - age_s)
+
+
+def _prune(own: Own, folder: str, before: float) -> None:
+    for last in own.names(folder):
+        name = f"{folder}/{last}"
+        status = own.status(name)
+        if status is None:
+            continue  # another hook was faster
+        is_folder = S_ISDIR(status.st_mode)
+        if is_folder:
+            _prune(own, name, before)
+        if status.st_mtime >= before or not re.fullmatch(NAMES, name):
+            continue
+        try:
+            os.rmdir(own.file(name)) if is_folder else own.remove(name)
+        except OSError:
+            continue  # something young is in the folder
+
+
+def begin_notes(own: Own, store: str) -> bool:
+    """Forget notes that are not of this store, but of an earlier one, or put there by git.
+
+    Whether that had to be done.
+
+    store: what nobody can know who does not have the key of the store
+    """
+    if read_note(own, OF) == store:
+        return False
+    prune(own.base, -LONGEST_S)
+    write(own, OF, store)
+    return True

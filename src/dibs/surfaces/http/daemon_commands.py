@@ -12,6 +12,7 @@ from dibs.arguments import Whole
 from dibs.dibs import DAEMON, Dibs
 from dibs.errors import InvalidError, NotFoundError, NotYoursError, UnavailableError
 from dibs.operation import EVERYBODY, PEOPLE
+from dibs.storage.folder import open_own
 from dibs.surfaces.http.access import CALLS_PER_S
 from dibs.surfaces.http.home import Home, name_of
 from dibs.surroundings.who import person
@@ -136,7 +137,7 @@ def log_file(space: Dibs, user_dir: str | None) -> str:
 def to_log(path: str) -> None:
     """Let go of the terminal: from now on, what is said goes to a file."""
     nothing = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(nothing, 0)
     os.dup2(log, 1)
     os.dup2(log, 2)

@@ -16,6 +16,7 @@ from dibs.digest import sha256
 from dibs.errors import ExistsError
 from dibs.nouns.agents import operations as agents
 from dibs.remote import DAEMONS, living
+from dibs.storage.folder import Own, open_own
 from dibs.wire import Address
 
 TYPE_CHECKING = False
@@ -28,11 +29,9 @@ OWNER = "dibs"
 
 class Home:
     def __init__(self, user_dir: str | None) -> None:
-        self._user_dir = user_dir or default_user_dir()
-        self.folder = os.path.join(self._user_dir, DAEMONS)
-        # One by one: the mode is only that of the last.
-        os.makedirs(self._user_dir, mode=0o700, exist_ok=True)
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        self._user_dir = os.path.realpath(user_dir or default_user_dir())
+        self._own = Own(self._user_dir)
+        self.folder = self._own.folder(DAEMONS, make=True)
         self._kept: list[int] = []
 
     def file(self, name: str, ending: str) -> str:
@@ -41,11 +40,8 @@ class Home:
     def token(self, space: Dibs) -> str:
         """The token of this space's owner, made at the first start."""
         file = self.file(name_of(space), "token")
-        try:
-            with open(file, encoding="utf-8") as source:
-                secret = source.read()
-        except FileNotFoundError:
-            secret = ""
+        found = self._own.read(f"{DAEMONS}/{os.path.basename(file)}")
+        secret = (found or b"").decode("utf-8", "replace")
         # It may have been revoked, or be that of a store that was deleted since.
         if not secret or agents.who(space.scope, secret) is None:
             owner = space.join(OWNER, shell=True)
@@ -55,7 +51,7 @@ class Home:
 
     def reserve(self, space: Dibs) -> None:
         """Be the only daemon of this user that serves a space, for as long as we live."""
-        handle = os.open(self.file(name_of(space), "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        handle = open_own(self.file(name_of(space), "lock"), os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -102,8 +98,9 @@ def name_of(space: Dibs) -> str:
 def replace(file: str, text: str) -> int:
     """Write a private file in one step; the handle that is returned keeps it locked."""
     draft = f"{file}.{os.getpid()}"
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    handle = open_own(draft, os.O_WRONLY | os.O_CREAT)
     try:
+        os.ftruncate(handle, 0)
         fcntl.flock(handle, fcntl.LOCK_EX)
         os.write(handle, text.encode())
         os.replace(draft, file)

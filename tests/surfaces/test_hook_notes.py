@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dibs.surfaces.hooks.notes import BY, PART, Flights, Reads, write
+from dibs.storage.folder import PART
+from dibs.surfaces.hooks.notes import BY, Flights, Reads, write
 from dibs.surroundings.occasion import Occasion
 
 
@@ -22,8 +23,7 @@ def test_a_read_that_is_being_noted_is_not_looked_at_yet(tmp_path: Path):
 def test_a_suspicion_that_is_being_noted_is_not_looked_at_yet(tmp_path: Path):
     flights, occasion = Flights(str(tmp_path), 7), Occasion("claude", "before")
     occasion.call = "c"
-    flights._folder = str(tmp_path)
-    path = flights._path(occasion)
-    write(f"{path}{BY}8", "bob\n0000\nmake")
-    Path(f"{path}{BY}9{PART}4711").touch()
+    name = flights._name(occasion)
+    write(flights._own, f"{name}{BY}8", "bob\n0000\nmake")
+    (tmp_path / f"{name}{BY}9{PART}4711").touch()
     assert flights.suspects(occasion) == [("bob", "make", "0000")]

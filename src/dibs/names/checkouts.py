@@ -201,6 +201,19 @@ def _encloses(up: str, directory: str) -> bool:
     return up != directory and os.access(f"{up}/.git", os.F_OK)
 
 
+def defines(top: str, sections: tuple[str, ...]) -> bool:
+    """Whether the own settings of a repository have one of these sections."""
+    git_dir = git_directory(top)
+    to_common = _read(f"{git_dir}/commondir", PATH_BYTES)
+    folders = [git_dir, os.path.join(git_dir, (to_common or "").rstrip("\r\n"))]
+    return any(
+        section.partition(".")[0] in sections
+        for folder in folders
+        for file in ("config", "config.worktree")
+        for section, _, _ in _settings(f"{folder}/{file}")
+    )
+
+
 def _lists(outer: str, directory: str) -> bool:
     path = directory[len(outer) :].lstrip("/")
     return any(

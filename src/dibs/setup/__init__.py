@@ -17,11 +17,12 @@ from functools import cached_property
 from typing import Any
 
 from dibs.clients import Client, client_of, every_client
-from dibs.errors import InvalidError
+from dibs.errors import InvalidError, UnfitError
 from dibs.names.paths import Place
 from dibs.setup import files
 from dibs.setup.files import Draft, InitRecord, Note, Refusal, undo
 from dibs.setup.targets import Block, GitHook, Line, Settings, Target
+from dibs.storage.folder import Own
 from dibs.surroundings.git import HOOKS, elsewhere, git
 
 CREATED, UPDATED, UNCHANGED, SKIPPED, REMOVED = "created updated unchanged skipped removed".split()
@@ -108,10 +109,16 @@ class Setup:
             raise InvalidError(
                 "this is not a repository", next="git init first, or mkdir .dibs to do without git"
             )
-        if self.has_git and git_line(self.place.top, "rev-parse", "--is-bare-repository") == "true":
+        if self.has_git and self.is_bare():
             raise InvalidError(
                 "there is no checkout here, only the repository", next="cd into a worktree of it"
             )
+
+    def is_bare(self) -> bool:
+        top = self.place.top
+        if not os.path.lexists(os.path.join(top, ".git")):
+            return True
+        return git_line(top, "rev-parse", "--is-bare-repository") == "true"
 
     @property
     def has_git(self) -> bool:
@@ -149,6 +156,7 @@ class Setup:
 
     def has_ours(self, target: Target) -> bool:
         try:
+            self.stay_inside(target.path)
             text = files.read(target.path)
             return text is not None and own(target, text, None)[0] != text
         except Refusal:
@@ -183,6 +191,7 @@ class Setup:
         """Find out what has to be added."""
         step = Step(target)
         try:
+            self.stay_inside(target.path)
             step.before = text = target.read()
             if text is not None and target.present(text):
                 return step
@@ -235,6 +244,7 @@ class Setup:
         planned = [Step(target) for target in targets]
         for step in planned:
             try:
+                self.stay_inside(step.path)
                 step.before = text = step.target.read()
                 clean, made = own(step.target, text, self.record.notes.get(step.path))
                 if text is not None and (made or clean != text):
@@ -259,13 +269,15 @@ class Setup:
         target = Ignore(self.place.store_dir)
         step = Step(target)
         try:
+            self.stay_inside(target.path)
             text = target.read()
             if text is None:
                 return []
-            there = os.listdir(self.place.store_dir)
+            store = Own(self.place.store_dir)
+            there = store.names()
             if there == [".gitignore"] and text in IGNORED:
-                os.unlink(target.path)
-                os.rmdir(self.place.store_dir)
+                store.remove(".gitignore")
+                os.rmdir(store.folder())
                 step.state = REMOVED
             elif "config.toml" not in there and (clean := target.strip(text, None)) != text:
                 target.write(clean)
@@ -273,6 +285,30 @@ class Setup:
         except Refusal as refusal:
             step.refuse(refusal)
         return [step]
+
+    @cached_property
+    def bounds(self) -> list[str]:
+        """Where it may write: the checkout, the folder of the store, and the git directory."""
+        found = [self.place.top, self.place.store_dir]
+        if self.has_git:
+            said = git_line(self.place.top, "rev-parse", "--git-common-dir")
+            found.append(os.path.join(self.place.top, said))
+        return found
+
+    def stay_inside(self, path: str) -> None:
+        """Refuse a file to which a link leads out of the checkout, or any link within `.dibs`."""
+        if not any(inside(path, root) for root in self.bounds):
+            why = "a link on the way to it leads out of this checkout"
+            raise Refusal(why, next="put a file or a folder in the place of the link")
+        if path.startswith(f"{self.place.store_dir}/"):
+            try:
+                Own(self.place.store_dir).folder()
+            except FileNotFoundError:
+                return
+            except UnfitError as error:
+                raise Refusal(error.message, next=error.next or "") from None
+            if os.path.islink(path):
+                raise Refusal("it is a link", next="put a file in its place")
 
     def do(self, step: Step) -> None:
         """Write what was planned, and note it."""
@@ -333,7 +369,8 @@ def with_submodules(top: str) -> list[str]:
     if not os.path.exists(os.path.join(top, ".gitmodules")):
         return [top]
     listing = "submodule --quiet foreach --recursive".split()
-    return [top, *git_line(top, *listing, "pwd -P").splitlines()]
+    found = git_line(top, *listing, "pwd -P").splitlines()
+    return [top, *(one for one in found if inside(one, top))]
 
 
 def git_hooks(checkout: str, top: str) -> tuple[list[GitHook], str]:
@@ -373,9 +410,8 @@ def inside(path: str, root: str) -> bool:
 
 def written_by_pre_commit(path: str) -> bool:
     try:
-        with open(path, "rb") as source:
-            return b"File generated by pre-commit" in source.read(1 << 16)
-    except OSError:
+        return "File generated by pre-commit" in (files.read(path) or "")
+    except Refusal:
         return False
 
 

@@ -1,11 +1,14 @@
 """The files of others: read and written whole, and changed by nothing but insertions.
 
-A file is written at once or not at all, through links, and keeps its mode. A text in it only
+A file is written at once or not at all, through links that stay inside the checkout, and keeps its
+mode. A text in it only
 grows: what is inserted is kept, so that it can be cut out again.
 
 `.dibs/init.json` (`InitRecord`) says what was inserted where, so that it can be taken out to the
 byte. It is a convenience, not the truth: `git clean` may take it at any time, and then our parts
-are recognised by what they say. It belongs to one machine and is not committed.
+are recognised by what they say. It belongs to one machine and is not committed. Only one that this
+user's dibs wrote counts, by its hash in the user's data folder: what another wrote there could name
+any file as ours.
 """
 
 from __future__ import annotations
@@ -16,8 +19,15 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from dibs.digest import sha256
+from dibs.errors import UnfitError
+from dibs.storage.folder import Own
+from dibs.surroundings.failures import user_dir
+
 BOM = "\ufeff"
 BLANK = " \t\r\n"
+LIMIT = 4 << 20
+RECORD = "init.json"
 
 
 class Refusal(Exception):
@@ -110,8 +120,12 @@ class Overruled(Refusal):
 def read(path: str) -> str | None:
     """A file's text, every character as it is; None if there is no file."""
     try:
-        with open(path, "rb") as source:
-            content = source.read()
+        # Without O_NONBLOCK a fifo would wait for its writer.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as source:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise Refusal("it is not a plain file", next="move it away")
+            content = source.read(LIMIT + 1)
     except FileNotFoundError:
         return None
     except IsADirectoryError:
@@ -120,6 +134,8 @@ def read(path: str) -> str | None:
         raise Refusal("something above it is not a directory", next="move that away") from None
     except OSError as error:
         raise Refusal(f"it cannot be read: {error.strerror}", next="let it be read") from None
+    if len(content) > LIMIT:
+        raise Refusal(f"it is larger than {LIMIT >> 20} MiB", next="make it smaller")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -229,19 +245,21 @@ class InitRecord:
 
     def __init__(self, root: str, store_dir: str) -> None:
         self.root = root
-        self.path = os.path.join(store_dir, "init.json")
+        self._own = Own(store_dir)
         self.clients: list[str] = []
         self.notes: dict[str, Note] = {}
         self.folders: list[str] = []
         try:
             self.load()
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, UnfitError):
             # Gone, or not ours any more: see above.
             self.clients, self.notes, self.folders = [], {}, []
 
     def load(self) -> None:
-        with open(self.path, encoding="utf-8") as source:
-            said = json.load(source)
+        content = self._own.read(RECORD)
+        if content is None or Own(user_dir()).status(written(content)) is None:
+            return
+        said = json.loads(content)
         self.clients = [str(name) for name in said["clients"]]
         self.folders = [os.path.join(self.root, name) for name in said["folders"]]
         for name, note in said["files"].items():
@@ -251,13 +269,23 @@ class InitRecord:
 
     def save(self) -> None:
         """Write it down; with nothing to say there is no file."""
+        known, old = Own(user_dir()), self._own.read(RECORD)
+        if old is not None:
+            known.remove(written(old))
         if not self.notes:
-            try:
-                os.unlink(self.path)
-            except FileNotFoundError:
-                pass
+            self._own.remove(RECORD)
             return
         notes = {label(path, self.root): note._asdict() for path, note in self.notes.items()}
         folders = [label(folder, self.root) for folder in self.folders]
         said = {"clients": self.clients, "folders": folders, "files": dict(sorted(notes.items()))}
-        write(self.path, json.dumps(said, indent=1) + "\n", 0o600)
+        content = f"{json.dumps(said, indent=1)}\n".encode()
+        self._own.write(RECORD, content)
+        try:
+            known.once(written(content), b"")
+        except (OSError, UnfitError):
+            return  # then our parts are recognised by what they say
+
+
+def written(content: bytes) -> str:
+    """The name of what says, in the user's data folder, that dibs wrote this."""
+    return f"inits/{sha256(content).hexdigest()[:40]}"

@@ -191,10 +191,7 @@ def refused(path: str, status: os.stat_result, otherwise: str = "") -> UnfitErro
         why = f"belongs to the user {status.st_uid}, and you are {os.geteuid()}"
         then = f"run dibs as that user; if it is yours: chown -R {os.geteuid()} it"
     elif status.st_mode & 0o002:
-        why, then = (
-            "may be written by everybody",
-            f"chmod go-w {path}, after a look at what is there",
-        )
+        why, then = "may be written by everybody", f"look at what is there, then chmod go-w {path}"
     return UnfitError(f"{path} {why}", next=then, untrusted=path)
 
 

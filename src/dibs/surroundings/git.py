@@ -1,4 +1,11 @@
-"""Run git, as few times as possible: each run costs as much as the rest of a hook."""
+"""Run git, as few times as possible: each run costs as much as the rest of a hook.
+
+All these runs only look, and a repository may be a stranger's. So whatever its settings could make
+git run is switched off: `OFF` for every call, and the filters and merge drivers that the
+repository's own settings define where a call could use them (`quieted`). Those of the user's own
+settings work, so that what git-lfs keeps is recognised. No run reaches another machine. What a
+person asks for (`dibs merge`, commits) is their own git, untouched.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +28,94 @@ LOCAL = (
 )  # fmt: skip
 
 
+# Not among them what only other commands use: editors, pagers, aliases of built-in commands.
+OFF = tuple(
+    word
+    for setting in (
+        "core.fsmonitor=false", "core.alternateRefsCommand=",
+        "core.askPass=", "core.sshCommand=false", "core.gitProxy=", "credential.helper=",
+        "protocol.allow=never", "submodule.recurse=false", "fetch.recurseSubmodules=false",
+        "status.submoduleSummary=false", "diff.submodule=short", "log.showSignature=false",
+        "commit.gpgSign=false", "gpg.program=false", "gpg.ssh.program=false",
+        "gpg.x509.program=false", "gpg.ssh.defaultKeyCommand=", "safe.bareRepository=explicit",
+        "maintenance.auto=false", "gc.auto=0",
+    )
+    for word in ("-c", setting)
+)  # fmt: skip
+ALONE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "", "GIT_TERMINAL_PROMPT": "0"}
+PLAIN = ("--no-ext-diff", "--no-textconv")
+COMPARING = ("diff", "log", "show", "diff-tree", "diff-index", "diff-files")
+FILTERING = ("status", "add", "merge-tree")
+LFS = ("git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process")
+"""What `git lfs install --local` writes; the program is the user's own."""
+
+
 def git(
     *words: str,
     cwd: str | None = None,
     environment: dict[str, str] | None = None,
     input: bytes = b"",
     codes: tuple[int, ...] = (0,),
+    settings: tuple[str, ...] = OFF,
 ) -> bytes:
     """What a git command prints; an `UnavailableError` if it ends with another code than these."""
     import subprocess
 
+    at = next(place for place, word in enumerate(words) if word[:1] != "-" and "=" not in word)
+    if words[at] in COMPARING:
+        words = (*words[: at + 1], *PLAIN, *words[at + 1 :])
+    environment = {**(os.environ if environment is None else environment), **ALONE}
+    # What runs no hook may say where they are.
+    hooks = () if words[at] == "rev-parse" else ("-c", "core.hooksPath=/dev/null")
+    if words[at] in FILTERING:
+        environment |= quieted(cwd, environment)
     try:
         done = subprocess.run(
-            ["git", *words], cwd=cwd, env=environment, input=input, capture_output=True, check=False
-        )
+            ["git", *settings, *hooks, *words], cwd=cwd, env=environment, input=input,
+            capture_output=True, check=False,
+        )  # fmt: skip
     except OSError as error:
         raise UnavailableError(f"git cannot be run: {error.strerror}") from error
     if done.returncode not in codes:
         said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
-        name = next(word for word in words if word[:1] != "-" and "=" not in word)
-        raise UnavailableError(f"git {name} failed: {said}", next="see what git status says")
+        raise UnavailableError(f"git {words[at]} failed: {said}", next="see what git status says")
     return done.stdout
+
+
+def quieted(cwd: str | None, environment: dict[str, str]) -> dict[str, str]:
+    """What switches off the filters and merge drivers that a repository's own settings define.
+
+    The user's own of the same name would be switched off, too; then a file looks changed.
+    """
+    from dibs.errors import DibsError
+    from dibs.names.checkouts import checkout_around, defines
+
+    try:
+        top = checkout_around(os.path.realpath(cwd or os.getcwd())).top
+        if not defines(top, ("filter", "merge", "include", "includeif")):
+            return {}  # as most do not: this saves a run
+    except (DibsError, OSError):
+        pass  # git may see it otherwise
+    wanted = r"^(filter|merge)\..*\.(clean|smudge|process|required|driver)$"
+    said = git("config", "-z", "--show-scope", "--get-regexp", wanted, cwd=cwd,
+               environment=environment, codes=(0, 1))  # fmt: skip
+    fields = os.fsdecode(said).split("\0")
+    found = {}
+    for scope, entry in zip(fields[::2], fields[1::2], strict=False):
+        key, _, value = entry.partition("\n")
+        if scope in ("local", "worktree") and value not in LFS:
+            name = key.rpartition(".")[0]
+            if key.startswith("merge."):
+                found[key] = "false"  # whoever merges otherwise has a conflict here
+            else:
+                found |= {f"{name}.{what}": "" for what in ("clean", "smudge", "process")}
+                found[f"{name}.required"] = "false"
+    count = environment.get("GIT_CONFIG_COUNT", "")
+    first = int(count) if count.isdecimal() and len(count) < 5 else 0
+    added = {"GIT_CONFIG_COUNT": str(first + len(found))}
+    for number, (key, value) in enumerate(found.items(), first):
+        added |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return added
 
 
 def elsewhere() -> dict[str, str]:
@@ -65,7 +139,7 @@ def names(output: bytes) -> list[str]:
 # that was moved are there.
 STAGED = (
     "diff", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-relative",
-    "--no-ext-diff", "--no-color", "--ignore-submodules=none",
+    "--no-color", "--ignore-submodules=none",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from dibs.names.checkouts import git_directory
 from dibs.names.paths import resources_overlap
 from dibs.operation import EVERYBODY
 from dibs.records import Blocker, plain
-from dibs.surroundings.git import elsewhere, git, names
+from dibs.surroundings.git import OFF, elsewhere, git, names
 from dibs.surroundings.wording import note, paint, print_json, say
 
 TYPE_CHECKING = False
@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 BY = EVERYBODY
 CLEAN, CONFLICT, UNKNOWN = "clean", "conflict", "unknown"
 COLOURS = {CLEAN: "green", CONFLICT: "red", UNKNOWN: "yellow"}
-# Whoever's settings: nothing of ours may be signed, or run a hook of theirs.
-SETTINGS = (
-    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.safecrlf=false",
-    "-c", "advice.addEmbeddedRepo=false", "-c", "commit.gpgSign=false",
-)  # fmt: skip
+SETTINGS = (*OFF, "-c", "core.safecrlf=false", "-c", "advice.addEmbeddedRepo=false")
 IDENTITY = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -185,7 +181,7 @@ def snapshot(worktree: str, inside: list[str], environment: dict[str, str]) -> s
         # part of that: a file that was written in the same moment is compared.
         copy2(own, environment["GIT_INDEX_FILE"])
     others = [f":(top,exclude,literal){path[len(worktree) + 1 :]}" for path in inside]
-    call = partial(git, *SETTINGS, cwd=worktree, environment=environment)
+    call = partial(git, cwd=worktree, environment=environment, settings=SETTINGS)
     call("add", "-A", "--", ":(top)", *others)
     head = call("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1)).decode().strip()
     parent = ["-p", head] if head else []
@@ -195,7 +191,7 @@ def snapshot(worktree: str, inside: list[str], environment: dict[str, str]) -> s
 
 def compare(top: str, one: str, other: str, environment: dict[str, str]) -> dict[str, str]:
     """The paths that two commits change since they parted, and how each would merge."""
-    call = partial(git, *SETTINGS, cwd=top, environment=environment)
+    call = partial(git, cwd=top, environment=environment, settings=SETTINGS)
     bases = call("merge-base", one, other, codes=(0, 1)).decode().split()
     base = bases[0] if bases else call("hash-object", "-t", "tree", "/dev/null").decode().strip()
     changed = [

@@ -120,7 +120,7 @@ def learn(by: Committer, between: tuple[str, ...]) -> int:
 
 def differs(file: str, between: tuple[str, ...]) -> bool:
     """Whether a file is another in two commits; not if one of them is none, or has no such file."""
-    words = ("--literal-pathspecs", "diff", "--name-only", "--no-ext-diff", *between, "--", file)
+    words = ("--literal-pathspecs", "diff", "--name-only", *between, "--", file)
     return bool(between and git(*words, codes=(0, 128)))
 
 
@@ -173,7 +173,7 @@ def changes(those: set[str]) -> Iterator[tuple[str, str]]:
     """Each commit with each path that it changes."""
     if not those:
         return
-    said = git("log", "--name-only", "--no-renames", "--no-relative", "--no-ext-diff", "--no-color",
+    said = git("log", "--name-only", "--no-renames", "--no-relative", "--no-color",
                "--no-show-signature", "-z", f"--format={START}%H", "--no-walk", "--stdin",
                input="\n".join(those).encode())  # fmt: skip
     name = ""

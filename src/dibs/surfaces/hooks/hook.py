@@ -311,7 +311,7 @@ def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
     event, cwd = (occasion.event, occasion.cwd) if occasion else ("?", "")
     what, policy = failures.hook_failed(f"{client} {event}", error, cwd)
     opens = policy != "closed" or (occasion is not None and occasion.event != BEFORE)
-    if opens and isinstance(error, UnfitError):
+    if opens and isinstance(error, UnfitError) and "untrusted" in error.details:
         # It stays so until a person looks: nothing is guarded here, which is said once.
         session = occasion.session if occasion else ""
         if failures.is_news(f"{client} {session} {what}"):

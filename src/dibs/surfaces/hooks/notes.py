@@ -49,7 +49,7 @@ FLIGHTS = "hooks/flights"
 OF = "hooks/of"
 NAMES = (
     r"hooks/(?:(?:(?:told|pending|wishes)-\d+|wanted-\d+-[0-9a-f]{20}|visited-[0-9a-f]{20}|commits"
-    r"|failures\.log|flights/\d+-[0-9a-f]{20}(?:\.by-\d+)?|reads/\d+(?:/[0-9a-f]{40})?|sessions/\d+"
+    r"|flights/\d+-[0-9a-f]{20}(?:\.by-\d+)?|reads/\d+(?:/[0-9a-f]{40})?|sessions/\d+"
     r"|staged/[0-9a-f]{16}(?:/(?:index|staged|lock))?|hashes/[0-9a-f]{40}|clients/[\d-]+)"
     r"(?:\.\d+|\.part-\d+)?)"
 )

@@ -174,6 +174,8 @@ def _checkout_at(directory: str) -> Checkout:
     to_common = _read(f"{git_dir}/commondir", PATH_BYTES)
     if to_common is None:
         return _main_checkout(directory, git_dir)
+    if len(to_common) >= PATH_BYTES:
+        raise _broken(directory, "what it leads to is longer than any path")
     common = os.path.realpath(os.path.join(git_dir, to_common.rstrip("\r\n")))
     if not os.path.isdir(common):
         raise _broken(directory, f"its repository {common!r} is not there")
@@ -255,6 +257,8 @@ def _git_dir(directory: str) -> str:
     text = _read(dot_git, PATH_BYTES)
     if text is None:
         raise _broken(directory, "it cannot be read")
+    if len(text) >= PATH_BYTES:
+        raise _broken(directory, "it is longer than any path")
     if not text.startswith("gitdir: "):
         raise _broken(directory, "it does not begin with 'gitdir: '")
     git_dir = os.path.realpath(os.path.join(directory, text[8:].rstrip("\r\n")))
@@ -287,7 +291,7 @@ def _setting(git_dir: str, section: str, key: str) -> str | None:
     for file in ("config.worktree", "config"):
         for found in _settings(f"{git_dir}/{file}"):
             if found[:2] == (section, key):
-                return _unquoted(found[2])[:PATH_BYTES]
+                return _unquoted(found[2]) if len(found[2]) < PATH_BYTES else None
     return None
 
 

@@ -121,7 +121,8 @@ def read(path: str) -> str | None:
     """A file's text, every character as it is; None if there is no file."""
     try:
         # Without O_NONBLOCK a fifo would wait for its writer.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(os.path.realpath(path), flags)
         with open(handle, "rb") as source:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise Refusal("it is not a plain file", next="move it away")
@@ -173,7 +174,7 @@ def write(path: str, text: str, mode: int) -> list[str]:
 def replace(path: str, content: bytes, mode: int, old: os.stat_result | None) -> None:
     """Put a content in the place of a file's, at once, with the mode and the owner that it had."""
     draft = f"{path}.dibs-{os.getpid()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     handle = os.open(draft, flags, mode if old is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as out:

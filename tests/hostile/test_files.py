@@ -324,7 +324,8 @@ def marks(victim: Victim) -> Iterator[Path]:
     """A script that leaves a mark when it runs; nothing may run it."""
     script = victim.outside.parent / "evil"
     mark = victim.outside.parent / "ran"
-    script.write_text(f'#!/bin/sh\necho "$0 $*" >> {mark}\ncat\nexit 0\n')
+    by = "$(tr '\\0' ' ' </proc/$PPID/cmdline)"
+    script.write_text(f'#!/bin/sh\necho "$0 $* by {by}" >> {mark}\ncat\nexit 0\n')
     script.chmod(0o755)
     yield script
     assert not mark.exists(), mark.read_text()

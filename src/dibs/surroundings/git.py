@@ -45,7 +45,11 @@ OFF = tuple(
 ALONE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "", "GIT_TERMINAL_PROMPT": "0"}
 PLAIN = ("--no-ext-diff", "--no-textconv")
 COMPARING = ("diff", "log", "show", "diff-tree", "diff-index", "diff-files")
-FILTERING = ("status", "add", "merge-tree")
+UNFILTERED = (
+    "rev-parse", "config", "cat-file", "rev-list", "log", "diff", "diff-tree", "merge-base",
+    "worktree", "submodule", "version",
+)  # fmt: skip
+"""What reads no file of the working tree. Whatever writes an index does, if only to compare."""
 LFS = ("git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process")
 """What `git lfs install --local` writes; the program is the user's own."""
 
@@ -67,7 +71,7 @@ def git(
     environment = {**(os.environ if environment is None else environment), **ALONE}
     # What runs no hook may say where they are.
     hooks = () if words[at] == "rev-parse" else ("-c", "core.hooksPath=/dev/null")
-    if words[at] in FILTERING:
+    if words[at] not in UNFILTERED:
         environment |= quieted(cwd, environment)
     try:
         done = subprocess.run(

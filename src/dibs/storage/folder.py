@@ -289,6 +289,15 @@ def file_system(path: str, mounts: str = "/proc/self/mountinfo") -> str | None:
     return None
 
 
+def store_gone(path: str) -> StoreGoneError:
+    return StoreGoneError(
+        f"{path} was deleted or replaced while it was open, as git clean -fdx does; the leases, "
+        "tasks and messages in it are gone",
+        next="open the store again, which starts afresh (an MCP server does so at the next call, a "
+        "daemon after dibs stop and dibs serve), and claim again what you are working on",
+    )
+
+
 def _disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | DiskFullError:
     import errno
 
@@ -328,10 +337,7 @@ class FileLiveness:
         try:
             handle = open_own(self.path(number), os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
-            raise StoreGoneError(
-                f"{self._folder} was deleted while the store was open",
-                next="open the store again: it starts afresh",
-            ) from None
+            raise store_gone(self._folder) from None
         self._held[number] = handle
         _HANDLES.add(handle)
         try:

@@ -21,9 +21,9 @@ from _weakref import ref
 
 import apsw
 
-from dibs.errors import BusyError, StorageError, StoreGoneError, UnfitError
+from dibs.errors import BusyError, StorageError, UnfitError
 from dibs.storage.clock import SystemClock, boot_id, time_namespace, unusable
-from dibs.storage.folder import Bells, FileLiveness, Folder, check_disk
+from dibs.storage.folder import Bells, FileLiveness, Folder, check_disk, store_gone
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
     APPLICATION_ID,
@@ -154,20 +154,14 @@ class SqliteDriver:
                 return
         except (FileNotFoundError, NotADirectoryError):
             pass
-        raise self._gone()
-
-    def _gone(self) -> StoreGoneError:
-        return StoreGoneError(
-            f"{self.path} was deleted or replaced while it was open",
-            next="open the store again: it starts afresh",
-        )
+        raise store_gone(self.path)
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
         self.check_present()
         try:
             return self.bells.listen(topics, cancel)
         except FileNotFoundError as error:
-            raise self._gone() from error
+            raise store_gone(self.path) from error
 
     def backup(self, target: str) -> None:
         self._apart(lambda db: copy(db, target, self.key()))

@@ -172,6 +172,25 @@ def test_a_hook_that_trusts_nothing_here_lets_the_edit_through_and_says_so_once(
     assert ".dibs/hooks is a link" in victim.shell("doctor").out
 
 
+def test_what_is_wrong_in_another_repository_lets_the_own_be_guarded(victim: Victim) -> None:
+    victim.link(".dibs/hooks", victim.outside)
+    victim.clone()
+    own = victim.folder.parent / "own"
+    own.mkdir()
+    victim.git("init", "-q", at=own)
+    (own / "a.py").write_text("a = 1\n")
+    shell = victim.shell.at(own)
+    shell.ok("claim", "a.py", "--as", "bob")
+    client = Client(shell, "s")
+    client.start()
+    command = f"sed -i s/1/2/ a.py {victim.folder}/a.py"
+    tool = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": "1"}
+    answer = client.raw("PreToolUse", **tool)
+    assert "a.py is held by bob" in answer.out
+    client.kill()
+    victim.is_unharmed()
+
+
 def test_a_link_that_the_user_made_is_refused_with_a_way_out(victim: Victim) -> None:
     victim.clone()
     (victim.folder / ".dibs").symlink_to(victim.outside)

@@ -696,8 +696,8 @@ def test_a_directory_of_that_name_is_said(shell: Shell) -> None:
 # How it writes.
 
 
-def test_a_linked_file_is_written_through_its_link(shell: Shell, tmp_path: Path) -> None:
-    real = tmp_path / "dotfiles.json"
+def test_a_linked_file_is_written_through_its_link(shell: Shell) -> None:
+    real = shell.folder / "dotfiles.json"
     real.write_text('{"mine": 1}\n')
     (shell.folder / ".mcp.json").symlink_to(real)
     shell.ok("init", "--client", "claude")

@@ -17,10 +17,10 @@ from functools import cached_property
 from typing import Any
 
 from dibs.clients import Client, client_of, every_client
-from dibs.errors import InvalidError, UnfitError
+from dibs.errors import InvalidError
 from dibs.names.paths import Place
 from dibs.setup import files
-from dibs.setup.files import Draft, InitRecord, Note, Refusal, undo
+from dibs.setup.files import Draft, InitRecord, Note, Refusal, inside, undo
 from dibs.setup.targets import Block, GitHook, Line, Settings, Target
 from dibs.storage.folder import Own
 from dibs.surroundings.git import HOOKS, elsewhere, git
@@ -109,16 +109,12 @@ class Setup:
             raise InvalidError(
                 "this is not a repository", next="git init first, or mkdir .dibs to do without git"
             )
-        if self.has_git and self.is_bare():
+        has_checkout = os.path.lexists(os.path.join(self.place.top, ".git"))
+        said = "rev-parse", "--is-bare-repository"
+        if self.has_git and (not has_checkout or git_line(self.place.top, *said) == "true"):
             raise InvalidError(
                 "there is no checkout here, only the repository", next="cd into a worktree of it"
             )
-
-    def is_bare(self) -> bool:
-        top = self.place.top
-        if not os.path.lexists(os.path.join(top, ".git")):
-            return True
-        return git_line(top, "rev-parse", "--is-bare-repository") == "true"
 
     @property
     def has_git(self) -> bool:
@@ -296,19 +292,7 @@ class Setup:
         return found
 
     def stay_inside(self, path: str) -> None:
-        """Refuse a file to which a link leads out of the checkout, or any link within `.dibs`."""
-        if not any(inside(path, root) for root in self.bounds):
-            why = "a link on the way to it leads out of this checkout"
-            raise Refusal(why, next="put a file or a folder in the place of the link")
-        if path.startswith(f"{self.place.store_dir}/"):
-            try:
-                Own(self.place.store_dir).folder()
-            except FileNotFoundError:
-                return
-            except UnfitError as error:
-                raise Refusal(error.message, next=error.next or "") from None
-            if os.path.islink(path):
-                raise Refusal("it is a link", next="put a file in its place")
+        files.stay_inside(path, self.bounds, self.place.store_dir)
 
     def do(self, step: Step) -> None:
         """Write what was planned, and note it."""
@@ -401,11 +385,6 @@ def git_hooks(checkout: str, top: str) -> tuple[list[GitHook], str]:
             script += ".legacy"
         targets.append(GitHook(script, name, bare))
     return targets, ""
-
-
-def inside(path: str, root: str) -> bool:
-    path, root = os.path.realpath(path), os.path.realpath(root)
-    return path == root or path.startswith(root + os.sep)
 
 
 def written_by_pre_commit(path: str) -> bool:

@@ -117,6 +117,27 @@ class Overruled(Refusal):
     fault = False
 
 
+def inside(path: str, root: str) -> bool:
+    path, root = os.path.realpath(path), os.path.realpath(root)
+    return path == root or path.startswith(root + os.sep)
+
+
+def stay_inside(path: str, bounds: Iterable[str], store_dir: str) -> None:
+    """Refuse a file to which a link leads out of these folders, and any link beside the store."""
+    if not any(inside(path, root) for root in bounds):
+        why = "a link on the way to it leads out of this checkout"
+        raise Refusal(why, next="put a file or a folder in the place of the link")
+    if path.startswith(f"{store_dir}/"):
+        try:
+            Own(store_dir).folder()
+        except FileNotFoundError:
+            return
+        except UnfitError as error:
+            raise Refusal(error.message, next=error.next or "") from None
+        if os.path.islink(path):
+            raise Refusal("it is a link", next="put a file in its place")
+
+
 def read(path: str) -> str | None:
     """A file's text, every character as it is; None if there is no file."""
     try:

@@ -291,8 +291,8 @@ def file_system(path: str, mounts: str = "/proc/self/mountinfo") -> str | None:
 
 def store_gone(path: str) -> StoreGoneError:
     return StoreGoneError(
-        f"{path} was deleted or replaced while it was open, as git clean -fdx does; the leases, "
-        "tasks and messages in it are gone",
+        f"{path} was deleted or replaced while it was open, as git clean -fdx does; everything "
+        "in it is gone, also what you held",
         next="open the store again, which starts afresh (an MCP server does so at the next call, a "
         "daemon after dibs stop and dibs serve), and claim again what you are working on",
     )

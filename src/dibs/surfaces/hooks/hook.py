@@ -124,9 +124,14 @@ def visit(globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit])
             if root and root != space.scope.place.root:
                 found.setdefault(root, []).append(edit)
     for root, theirs in found.items():
-        with globals_.open(start=root) as other:
-            if (said := in_other(case_of(other, occasion), theirs)).deny:
-                return said
+        try:
+            with globals_.open(start=root) as other:
+                if (said := in_other(case_of(other, occasion), theirs)).deny:
+                    return said
+        except UnfitError as error:
+            # What is wrong there leaves the repository that the client works in guarded.
+            unguarded(occasion, error)
+            continue
         if occasion.event == BEFORE:
             visits.add(root)
     return Answer()
@@ -306,18 +311,22 @@ def begin(case: Case, dialect: Client) -> None:
         write(case.own, name_file(who.process), occasion.session)
 
 
+def unguarded(occasion: Occasion, error: UnfitError) -> int:
+    """Say once that dibs guards no file where a person has to look first; the exit code."""
+    if not failures.is_news(f"{occasion.client} {occasion.session} {error.message}"):
+        return 0
+    says = f"dibs: no file is guarded here: {error.message}; next: {error.next}"
+    print(says, file=sys.stderr)
+    return FAILED
+
+
 def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
     """Write the failure down, and let the policy decide what becomes of the tool."""
     event, cwd = (occasion.event, occasion.cwd) if occasion else ("?", "")
     what, policy = failures.hook_failed(f"{client} {event}", error, cwd)
     opens = policy != "closed" or (occasion is not None and occasion.event != BEFORE)
-    if opens and isinstance(error, UnfitError) and "untrusted" in error.details:
-        # It stays so until a person looks: nothing is guarded here, which is said once.
-        session = occasion.session if occasion else ""
-        if failures.is_news(f"{client} {session} {what}"):
-            print(f"dibs: no file is guarded here: {what}; next: {error.next}", file=sys.stderr)
-            return FAILED
-        return 0
+    if opens and occasion and isinstance(error, UnfitError) and "untrusted" in error.details:
+        return unguarded(occasion, error)
     print(f"dibs: the hook failed: {what} (see: dibs doctor)", file=sys.stderr)
     if opens:
         return FAILED

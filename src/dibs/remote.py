@@ -116,7 +116,9 @@ class RemoteScope(Scope):
         caller = Caller(session.agent, session.id, owned=answer["owned"])
         return RemoteScope(self.link, self.place, caller, answer["token"])
 
-    def found(self, name: str, client: str | None, process: str | None) -> Caller | None:
+    def found(
+        self, name: str, client: str | None, process: str | None, origin: str = ""
+    ) -> Caller | None:
         """Nobody: the daemon finds it when somebody joins."""
         return None
 

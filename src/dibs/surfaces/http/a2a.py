@@ -29,7 +29,8 @@ from dibs.records import plain
 from dibs.surfaces.http import a2a_tasks as tasks
 from dibs.surfaces.http.access import Access, GuardError
 from dibs.surfaces.http.api import to_body
-from dibs.surfaces.http.app import BY_NAME, Daemon, enter, read_body, respond, stopping, unless_gone
+from dibs.surfaces.http.app import BY_NAME, Daemon, enter, stopping
+from dibs.surfaces.http.exchange import read_body, respond, unless_gone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -116,7 +117,7 @@ class A2aEndpoint:
             id = id_of(message)
             method, params = read(message, scope[BY_NAME].get("a2a-version", ""))
             if method in CALLS:
-                with contextlib.suppress(ConnectionError):
+                with contextlib.suppress(ConnectionError), daemon.present.lasting(access):
                     answer = await unless_gone(CALLS[method](visit, params), receive)
                     await respond(send, 200, {"jsonrpc": "2.0", "id": id, "result": answer})
                 return
@@ -129,7 +130,8 @@ class A2aEndpoint:
             media_type="text/event-stream",
             headers={"cache-control": "no-store", "x-content-type-options": "nosniff"},
         )
-        await lines(scope, receive, send)
+        with daemon.present.lasting(access):
+            await lines(scope, receive, send)
 
 
 @dataclass

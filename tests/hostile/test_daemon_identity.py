@@ -150,8 +150,9 @@ def test_the_user_is_the_same_whether_through_the_daemon_or_not(to: Target) -> N
 def test_a_token_finds_its_own_sessions_again(to: Target) -> None:
     secret, _ = to.token("ci")
     first = to.client(secret)("agents.join", client="runner", ttl_s=600)
-    assert to.client(secret)("agents.join", client="runner")["session"]["id"] == (
-        first["session"]["id"]
+    assert (
+        to.client(secret)("agents.join", client="runner")["session"]["id"]
+        == (first["session"]["id"])
     )
     acting = to.client(secret, session=first["token"])
     assert acting("agents.beat")["id"] == first["session"]["id"]

@@ -108,7 +108,7 @@ WAYS: dict[str, Callable[[Target, str], Pending]] = {
     "claim": wait("leases.claim", resources=["port:1"]),
     "inbox": wait("messages.inbox"),
     "next": wait("work.next"),
-    "state": wait("state.watch", namespace="n"),
+    "state": wait("state.watch", namespace="n", key="k"),
     "events": wait("events.watch", seq=10**12),
     "stream": event_stream,
     "mcp_stream": mcp_stream,
@@ -125,13 +125,16 @@ def begun(to: Target, way: str, secret: str) -> Pending:
     to.person.leases.claim("port:1")
     pending = WAYS[way](to, secret)
     if way in ("claim", "mcp_call"):
-        until(lambda: bool(to.space.leases.waiting()))
+        until(lambda: bool(to.space.leases.waiting()), "it waits")
     elif way in ("stream", "mcp_stream", "a2a_stream", "a2a_subscription", "dashboard"):
-        until(lambda: pending.is_stream)
+        until(lambda: pending.is_stream, "it streams")
     elif way == "a2a_send":
-        until(lambda: bool(to.space.work.list()))
+        until(lambda: bool(to.space.work.list()), "the task is there")
     else:
-        until(lambda: 'dibs_waiting 1' in to.owner.request("GET", "/metrics").body.decode())
+        until(
+            lambda: "dibs_waiting 1" in to.owner.request("GET", "/metrics").body.decode(),
+            "it waits",
+        )
     assert pending.open, pending.came
     return pending
 
@@ -141,11 +144,11 @@ def test_what_lasts_is_cut_when_its_token_is_revoked(to: Target, way: str) -> No
     secret, number = to.token("ann", "admin")
     other, _ = to.token("bob")
     pending, kept = begun(to, way, secret), event_stream(to, other)
-    until(lambda: kept.is_stream)
+    until(lambda: kept.is_stream, "it streams")
     to.person.agents.revoke_token(number)
     pending.end()
-    if not pending.is_stream:
-        assert pending.status == 401, pending.came
+    # A claim may hear first that its place in the queue is lost.
+    assert pending.is_stream or pending.status == 401 or b'"stale"' in pending.came, pending.came
     # Whoever came with another token notices nothing.
     assert kept.open
     assert to.space.leases.waiting() == ()
@@ -157,7 +160,7 @@ def test_what_lasts_is_cut_when_its_token_expires(to: Target, way: str) -> None:
     pending = begun(to, way, secret)
     pending.end()
     assert pending.is_stream or pending.status == 401
-    until(lambda: to.space.leases.waiting() == ())
+    until(lambda: to.space.leases.waiting() == (), "nobody waits")
 
 
 def test_what_a_revoked_token_held_is_free_and_the_journal_says_why(to: Target) -> None:
@@ -175,20 +178,20 @@ def test_what_a_revoked_token_held_is_free_and_the_journal_says_why(to: Target) 
         target=lambda: got.append(waiting.leases.claim("port:1", wait_s=30)), daemon=True
     )
     heir.start()
-    until(lambda: bool(to.space.leases.waiting()))
+    until(lambda: bool(to.space.leases.waiting()), "it waits")
     to.person.agents.revoke_token(number)
     heir.join(30)
     assert got[0].leases[0].agent == "bob"
     assert [lease.resource for lease in to.space.leases.list()] == ["port:1"]
     assert to.space.work.show("t1").state == "available"
     assert to.kinds().count("session.revoked") == 2
-    assert "ann" not in {one.name for one in to.space.agents.list()}
+    assert "ann" not in {one.agent for one in to.space.agents.list()}
 
 
 def test_what_an_expired_token_held_is_free(to: Target) -> None:
     secret, _ = to.token("ann", expires_s=1.0)
     to.client(secret)("leases.claim", resources=["port:1"])
-    until(lambda: to.space.leases.list() == ())
+    until(lambda: to.space.leases.list() == (), "it is free")
     assert "session.revoked" in to.kinds()
 
 
@@ -211,7 +214,7 @@ def test_a_revoked_token_joins_nothing_more_not_even_by_what_the_daemon_still_kn
                 ann(operation, **given)
             assert refused.value.code in ("not_yours", "bad_token")
     assert to.space.leases.list() == ()
-    assert "ann" not in {one.name for one in to.space.agents.list()}
+    assert "ann" not in {one.agent for one in to.space.agents.list()}
 
 
 def test_the_cookie_of_a_revoked_token_mints_nothing(to: Target) -> None:
@@ -224,7 +227,7 @@ def test_the_cookie_of_a_revoked_token_mints_nothing(to: Target) -> None:
     code = to.client(secret).request("POST", "/sign-in", "{}").json["path"]
     before = len(to.person.agents.tokens())
     to.person.agents.revoke_token(number)
-    until(lambda: page.ask("events.last").status == 401)
+    until(lambda: page.ask("events.last").status == 401, "it is cut")
     for path, body in (
         ("/v1/agents/add_token", {"name": "again", "scope": "admin"}),
         ("/sign-in", {}),
@@ -245,7 +248,7 @@ def test_a_session_of_mcp_is_gone_with_its_token(to: Target) -> None:
     assert to.space.leases.list()[0].agent == "ann"
     to.person.agents.revoke_token(number)
     assert to.space.leases.list() == ()
-    until(lambda: ann.ask("events.last").status == 401)
+    until(lambda: ann.ask("events.last").status == 401, "it is cut")
     # Nor is it found by another token of that name.
     again = to.client(to.token("ann")[0])
     headers["Authorization"] = again.headers["Authorization"]

@@ -25,7 +25,8 @@ CONNECT_S = 5.0
 CHUNK = 1 << 16
 AGAIN_S = 0.05
 HEAD_LIMIT = 1 << 16
-ANSWER_LIMIT = 1 << 30
+ANSWER_LIMIT = 64 * 1024 * 1024
+"""More than any answer of a daemon has."""
 SCHEMES = {"http": 80, "https": 443, "http+unix": 0}
 ADVICE = "write http://host:port, or unix:/path/to/the/socket"
 

@@ -57,6 +57,8 @@ SWEEP_S = 0.5
 CUT_S = 0.25
 """So soon a revocation is noticed; what it cuts off ends a moment later."""
 STOP_LOOKS = 150
+PAGE_BYTES = 8 * 1024 * 1024
+"""How much of a list one answer holds."""
 BY_NAME = "dibs.headers"
 """Where the headers of a request are found by their names, for pages that are no operations."""
 
@@ -72,6 +74,7 @@ class Daemon:
         self.driver.listen = self.hub.listen
         self.driver.told = self.hub.told
         store.driver = self.driver
+        store.page_bytes = PAGE_BYTES
         self.guard = Guard(hosts)
         self.rate = Rate()
         self.sign_ins = SignIns()

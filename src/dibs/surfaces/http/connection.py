@@ -1,12 +1,14 @@
 """One connection to the daemon: what it takes for a request, and for how long it waits.
 
-uvicorn reads heads of any size for any time. Here a head has a limit, a request must have come
-within a time, and what cannot be understood is refused in the shape that all refusals have.
+uvicorn reads heads of any size for any time, and keeps for any time what nobody reads. Here a head
+has a limit, a request must have come within a time, and what cannot be understood is refused in the
+shape that all refusals have. Whoever does not read its answer is hung up on, and so is the one who
+has not read for longest when too much is unread altogether.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -17,9 +19,16 @@ from dibs.surfaces.http.exchange import CONNECTION
 if TYPE_CHECKING:
     import asyncio
 
+LOOPBACK = ("127.", "::1", "::ffff:127.")
 HEAD_LIMIT = 32 * 1024
 REQUEST_S = 15.0
 """How long a client may take to send one whole request."""
+SLOW_S, SLOW_BYTES = 10.0, 64 * 1024
+"""Whoever reads less than this in this time, while more is there for it, is hung up on."""
+UNREAD_LIMIT = 128 * 1024 * 1024
+"""So many bytes may be unread by all clients together."""
+PEER_LIMIT = 1_000
+"""How many connections another machine may have, unless it is a proxy that speaks for many."""
 
 
 class Gathering:
@@ -53,6 +62,12 @@ class Gathering:
     def close(self) -> None:
         self._send()
         self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(SLOW_S, self._transport.abort)
+
+    @property
+    def unread(self) -> int:
+        return sum(map(len, self._written)) + self._transport.get_write_buffer_size()
 
     def lose(self) -> None:
         """Nobody is there any more: uvloop raises if a transport that has ended is written to."""
@@ -66,16 +81,61 @@ class HttpConnection(HttpToolsProtocol):
     _came = 0
     _in_head = False
     _whole = True
+    _peer = ""
+    _slow: asyncio.TimerHandle | None = None
+    _unread = 0
+
+    behind_proxy = False
+    unread_by: ClassVar[dict[HttpConnection, None]] = {}
+    """Those who have not read what is there for them, the first to stop first."""
+    peers: ClassVar[dict[str, int]] = {}
+    """How many connections each other machine has."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._gathering = Gathering(transport, self.loop)
         super().connection_made(self._gathering)  # type: ignore[arg-type]
         self._arm()
+        if self.client and not self.client[0].startswith(LOOPBACK) and not self.behind_proxy:
+            self._peer = self.client[0]
+            self.peers[self._peer] = self.peers.get(self._peer, 0) + 1
+            if self.peers[self._peer] > PEER_LIMIT:
+                self.drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._caught_up()
         self._gathering.lose()
+        if self._peer:
+            self.peers[self._peer] -= 1
+            if not self.peers[self._peer]:
+                del self.peers[self._peer]
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Called when the client has not read for so long that what is unread piles up."""
+        super().pause_writing()
+        self.unread_by[self] = None
+        self._unread = self._gathering.unread
+        if self._slow is None:
+            self._slow = self.loop.call_later(SLOW_S, self._is_slow)
+        if sum(one._gathering.unread for one in self.unread_by) > UNREAD_LIMIT:
+            next(iter(self.unread_by)).drop()
+
+    def resume_writing(self) -> None:
+        self._caught_up()
+        super().resume_writing()
+
+    def _caught_up(self) -> None:
+        self.unread_by.pop(self, None)
+        if self._slow is not None:
+            self._slow.cancel()
+            self._slow = None
+
+    def _is_slow(self) -> None:
+        before, self._unread = self._unread, self._gathering.unread
+        self._slow = self.loop.call_later(SLOW_S, self._is_slow)
+        if before - self._unread < SLOW_BYTES:
+            self.drop()
 
     def data_received(self, data: bytes) -> None:
         self._came = len(data)
@@ -86,7 +146,8 @@ class HttpConnection(HttpToolsProtocol):
             if self._head_bytes > HEAD_LIMIT:
                 self.send_400_response("the head is too large")
                 return
-        if self._whole:
+        # A line break between two requests is no request: who sends one is still waited for.
+        if self._whole and self.cycle is not None and not self.cycle.response_complete:
             self._disarm()
         elif self._timer is None:
             self._arm()
@@ -103,6 +164,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def drop(self) -> None:
         """Hang up at once, whatever was still to be sent."""
+        self._caught_up()
         self._gathering.lose()
         if self.cycle is not None:
             self.cycle.disconnected = True

@@ -7,10 +7,11 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from dibs.errors import DibsError
+from dibs.errors import DibsError, TooLargeError
 from dibs.remote import BODY_LIMIT
 from dibs.surfaces.http.access import too_large
 from dibs.surfaces.http.api import to_body
+from dibs.wire import ANSWER_LIMIT
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
@@ -68,6 +69,12 @@ async def unless_gone(call: Any, receive: Receive) -> Any:
 
 async def respond(send: Send, status: int, value: Any, headers: Any = ()) -> None:
     body = to_body(value)
+    if len(body) > ANSWER_LIMIT:
+        error = TooLargeError(
+            f"the answer has {len(body):,} bytes; the limit is {ANSWER_LIMIT:,}",
+            next="ask for fewer, with limit",
+        )
+        status, body = error.http_status, to_body(error.to_json())
     length = (b"content-length", str(len(body)).encode())
     await send(
         {"type": "http.response.start", "status": status, "headers": [*HEADERS, length, *headers]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import ipaddress
@@ -13,6 +14,7 @@ import ssl
 import stat
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 GRACE_S = 5
 """From the signal to the end of the process, whatever clients do meanwhile."""
+HANDSHAKE_S = 10.0
 IDLE_S = 75
 """How long a connection may stay open without a request."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -181,6 +184,12 @@ class DaemonServer(uvicorn.Server):
         self._over = over
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        if self.config.is_ssl:
+            # uvicorn leaves it to the loop how long a handshake may take, and that is a minute.
+            loop.create_server = partial(  # type: ignore[method-assign]
+                loop.create_server, ssl_handshake_timeout=HANDSHAKE_S
+            )
         await super().startup(sockets)
         if self.started:
             self._ready()
@@ -239,6 +248,7 @@ def serve(
     # A browser sends the cookies of one host to all its ports, so daemons must not share a name.
     daemon.sign_ins.cookie += f"_{sha256(name_of(space).encode()).hexdigest()[:8]}"
     daemon.sign_ins.secure = listening.secure
+    HttpConnection.behind_proxy = listening.behind_proxy
 
     def say_so() -> None:
         home.announce(word)

@@ -36,7 +36,8 @@ def pages(
     cursor: the parameter that says after which row to begin
     field: what of a row it is compared with
     """
-    limit, found = parameters.pop("limit"), list[Row]()
+    limit = parameters.pop("limit")
+    found: list[Row] = []
     while len(found) < limit:
         asked = min(STEP, limit - len(found))
         rows = tx.rows(query, limit=asked, **parameters)

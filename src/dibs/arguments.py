@@ -379,15 +379,15 @@ def check_agent(what: str, value: object) -> str:
     return name
 
 
-def refuse_depth(what: str, value: object) -> None:
+def refuse_depth(what: str, value: object, limit: int = DEPTH_LIMIT) -> None:
     """Refuse what a reader deep in its own calls could not take apart any more."""
     front, depth = [value], 0
     while front:
-        if depth > DEPTH_LIMIT:
+        if depth > limit:
             raise InvalidError(
-                f"{what} is nested deeper than {DEPTH_LIMIT}",
+                f"{what} is nested deeper than {limit}",
                 next="flatten it, or store it as text",
-                limit=DEPTH_LIMIT,
+                limit=limit,
             )
         depth += 1
         inner: list[object] = []

@@ -146,6 +146,13 @@ class InvalidError(DibsError):
     exit_code = 2
 
 
+class TooLargeError(InvalidError):
+    """The call or its answer has more bytes than a daemon takes or gives at once."""
+
+    code = "too_large"
+    http_status = 413
+
+
 class UnavailableError(DibsError):
     """The store cannot answer."""
 

@@ -3,7 +3,11 @@
 Promised: the same answers and the same errors as from the store itself. A request whose
 connection breaks is asked again while a daemon restarts, and is done once all the same: whatever
 changes something carries an idempotency key. A wait that breaks is asked again for the time that
-is left. After ten seconds without a daemon it is a `DisconnectedError`.
+is left. Every call ends ten seconds after its wait at the latest; without an answer by then it is
+a `DisconnectedError`. A list that is too large for one answer is asked for in parts.
+
+Not trusted: whatever answers. What is no answer of a daemon (a page, another shape, numbers and
+nesting that no store holds) is an `UnfitError`, and control characters are escaped.
 
 Names are read here, from the caller's checkout, and sent as they are in the space, together with
 what was seen on disk: the daemon may have another checkout, or none. A session lives by beats,
@@ -16,21 +20,20 @@ import json
 import os
 from time import monotonic, sleep
 
-from dibs.arguments import ResourceName, check_agent, check_name, check_text, refuse_depth
+from dibs.answers import AwayError, Untrusted, read, refusal, sound
+from dibs.arguments import ResourceName, check_agent, check_name, check_text, refuse_depth, visible
 from dibs.errors import (
-    BusyError,
     CancelledError,
     ClosedError,
-    DibsError,
     DisconnectedError,
     ForkedError,
     InvalidError,
     NotYoursError,
-    UnavailableError,
+    TooLargeError,
     UnfitError,
 )
 from dibs.names.seen import see
-from dibs.records import Blocker, Entry, Record, Session, Task, plain
+from dibs.records import Session, plain
 from dibs.space.scope import Scope
 from dibs.storage.folder import is_held
 from dibs.storage.store import Caller
@@ -53,8 +56,8 @@ BEGINNING_S = 2.0
 PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
 STAYED_S = 1.0
 """A connection that lasted so long had reached a daemon: what breaks it is a new outage."""
-ANSWER_S = 60.0
-"""How long a daemon may think, besides the time that it was asked to wait."""
+CALL_S = 10.0
+"""How long a call takes at most, besides the time that it was asked to wait."""
 IDLE = 8
 DAEMONS = "daemons"
 """The folder of the user's own where daemons leave word of themselves."""
@@ -62,10 +65,6 @@ BODY_LIMIT = 4 * 1024 * 1024
 """What a daemon takes at once, above the largest value of a store however it is escaped.
 
 It hangs up on whoever sends more, before all of it has come."""
-RECORDS: dict[str, type[Record]] = {"blockers": Blocker, "current": Entry, "task": Task}
-"""What the details of an error hold as records."""
-AT_THE_DOOR = {401: NotYoursError, 403: NotYoursError, 429: BusyError}
-"""What a refusal at the door is for a caller of the library."""
 
 
 def reach(
@@ -112,11 +111,16 @@ class RemoteScope(Scope):
         }
         given |= {"host": os.uname().nodename, "pid": os.getpid()}
         answer = self.link.ask("/v1/agents/join", headers, given)
-        session = Session.from_json(answer["session"])
-        caller = Caller(session.agent, session.id, owned=answer["owned"])
-        return RemoteScope(self.link, self.place, caller, answer["token"])
+        with self.link.trusting_nothing():
+            session = sound(Session.from_json(answer["session"]), "Session")
+            token, owned = sound(answer["token"], "str"), sound(answer["owned"], "bool")
+            check_token(token)
+        caller = Caller(session.agent, session.id, owned=owned)
+        return RemoteScope(self.link, self.place, caller, token)
 
-    def found(self, name: str, client: str | None, process: str | None) -> Caller | None:
+    def found(
+        self, name: str, client: str | None, process: str | None, origin: str = ""
+    ) -> Caller | None:
         """Nobody: the daemon finds it when somebody joins."""
         return None
 
@@ -129,8 +133,9 @@ class RemoteScope(Scope):
             raise NotYoursError(
                 "this is not the token of a session here", next="join again"
             ) from error
-        caller = Caller(me["agent"], me["session"], owned=False)
-        return RemoteScope(self.link, self.place, caller, token)
+        with self.link.trusting_nothing():
+            name, session = sound(me["agent"], "str"), sound(me["session"], "int")
+        return RemoteScope(self.link, self.place, Caller(name, session, owned=False), token)
 
     @property
     def space(self) -> str:
@@ -166,10 +171,38 @@ class RemoteScope(Scope):
             given["seen"] = see(self.place, given, resources, operation.hashes)
         headers = {"Dibs-Session": self._token} if self._token else {}
         path = f"/v1/{operation.noun}/{operation.verb}"
-        result = operation.load(self.link.ask(path, headers, given))
+        result = self._load(operation, path, headers, given)
         if isinstance(result, Session) and self._caller and result.id == self._caller.session:
             self._caller.agent = result.agent  # it may have taken another name
         return result
+
+    def _load(
+        self, operation: Operation, path: str, headers: dict[str, str], given: dict[str, Any]
+    ) -> Any:
+        """The result of a call; of a list that is too large, all that its parts have."""
+        parts: list[Any] = []
+        limit = operation.arguments().get("limit")
+        wanted: int = given.get("limit") or getattr(limit, "default", None) or 0
+        while True:
+            try:
+                answer = self.link.ask(path, headers, given)
+                whole = True
+            except TooLargeError as error:
+                number, cursor = error.details.get("limit"), error.details.get("cursor")
+                if cursor not in operation.arguments() or not isinstance(number, int) or number < 1:
+                    raise
+                answer = self.link.ask(path, headers, {**given, "limit": number})
+                given, whole = {**given, cursor: error.details.get("at")}, False
+            with self.link.trusting_nothing():
+                if operation.result[:6] == "tuple[" and not isinstance(answer, list):
+                    raise TypeError("this should be a list")
+                result = sound(operation.load(answer), operation.result)
+            if whole and not parts:
+                return result
+            parts += result
+            if whole or not result or len(parts) >= wanted:
+                return tuple(parts)
+            given["limit"] = wanted - len(parts)
 
 
 class Link:
@@ -191,8 +224,14 @@ class Link:
     @property
     def space(self) -> str:
         if not self._space:
-            self._space = self.ask("/v1/me", {}, {})["space"]
+            answer = self.ask("/v1/me", {}, {})
+            with self.trusting_nothing():
+                self._space = check_name("space", answer["space"])
         return self._space
+
+    def trusting_nothing(self) -> Untrusted:
+        """A block in which an answer is taken apart: whatever goes wrong there is its fault."""
+        return Untrusted(self.address.url)
 
     def close(self) -> None:
         if self._pid == os.getpid():
@@ -213,19 +252,20 @@ class Link:
             headers = {**headers, "Dibs-Call": call}
             give_up = (cancel, lambda: self._cancel(call))
         started = away_since = began
+        end = began + wait_s + CALL_S
         pause, left, body = 0.0, wait_s, to_body(given)
         while True:
             try:
-                return self._once(path, headers, body, left, give_up)
+                return self._once(path, headers, body, end, give_up)
             except (OSError, BrokenError, AwayError) as error:
                 now = monotonic()
                 if now - started > STAYED_S:
                     away_since, pause = now, 0.0
-                if now - away_since > patience(error):
+                if now - away_since > patience(error) or now + pause >= end:
                     if isinstance(error, AwayError):
                         raise error.refusal from error
                     raise DisconnectedError(
-                        f"the daemon at {self.address.url} does not answer: {error}",
+                        f"the daemon at {self.address.url} does not answer: {visible(str(error))}",
                         next="start it (dibs serve), or look at its address",
                     ) from error
             if cancel is None:
@@ -241,21 +281,17 @@ class Link:
     def _cancel(self, call: str) -> None:
         """Tell the daemon to end a wait: its answer then says what came of it."""
         try:
-            self._once("/v1/cancel", {}, to_body({"call": call}), 0, None)
+            end = monotonic() + CALL_S
+            self._once("/v1/cancel", {}, to_body({"call": call}), end, None)
         except (OSError, BrokenError, AwayError):
             pass  # then the wait ends with the connection that it hangs on
 
     def _once(
-        self,
-        path: str,
-        headers: dict[str, str],
-        body: bytes,
-        wait_s: float,
-        give_up: GivingUp | None,
+        self, path: str, headers: dict[str, str], body: bytes, end: float, give_up: GivingUp | None
     ) -> Any:
-        connection = self._connection()
+        connection = self._connection(end)
         try:
-            status, data = connection.post(path, headers, body, wait_s + ANSWER_S, give_up)
+            status, data = connection.post(path, headers, body, end, give_up)
         except BaseException:
             # Whatever of the answer is still to come must not be read as that to another request.
             connection.close()
@@ -264,15 +300,14 @@ class Link:
             self._idle.append(connection)
         else:
             connection.close()
-        try:
-            answer = json.loads(data)
-        except ValueError:
-            answer = None
+        answer = read(data, status, self.address.url)
         if status == 200:
             return answer
-        raise refusal(status, answer, self.address.url)
+        with self.trusting_nothing():
+            refused = refusal(status, answer, self.address.url)
+        raise refused
 
-    def _connection(self) -> ClientConnection:
+    def _connection(self, end: float) -> ClientConnection:
         if self._pid != os.getpid():
             raise ForkedError("this space was opened before a fork", next="open it in the child")
         if self._closed:
@@ -286,10 +321,10 @@ class Link:
                 return connection
             connection.close()
         if self._given is not None:
-            return ClientConnection(self.address, self._given)
+            return ClientConnection(self.address, self._given, end)
         # Read for each connection: a token must not go to whoever took over the port.
         word = living(self._user_dir).get(self.address.identity, {})
-        connection = ClientConnection(self.address, word.get("token", ""), word.get("cert"))
+        connection = ClientConnection(self.address, word.get("token", ""), end, word.get("cert"))
         if not word:
             connection.close()
             raise AwayError(
@@ -319,14 +354,6 @@ def living(user_dir: str) -> dict[tuple[object, ...], dict[str, Any]]:
         except (OSError, ValueError, KeyError, TypeError, InvalidError):
             continue  # gone, half gone, or of another release
     return found
-
-
-class AwayError(Exception):
-    """A daemon is there, and is stopping, or has not said yet that it has begun."""
-
-    def __init__(self, refusal: DibsError) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
 
 
 def patience(error: Exception) -> float:
@@ -359,35 +386,3 @@ def to_body(given: dict[str, Any]) -> bytes:
             limit=BODY_LIMIT,
         )
     return text.encode("ascii")
-
-
-def refusal(status: int, answer: Any, url: str) -> Exception:
-    """What the daemon refused, as the error that the store itself would have raised."""
-    if not isinstance(answer, dict) or not isinstance(answer.get("message"), str):
-        return UnfitError(
-            f"what answers at {url} is no daemon of dibs (status {status})",
-            next="look at the address, and at the proxy before it if there is one",
-        )
-    code = answer.get("error")
-    kind = known(DibsError).get(str(code))
-    other = AT_THE_DOOR.get(status, InvalidError if status < 500 else DibsError)
-    details = dict(answer.get("details") or {})
-    for name, record in RECORDS.items():
-        value = details.get(name)
-        if isinstance(value, list):
-            details[name] = [record.from_json(item) for item in value]
-        elif value is not None:
-            details[name] = record.from_json(value)
-    error = (kind or other)(answer["message"], next=answer.get("next"))
-    error.details = details
-    if kind is None:
-        error.code = str(code)
-    return AwayError(error) if code == UnavailableError.code else error
-
-
-def known(kind: type[DibsError]) -> dict[str, type[DibsError]]:
-    """Every error by its code."""
-    found = {kind.code: kind}
-    for inner in kind.__subclasses__():
-        found |= known(inner)
-    return found

@@ -2,14 +2,19 @@
 
 The client of the standard library would take longer to import than a command takes to run, and
 could not give up an answer that it waits for.
+
+Whoever answers may be anybody. So a request has one deadline, however slowly something comes, an
+answer has a limit, and no redirection is followed: a token goes to the address it was given for.
 """
 
 from __future__ import annotations
 
 import _socket
 import select
+from time import monotonic
 
-from dibs.errors import InvalidError
+from dibs.arguments import shown
+from dibs.errors import InvalidError, UnfitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +30,8 @@ CONNECT_S = 5.0
 CHUNK = 1 << 16
 AGAIN_S = 0.05
 HEAD_LIMIT = 1 << 16
-ANSWER_LIMIT = 1 << 30
+ANSWER_LIMIT = 64 * 1024 * 1024
+"""More than any answer of a daemon has."""
 SCHEMES = {"http": 80, "https": 443, "http+unix": 0}
 ADVICE = "write http://host:port, or unix:/path/to/the/socket"
 
@@ -72,18 +78,20 @@ class Address:
         host = "127.0.0.1" if host == "localhost" else host
         return (self.tls, host, self.port, self.socket, self.prefix)
 
-    def connect(self, cert: str | None) -> Any:
+    def connect(self, cert: str | None, by: float) -> Any:
         """A connected socket; over TLS, also to one that has this very certificate."""
         if self.socket:
             found: list[tuple[int, Any]] = [(_socket.AF_UNIX, self.socket)]
         else:
-            answers = _socket.getaddrinfo(self.host, self.port, 0, _socket.SOCK_STREAM)
+            # By that name a daemon is known that listens at 127.0.0.1; at ::1 may be somebody else.
+            host = "127.0.0.1" if self.host.lower() == "localhost" else self.host
+            answers = _socket.getaddrinfo(host, self.port, 0, _socket.SOCK_STREAM)
             found = [(family, address) for family, _, _, _, address in answers]
         error: OSError | None = None
         for family, address in found:
             end = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
             try:
-                end.settimeout(CONNECT_S)
+                end.settimeout(max(0.01, min(CONNECT_S, by - monotonic())))
                 end.connect(address)
                 if not self.socket:
                     end.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
@@ -115,10 +123,11 @@ class Address:
 class ClientConnection:
     """One connection, for one request after the other."""
 
-    def __init__(self, address: Address, token: str, cert: str | None = None) -> None:
+    def __init__(self, address: Address, token: str, by: float, cert: str | None = None) -> None:
+        """A connection that is there by a time of this process's clock."""
         self._address = address
         self._token = token
-        self._socket = address.connect(cert)
+        self._socket = address.connect(cert, by)
         self.open = True
 
     def fresh(self) -> bool:
@@ -130,14 +139,12 @@ class ClientConnection:
         self._socket.close()
 
     def post(
-        self,
-        path: str,
-        headers: dict[str, str],
-        body: bytes,
-        seconds: float,
-        give_up: GivingUp | None,
+        self, path: str, headers: dict[str, str], body: bytes, end: float, give_up: GivingUp | None
     ) -> tuple[int, bytes]:
-        """Send a request, and give the status and the body of its answer."""
+        """Send a request, and give the status and the body of its answer.
+
+        end: when it must have come
+        """
         head = [
             f"POST {self._address.prefix}{path} HTTP/1.1",
             f"Host: {self._address.header}",
@@ -147,9 +154,8 @@ class ClientConnection:
             f"Content-Length: {len(body)}",
             *(f"{name}: {value}" for name, value in headers.items()),
         ]
-        self._socket.settimeout(seconds)
-        self._socket.sendall("\r\n".join([*head, "", ""]).encode("utf-8") + body)
-        reader = Reader(self._socket, seconds, give_up)
+        reader = Reader(self._socket, end, give_up)
+        reader.send("\r\n".join([*head, "", ""]).encode("utf-8") + body)
         status = 100
         while 100 <= status < 200:
             status, answered = reader.head()
@@ -167,20 +173,35 @@ class ClientConnection:
 class Reader:
     """Reads one answer from a socket, unless it takes too long."""
 
-    def __init__(self, end: Any, seconds: float, give_up: GivingUp | None) -> None:
-        self._end = end
+    def __init__(self, socket: Any, end: float, give_up: GivingUp | None) -> None:
+        self._socket = socket
         self._give_up = give_up
-        self._seconds = seconds
-        self.left = b""
-        if give_up is not None:
-            end.settimeout(0)
+        self._end = end
+        self.left = bytearray()
+
+    def _seconds(self) -> float:
+        """How much time there is."""
+        left = self._end - monotonic()
+        if left <= 0:
+            raise BrokenError("no whole answer came in time")
+        return left
+
+    def send(self, data: bytes) -> None:
+        sent, view = 0, memoryview(data)
+        while sent < len(data):
+            self._socket.settimeout(self._seconds())
+            sent += self._socket.send(view[sent : sent + CHUNK])
+        if self._give_up is not None:
+            self._socket.settimeout(0)
 
     def _more(self) -> None:
         while True:
             if self._give_up is not None:
                 self._ready(*self._give_up)
+            else:
+                self._socket.settimeout(self._seconds())
             try:
-                data: bytes = self._end.recv(CHUNK)
+                data: bytes = self._socket.recv(CHUNK)
             except OSError as error:
                 # Over TLS something may come that is not for us yet.
                 if type(error).__name__ in ("BlockingIOError", "SSLWantReadError"):
@@ -192,16 +213,16 @@ class Reader:
             return
 
     def _ready(self, cancel: Cancel, give_up: Callable[[], None]) -> None:
-        handle, cancelled = self._end.fileno(), cancel.fileno()
-        if getattr(self._end, "pending", int)():
+        handle, cancelled = self._socket.fileno(), cancel.fileno()
+        if getattr(self._socket, "pending", int)():
             return
-        ready = look(handle, self._seconds, cancelled)
+        ready = look(handle, self._seconds(), cancelled)
         while cancelled in ready and handle not in ready:
             # It may be too early, and nobody there have heard of the wait yet.
             give_up()
+            self._seconds()
             ready = look(handle, AGAIN_S) or [cancelled]
-        if not ready:
-            raise BrokenError("no answer came")
+        self._seconds()
 
     def _until(self, mark: bytes) -> bytes:
         while mark not in self.left:
@@ -209,9 +230,10 @@ class Reader:
                 raise BrokenError("the answer has too long a head")
             self._more()
         found, _, self.left = self.left.partition(mark)
-        return found
+        return bytes(found)
 
     def head(self) -> tuple[int, dict[str, str]]:
+        self._seconds()
         first, *lines = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
         version, _, rest = first.partition(" ")
         if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
@@ -222,17 +244,19 @@ class Reader:
     def body(self, length: int) -> bytes:
         while len(self.left) < length:
             self._more()
-        found, self.left = self.left[:length], self.left[length:]
+        found = bytes(self.left[:length])
+        del self.left[:length]
         return found
 
     def chunks(self) -> bytes:
-        data = b""
+        data = bytearray()
         while length := number(self._until(b"\r\n").decode("latin-1").partition(";")[0], 16):
+            number(str(len(data) + length), 10)
             data += self.body(length)
             self._until(b"\r\n")
         while self._until(b"\r\n"):
-            continue  # what comes after the last chunk tells us nothing
-        return data
+            self._seconds()  # what comes after the last chunk tells us nothing
+        return bytes(data)
 
 
 def number(text: str, base: int) -> int:
@@ -241,7 +265,10 @@ def number(text: str, base: int) -> int:
     except ValueError:
         found = -1
     if not 0 <= found <= ANSWER_LIMIT:
-        raise BrokenError(f"the answer has a length of {text!r}")
+        raise UnfitError(
+            f"the answer has a length of {shown(text)}; the limit is {ANSWER_LIMIT:,} bytes",
+            next="ask for fewer, with limit, or look at the address",
+        )
     return found
 
 

@@ -42,8 +42,12 @@ AGENTS = Queries("agents")
 PID = Whole(0, 2**31)
 SESSION_TTL_S = 30.0
 """How long a session lives without a beat, where processes cannot be seen."""
-SHELL, CLIENT = "shell", "client:"
-"""The labels of the session that serves the commands an agent types, and of a client's own."""
+SHELL, CLIENT, TOKEN = "shell", "client:", "token:"
+"""The labels of the session that serves the commands an agent types, and of a client's own.
+
+Before them stands the origin: nothing for this machine's user, `token:17:` for who came to a daemon
+with that token. Sessions of one origin are never found from another.
+"""
 
 
 class Scope:
@@ -71,16 +75,18 @@ class Scope:
 
     def join(self, name: str, **how: Any) -> Scope:
         """The same space for an agent that joins it; how: the arguments of `Dibs.join`."""
-        caller = self.found(name, how["client"], how["process"]) if how["shell"] else None
-        return self.of(caller or mint(self, name, **how))
+        found = self.found(name, how["client"], how["process"]) if how["shell"] else None
+        return self.of(found or mint(self, name, **how))
 
-    def found(self, name: str, client: str | None, process: str | None) -> Caller | None:
+    def found(
+        self, name: str, client: str | None, process: str | None, origin: str = ""
+    ) -> Caller | None:
         """The shell's or the client's session, by a read: None if it is to be made or changed.
 
         process: the process that it has to end with, if any
         """
         with self.store.read() as tx:
-            row = labelled(tx, name, client)
+            row = labelled(tx, name, client, origin)
         if row is None:
             return None
         bound = row["process"]
@@ -202,6 +208,7 @@ def mint(
     remote: bool = False,
     host: str | None = None,
     pid: int | None = None,
+    origin: str = "",
 ) -> Caller:
     """Mint a session, or find the shell's or the client's; return who calls from now on.
 
@@ -209,6 +216,7 @@ def mint(
     remote: the caller is not this process, so that its session lives by beats, also where
         processes can be seen, and does not end with this one
     host, pid: which machine and process that is, as it says itself
+    origin: where the caller comes from, as a daemon knows it (`origin_of`)
     """
     check_agent("the agent's name", name)
     LINE.check("status", status)
@@ -219,11 +227,13 @@ def mint(
         raise InvalidError(f"{shown(process)} is not the name of a process")
     store, liveness = scope.store, scope.store.liveness
     bound = liveness is not None and not shell and not remote
-    label = SHELL if shell else ""
+    label = origin + SHELL if shell else origin
     if client is not None:
-        label = CLIENT + check_name("client", client)
+        label = origin + CLIENT + check_name("client", client)
     with store.write(None) as tx:
-        if label and (row := labelled(tx, name, client)) is not None:
+        if origin and not opens(tx, tx.row(AGENTS.one_token, id=token_of(origin))):
+            raise NotYoursError("this token was revoked or has expired", next="ask for a new one")
+        if label != origin and (row := labelled(tx, name, client, origin)) is not None:
             return keep(tx, row, shell, bound, beat_ms, host, pid, process)
         there = tx.rows(AGENTS.open)
         if not all(store.alive(row, tx.now) for row in there):
@@ -253,12 +263,29 @@ def mint(
     return Caller(name, session, owned=not shell)
 
 
-def labelled(tx: Read, name: str, client: str | None) -> Row | None:
+def origin_of(token: int) -> str:
+    """What stands before the labels of the sessions that a token has joined."""
+    return f"{TOKEN}{token}:"
+
+
+def token_of(label: str) -> int | None:
+    """The token that a session of this label was joined with; None for the machine's own user."""
+    return int(label.split(":", 2)[1]) if label.startswith(TOKEN) else None
+
+
+def opens(tx: Read, token: Row | None) -> bool:
+    """Whether a token is there, was not revoked, and has not expired."""
+    if token is None or token["revoked_at"] is not None:
+        return False
+    return token["deadline"] is None or bool(token["deadline"] > tx.now)
+
+
+def labelled(tx: Read, name: str, client: str | None, origin: str = "") -> Row | None:
     """The session of an agent's shell, or whoever's client this is, if it is there and lives."""
     if client is None:
-        row = tx.row(AGENTS.labelled, agent=name, label=SHELL)
+        row = tx.row(AGENTS.labelled, agent=name, label=origin + SHELL)
     else:
-        row = tx.row(AGENTS.of_client, label=CLIENT + client)
+        row = tx.row(AGENTS.of_client, label=origin + CLIENT + client)
     return row if row is not None and tx.store.alive(row, tx.now) else None
 
 

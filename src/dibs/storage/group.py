@@ -64,7 +64,10 @@ class GroupingDriver:
 
 
 class Turn:
-    """A lock that is had in the order of asking.
+    """A lock that is had in the order of asking, except that the group goes before the crowd.
+
+    One group follows another only if nobody else asks, so both go on: a group, one of the crowd,
+    a group. In one line, a write would wait for all two hundred who are about to wait.
 
     The database's own is had by whoever tries in the right moment: a thread that writes without
     a pause would leave the others none.
@@ -79,13 +82,16 @@ class Turn:
         self._line: deque[SimpleQueue[BusyError | None]] = deque()
         """Whoever waits is told when its time has come, or why it never will."""
 
-    def acquire(self) -> None:
+    def acquire(self, first: bool = False) -> None:
         with self._lock:
             if not self._taken:
                 self._taken = True
                 return
             mine: SimpleQueue[BusyError | None] = SimpleQueue()
-            self._line.append(mine)
+            if first:
+                self._line.appendleft(mine)
+            else:
+                self._line.append(mine)
         kept = mine.get()  # until the one before lets go
         if kept is not None:
             raise BusyError(str(kept), next=kept.next) from kept
@@ -201,7 +207,7 @@ class Group:
         if self.kept is not None:
             raise self.kept
         if self.connection is None:
-            self._grouping.turn.acquire()
+            self._grouping.turn.acquire(first=True)
             try:
                 connection = self.driver.take()
                 try:

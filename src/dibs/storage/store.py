@@ -48,6 +48,8 @@ class Store:
         """The store time at which this process last looked for the dead."""
         self.name = name
         self.at_close: list[Callable[[], None]] = []
+        self.page_bytes: int | None = None
+        """How many bytes a list may have, in a process that reads for others."""
         connection = driver.take()
         try:
             row = self._current(connection)
@@ -174,6 +176,22 @@ class Read:
         parameters["space"] = self.space
         found = self.connection.rows(query, parameters)
         return found[0] if found else None
+
+    def pages(self, query: Query, cursor: str, field: str, **parameters: Any) -> list[Row]:
+        """The rows of a list, which begins after the row whose field is the cursor's value."""
+        if self.store.page_bytes is None:
+            return self.rows(query, **parameters)
+        from dibs.storage.paging import pages  # only a daemon needs it
+
+        return pages(self, self.store.page_bytes, query, cursor, field, parameters)
+
+    def fitting(self, rows: list[Row]) -> list[Row]:
+        """As many of these rows as one answer holds; the rest is for the next."""
+        if self.store.page_bytes is None:
+            return rows
+        from dibs.storage.paging import fitting  # only a daemon needs it
+
+        return fitting(self.store.page_bytes, rows)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._leave()

@@ -22,8 +22,9 @@ secret is told once, to whoever adds it; the store keeps what it hashes to, and 
 be found in the tables, the journal or a backup.
 
 Promised: a session's id is never used again, and a session that has ended can do nothing
-more. A token that is revoked or whose time is over opens nothing from then on. Not promised:
-that a frozen process is noticed before its leases' time is over.
+more. A token that was revoked or has expired opens nothing from then on, and the sessions that
+were joined with it end. Not promised: that a frozen process is noticed before its leases' time
+is over.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ import os
 from dibs.arguments import NUMBER, milliseconds
 from dibs.digest import same, sha256
 from dibs.errors import ExistsError, NotFoundError, NotYoursError, StateError
-from dibs.nouns.agents.sessions import session_record
+from dibs.nouns.agents.sessions import end_cut, session_record
 from dibs.nouns.leases.grants import LEASES, ticket_alive
 from dibs.operation import EVERYBODY, PEOPLE, operation, writes
 from dibs.records import Mismatch, NewToken, Overview, Presence, Session, Token
-from dibs.space.scope import AGENTS, Noun, Scope
+from dibs.space.scope import AGENTS, Noun, Scope, opens, token_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -214,14 +215,14 @@ class Agents(Noun):
     @writes(
         NotFoundError,
         by=PEOPLE,
-        events=("token.revoked",),
+        events=("token.revoked", "session.revoked"),
         destructive=True,
         cli="token revoke",
         example="17",
         kinds={"id": NUMBER},
     )
     def revoke_token(self, id: int) -> Token:
-        """Revoke an access token; its secret opens nothing from now on.
+        """Revoke an access token, and end the sessions that were joined with it.
 
         id: the token's number
         """
@@ -234,6 +235,8 @@ class Agents(Noun):
             return Token.of(row)
         tx.run(AGENTS.revoke_token, id=id, at=tx.wall)
         tx.event("token.revoked", row["name"], {"token": id})
+        joined = [row for row in tx.rows(AGENTS.open) if token_of(row["label"]) == id]
+        end_cut(tx, self.scope.keys, joined)
         return Token.of(row, revoked_at=tx.wall)
 
 
@@ -243,9 +246,15 @@ def who(scope: Scope, secret: str) -> Row | None:
     with scope.store.read() as tx:
         row = tx.row(AGENTS.token_of, digest=digest)
         # How long the search takes tells of a hash at most, and a hash opens nothing.
-        if row is None or not same(row["digest"], digest) or row["revoked_at"] is not None:
-            return None
-        return row if row["deadline"] is None or row["deadline"] > tx.now else None
+        good = row is not None and same(row["digest"], digest) and opens(tx, row)
+        return row if good else None
+
+
+def still(scope: Scope, id: int) -> Row | None:
+    """The row of a token, if it opens anything now."""
+    with scope.store.read() as tx:
+        row = tx.row(AGENTS.one_token, id=id)
+        return row if opens(tx, row) else None
 
 
 def new_secret() -> str:

@@ -6,6 +6,7 @@ decided here, once, for the terminal, for agents and for the dashboard.
 
 from __future__ import annotations
 
+from dibs.errors import TooLargeError
 from dibs.nouns.agents.sessions import session_record
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES
@@ -114,7 +115,11 @@ def unread_of(tx: Read, agent: str) -> int:
 def in_state(tx: Read, state: str, limit: int) -> list[Task]:
     from dibs.nouns.work.tasks import task_record
 
-    rows = tx.rows(WORK.list, state=state, kind=None, agent=None, after=0, limit=limit)
+    asked = {"state": state, "kind": None, "agent": None, "after": 0, "limit": limit}
+    try:
+        rows = tx.pages(WORK.list, "after", "number", **asked)
+    except TooLargeError as error:  # the first of them are as much of an overview
+        rows = tx.rows(WORK.list, **asked | {"limit": error.details["limit"]})
     return [task_record(row, tx.now) for row in rows]
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dibs.arguments import check_text
 from dibs.errors import NotYoursError
 from dibs.records import Session
-from dibs.space.scope import AGENTS, Scope
+from dibs.space.scope import AGENTS, Scope, token_of
 from dibs.storage.clock import runs
-from dibs.storage.store import Caller, Read
+from dibs.storage.store import Caller, Read, Write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dibs.space.signing import Keyring
     from dibs.storage.driver import Row
 
 
@@ -28,10 +29,11 @@ def part(scope: Scope) -> None:
 
 
 def dead_sessions(scope: Scope) -> list[Session]:
-    """The sessions whose process is gone, and whom nobody has missed yet."""
+    """The sessions whose process is gone, or their token, and whom nobody has missed yet."""
     with scope.store.read() as tx:
-        records = [session_record(tx, row) for row in tx.rows(AGENTS.open)]
-    return [record for record in records if not record.alive]
+        good = good_tokens(tx)
+        dead = (row for row in tx.rows(AGENTS.open) if is_cut(row, good) or is_dead(tx, row))
+        return [session_record(tx, row) for row in dead]
 
 
 def end_dead(scope: Scope) -> None:
@@ -39,8 +41,39 @@ def end_dead(scope: Scope) -> None:
     from dibs.nouns.recovery import end_dead_sessions
 
     with scope.store.write(None) as tx:
-        if not end_dead_sessions(tx, scope.keys, tx.rows(AGENTS.open)):
+        good, there = good_tokens(tx), tx.rows(AGENTS.open)
+        cut = end_cut(tx, scope.keys, [row for row in there if is_cut(row, good)])
+        if not end_dead_sessions(tx, scope.keys, there) and not cut:
             tx.discard()
+
+
+def end_cut(tx: Write, keys: Keyring, rows: list[Row]) -> bool:
+    """End sessions whose token opens nothing any more; say whether there were any."""
+    from dibs.nouns.recovery import end_session
+
+    for row in rows:
+        end_session(tx, keys, row["id"], "revoked")
+    return bool(rows)
+
+
+def is_dead(tx: Read, row: Row) -> bool:
+    return not tx.store.alive(row, tx.now)
+
+
+def is_cut(row: Row, good: set[int]) -> bool:
+    """Whether a session was joined with a token that is not among the good ones."""
+    token = token_of(row["label"])
+    return token is not None and token not in good
+
+
+def tokens_now(scope: Scope) -> set[int]:
+    """The tokens that open anything now."""
+    with scope.store.read() as tx:
+        return good_tokens(tx)
+
+
+def good_tokens(tx: Read) -> set[int]:
+    return {row["id"] for row in tx.rows(AGENTS.good_tokens, now=tx.now)}
 
 
 def resume(scope: Scope, token: str) -> Caller:

@@ -273,6 +273,9 @@ def refuse_deadlock(
 
     number: the ticket, if there is one already
     """
+    asked = {"session": session}
+    if not (tx.rows(LEASES.of_session, **asked) or tx.rows(LEASES.tickets_of_session, **asked)):
+        return  # nobody can be waiting for it, and the search would read the queue for each in it
     came: dict[int, tuple[int, dict[str, str]]] = {}
     front: list[tuple[int, str, Want, int | None]] = [
         (session, agent, want, number) for want in wants

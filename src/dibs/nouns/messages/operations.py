@@ -133,15 +133,9 @@ class Messages(Noun):
         cursor = tx.row(MESSAGES.cursor, agent=agent, channel=channel)
         after = max(beyond, 0 if cursor is None else cursor["seq"])
         if channel:
-            return tx.rows(
-                MESSAGES.unread_channel,
-                agent=agent,
-                channel=channel,
-                after=after,
-                until=until,
-                limit=limit,
-            )
-        return unread_rows(tx, agent, limit, until, after)
+            asked = {"channel": channel, "after": after, "until": until, "limit": limit}
+            return tx.fitting(tx.rows(MESSAGES.unread_channel, agent=agent, **asked))
+        return tx.fitting(unread_rows(tx, agent, limit, until, after))
 
     def _take(self, tx: Write, channel: str, limit: int, until: int) -> tuple[Message, ...]:
         agent = self.scope.caller.agent
@@ -234,14 +228,8 @@ class Messages(Noun):
         before: only those with a smaller id
         """
         with self.scope.store.read() as tx:
-            rows = tx.rows(
-                MESSAGES.history,
-                agent=agent,
-                channel=channel,
-                thread=thread,
-                before=before,
-                limit=limit,
-            )
+            asked = {"channel": channel, "thread": thread, "before": before, "limit": limit}
+            rows = tx.pages(MESSAGES.history, "before", "id", agent=agent, **asked)
             return self._records(tx, self._genuine(rows))
 
     @operation(by=EVERYBODY, cli="messages --search", example="'login tests'")

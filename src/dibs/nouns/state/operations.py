@@ -12,7 +12,7 @@ An entry with a time to live is gone when that is over; its version stays behind
 from __future__ import annotations
 
 from dibs.arguments import FLAG, JSON, NAME, NEWEST, NUMBER, TTL_MAX_S, Seconds, Text, milliseconds
-from dibs.errors import ConflictError, InvalidError, NotFoundError
+from dibs.errors import ConflictError, InvalidError, NotFoundError, TooLargeError
 from dibs.operation import EVERYBODY, operation, writes
 from dibs.records import Entry, EntryExport
 from dibs.space.scope import Noun, Scope
@@ -121,7 +121,8 @@ class State(Noun):
         after: only keys after this one
         """
         with self.scope.store.read() as tx:
-            rows = tx.rows(STATE.list, namespace=namespace, after=after, now=tx.now, limit=limit)
+            asked = {"namespace": namespace, "after": after, "now": tx.now, "limit": limit}
+            rows = tx.pages(STATE.list, "after", "key", **asked)
             return tuple(entry_record(row, tx.now) for row in rows)
 
     @operation(by=EVERYBODY)
@@ -140,13 +141,20 @@ class State(Noun):
         before: only versions below this one
         """
         with self.scope.store.read() as tx:
-            rows = tx.rows(STATE.history, namespace=namespace, key=key, before=before, limit=limit)
+            asked = {"namespace": namespace, "key": key, "before": before, "limit": limit}
+            rows = tx.pages(STATE.history, "before", "version", **asked)
             return tuple(entry_record(row, tx.now) for row in rows)
 
     @operation(by=EVERYBODY, example="budget --json")
     def export(self, namespace: str) -> EntryExport:
         """Export a namespace: its entries by key, and the history of each, newest first."""
         with self.scope.store.read() as tx:
+            room, size = tx.store.page_bytes, tx.rows(STATE.size, namespace=namespace)[0]["size"]
+            if room is not None and size > room:
+                raise TooLargeError(
+                    f"{namespace} has {size:,} bytes with its history; an answer holds {room:,}",
+                    next="list the entries, or export where the store is",
+                )
             entries = tx.rows(STATE.list, namespace=namespace, after="", now=tx.now, limit=NEWEST)
             history = tx.rows(STATE.whole_history, namespace=namespace)
             return EntryExport(

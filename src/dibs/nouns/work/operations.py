@@ -472,5 +472,6 @@ class Work(Noun):
         after: only those added after this seq
         """
         with self.scope.store.read() as tx:
-            rows = tx.rows(WORK.list, state=state, kind=kind, agent=agent, after=after, limit=limit)
+            asked = {"state": state, "kind": kind, "agent": agent, "after": after, "limit": limit}
+            rows = tx.pages(WORK.list, "after", "number", **asked)
             return tuple(task_record(row, tx.now) for row in rows)

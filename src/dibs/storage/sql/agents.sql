@@ -102,8 +102,13 @@ SELECT id, name, scope, created_by, created_at, expires_at, revoked_at
 FROM token WHERE space = :space ORDER BY id;
 
 -- name: one_token
-SELECT id, name, scope, created_by, created_at, expires_at, revoked_at
+SELECT id, name, scope, created_by, created_at, expires_at, deadline, revoked_at
 FROM token WHERE space = :space AND id = :id;
+
+-- name: good_tokens
+-- The tokens that open anything now.
+SELECT id FROM token
+WHERE space = :space AND revoked_at IS NULL AND (deadline IS NULL OR deadline > :now);
 
 -- name: token_of
 -- A token by what its secret hashes to.

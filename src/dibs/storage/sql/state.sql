@@ -34,6 +34,11 @@ SELECT namespace, key, version, value, author, set_at, deadline FROM entry_versi
 WHERE space = :space AND namespace = :namespace AND key = :key AND version < :before
 ORDER BY version DESC LIMIT :limit;
 
+-- name: size
+-- How much a namespace holds, with all that was ever in it.
+SELECT COALESCE(SUM(LENGTH(value)), 0) AS size FROM entry_version
+WHERE space = :space AND namespace = :namespace;
+
 -- name: whole_history
 SELECT namespace, key, version, value, author, set_at, deadline FROM entry_version
 WHERE space = :space AND namespace = :namespace ORDER BY key, version DESC;

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, StreamingResponse
 
 from dibs import __version__
-from dibs.errors import DibsError, ExistsError, InvalidError, NotFoundError, PrunedError, StateError
+from dibs.errors import (
+    DibsError,
+    ExistsError,
+    InvalidError,
+    NotFoundError,
+    PrunedError,
+    StateError,
+    TooLargeError,
+)
 from dibs.mcp.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -29,10 +37,11 @@ from dibs.records import plain
 from dibs.surfaces.http import a2a_tasks as tasks
 from dibs.surfaces.http.access import Access, GuardError
 from dibs.surfaces.http.api import to_body
-from dibs.surfaces.http.app import BY_NAME, Daemon, enter, read_body, respond, stopping, unless_gone
+from dibs.surfaces.http.app import BY_NAME, PAGE_BYTES, Daemon, enter, stopping
+from dibs.surfaces.http.exchange import read_body, respond, unless_gone
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
@@ -116,7 +125,7 @@ class A2aEndpoint:
             id = id_of(message)
             method, params = read(message, scope[BY_NAME].get("a2a-version", ""))
             if method in CALLS:
-                with contextlib.suppress(ConnectionError):
+                with contextlib.suppress(ConnectionError), daemon.present.lasting(access):
                     answer = await unless_gone(CALLS[method](visit, params), receive)
                     await respond(send, 200, {"jsonrpc": "2.0", "id": id, "result": answer})
                 return
@@ -129,7 +138,8 @@ class A2aEndpoint:
             media_type="text/event-stream",
             headers={"cache-control": "no-store", "x-content-type-options": "nosniff"},
         )
-        await lines(scope, receive, send)
+        with daemon.present.lasting(access):
+            await lines(scope, receive, send)
 
 
 @dataclass
@@ -220,28 +230,41 @@ class A2aVisit:
             )
 
         # A thread of its own: a long list must not keep other readers waiting.
-        found = [task for task in await self.daemon.waits.do(self.everything) if fits(task)]
-        found.sort(key=place_of, reverse=True)
-        left = [task for task in found if before is None or place_of(task) < before]
-        page = left[:size]
+        found = await self.daemon.waits.do(partial(self.places, fits))
+        found.sort(reverse=True)
+        left = [place for place in found if before is None or place[:2] < before]
+        page: list[Object] = []
+        room, last = PAGE_BYTES, None
+        for changed_at, seq, id in left[:size]:
+            if room < 0:
+                break
+            last = (changed_at, seq)
+            with contextlib.suppress(NotFoundError):  # pruned meanwhile
+                task = await self.task(id)
+                page.append(tasks.shown(task, history, bool(params.get("includeArtifacts"))))
+                room -= len(to_body(page[-1]))
+        more = last is not None and left[-1][:2] != last
         return {
-            "tasks": [
-                tasks.shown(task, history, bool(params.get("includeArtifacts"))) for task in page
-            ],
-            "nextPageToken": "{}.{}".format(*place_of(page[-1])) if len(left) > size else "",
+            "tasks": page,
+            "nextPageToken": "{}.{}".format(*last) if last is not None and more else "",
             "pageSize": size,
             "totalSize": len(found),
         }
 
-    def everything(self) -> list[Object]:
-        found: list[Object] = []
+    def places(self, fits: Callable[[Object], bool]) -> list[tuple[int, int, str]]:
+        """Where the tasks that fit have their places, and which they are."""
+        found: list[tuple[int, int, str]] = []
         after, limit = 0, 1000
         while True:
-            page = self.daemon.space.work.list(after=after, limit=limit)
-            found += plain(page)
+            try:
+                page = self.daemon.space.work.list(after=after, limit=limit)
+            except TooLargeError as error:
+                limit = error.details["limit"]
+                continue
+            found += [(*place_of(task), task["id"]) for task in plain(page) if fits(task)]
             if len(page) < limit:
                 return found
-            after = page[-1].seq
+            after, limit = page[-1].seq, 1000
 
     async def send_and_follow(self, params: Object) -> AsyncIterator[Object | None]:
         place = await self.place()

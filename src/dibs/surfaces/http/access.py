@@ -20,15 +20,17 @@ from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, NamedTuple
 
 from dibs.arguments import check_agent
+from dibs.dibs import Agent
 from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError, NotYoursError
 from dibs.nouns.agents import operations as agents
 from dibs.remote import BODY_LIMIT
+from dibs.space.scope import AGENTS, mint, origin_of, token_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dibs.dibs import Agent, Dibs
+    from dibs.dibs import Dibs
 
 ONCE = frozenset(
     "authorization content-length content-type cookie dibs-agent dibs-call dibs-session host "
@@ -133,12 +135,18 @@ def fold(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 class Access(NamedTuple):
-    """What a token allows."""
+    """What a token allows.
+
+    token: its number
+    origin: what stands before the labels of its sessions; nothing for this daemon's own user
+    """
 
     name: str
     scope: str
     agent: str
     session: str | None
+    token: int
+    origin: str
 
 
 def decoded(header: str) -> str:
@@ -149,36 +157,43 @@ def decoded(header: str) -> str:
         raise InvalidError("a header is not valid UTF-8") from None
 
 
-def said(headers: dict[str, str]) -> tuple[str | None, ...]:
-    """All that decides whom a request speaks for."""
-    return tuple(map(headers.get, SAYS_WHO))
+class Signed(NamedTuple):
+    """Somebody who was let in as a person, and the token that vouches for it."""
+
+    name: str
+    token: int
 
 
 class Secrets:
-    """Names behind random secrets, for a while. Only the digests of the secrets are kept."""
+    """Who is behind random secrets, for a while. Only the digests of the secrets are kept."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._known: dict[str, tuple[float, str]] = {}
+        self._known: dict[str, tuple[float, Signed]] = {}
 
-    def add(self, name: str) -> str:
+    def add(self, signed: Signed) -> str:
         secret = urlsafe_b64encode(os.urandom(32)).rstrip(b"=").decode("ascii")
         now = time.monotonic()
         fresh = {key: known for key, known in self._known.items() if known[0] > now}
         # The oldest make room, so that nobody can fill the memory.
         self._known = dict(list(fresh.items())[-CODES_LIMIT + 1 :])
-        self._known[digest(secret)] = (now + self._seconds, name)
+        self._known[digest(secret)] = (now + self._seconds, signed)
         return secret
 
-    def name(self, secret: str) -> str | None:
-        end, name = self._known.get(digest(secret), (0.0, ""))
-        return name if end > time.monotonic() else None
+    def who(self, secret: str) -> Signed | None:
+        end, signed = self._known.get(digest(secret), (0.0, None))
+        return signed if end > time.monotonic() else None
 
-    def take(self, secret: str) -> str | None:
-        """The name behind a secret, which is worth nothing from now on."""
-        name = self.name(secret)
+    def take(self, secret: str) -> Signed | None:
+        """Who is behind a secret, which is worth nothing from now on."""
+        signed = self.who(secret)
         self._known.pop(digest(secret), None)
-        return name
+        return signed
+
+    def forget(self, tokens: set[int]) -> None:
+        """Nothing that these tokens vouch for is worth anything from now on."""
+        known = self._known.items()
+        self._known = {key: one for key, one in known if one[1].token not in tokens}
 
 
 def digest(secret: str) -> str:
@@ -195,7 +210,7 @@ class SignIns:
         self.codes = Secrets(CODE_S)
         self.people = Secrets(COOKIE_S)
 
-    def person(self, headers: dict[str, str]) -> str | None:
+    def person(self, headers: dict[str, str]) -> Signed | None:
         """The person whose browser sent these headers from our own page."""
         secrets = [
             value.strip()
@@ -203,41 +218,71 @@ class SignIns:
             for name, _, value in [part.partition("=")]
             if name.strip() == self.cookie
         ]
-        person = self.people.name(secrets[0]) if len(secrets) == 1 else None
-        if person is None:
+        signed = self.people.who(secrets[0]) if len(secrets) == 1 else None
+        if signed is None:
             return None
         # Any other origin has been refused before this; here it must be known to be ours.
         if "origin" not in headers and "sec-fetch-site" not in headers:
             raise GuardError(
                 403, "origin", "a cookie counts only for our own page", "use a token instead"
             )
-        if headers.get("dibs-agent", person) != person:
-            raise NotYoursError(f"you are signed in as {person}", next="leave Dibs-Agent out")
-        return person
+        if headers.get("dibs-agent", signed.name) != signed.name:
+            raise NotYoursError(f"you are signed in as {signed.name}", next="leave Dibs-Agent out")
+        return signed
+
+    def forget(self, tokens: set[int]) -> None:
+        self.codes.forget(tokens)
+        self.people.forget(tokens)
 
 
 class Tokens:
     def __init__(self, space: Dibs, sign_ins: SignIns) -> None:
         self._space = space
         self._sign_ins = sign_ins
-        self._known: dict[tuple[str | None, ...], tuple[float, Access]] = {}
+        self._known: dict[tuple[object, ...], tuple[float, Access]] = {}
+        self.owner: int | None = None
+        """The token of this daemon's own user, whose sessions are those of the user's commands."""
+        self.seen: set[int] = set()
+        """The tokens that have let somebody in and have not been found revoked or expired."""
 
     def known(self, headers: dict[str, str]) -> Access | None:
         """Whom these headers speak for, if that is known without asking the store."""
-        if "cookie" in headers and "authorization" not in headers:
-            person = self._sign_ins.person(headers)
-            if person is not None:
-                return Access(person, "admin", person, None)
-        since, access = self._known.get(said(headers), (0.0, None))
+        since, access = self._known.get(self._said(headers), (0.0, None))
         return access if time.monotonic() - since < KNOWN_S else None
+
+    def _said(self, headers: dict[str, str]) -> tuple[object, ...]:
+        """Who is signed in, or else all that decides whom a request speaks for."""
+        signed = None
+        if "cookie" in headers and "authorization" not in headers:
+            signed = self._sign_ins.person(headers)
+        return signed or tuple(map(headers.get, SAYS_WHO))
+
+    def cut(self, tokens: set[int]) -> None:
+        """These open nothing from now on."""
+        self.seen -= tokens
+        self._sign_ins.forget(tokens)
+        known = self._known.items()
+        self._known = {key: one for key, one in known if one[1].token not in tokens}
 
     def ask(self, headers: dict[str, str]) -> Access:
         """Whom these headers speak for; refused if they carry no token that is good."""
-        now, access = time.monotonic(), self._access(headers)
+        now, key = time.monotonic(), self._said(headers)
+        access = self._signed_in(key) if isinstance(key, Signed) else self._access(headers)
         if len(self._known) > 10_000:
             self._known.clear()
-        self._known[said(headers)] = (now, access)
+        self.seen.add(access.token)
+        self._known[key] = (now, access)
         return access
+
+    def _origin(self, token: int) -> str:
+        return "" if token == self.owner else origin_of(token)
+
+    def _signed_in(self, signed: Signed) -> Access:
+        name, token = signed
+        row = agents.still(self._space.scope, token)
+        if row is None:
+            raise no_good()
+        return Access(name, row["scope"], name, None, token, self._origin(token))
 
     def _access(self, headers: dict[str, str]) -> Access:
         kind, _, secret = headers.get("authorization", "").partition(" ")
@@ -247,9 +292,7 @@ class Tokens:
             )
         row = agents.who(self._space.scope, secret.strip())
         if row is None:
-            raise GuardError(
-                401, "bad_token", "this token is not known, or over", "ask for a new one"
-            )
+            raise no_good()
         agent = name = row["name"]
         scope = row["scope"]
         if "dibs-agent" in headers:
@@ -261,7 +304,13 @@ class Tokens:
             raise NotYoursError(
                 f"this token is {name}'s, not {agent}'s", next="leave Dibs-Agent out"
             )
-        return Access(name, scope, agent, session)
+        return Access(name, scope, agent, session, row["id"], self._origin(row["id"]))
+
+
+def no_good() -> GuardError:
+    return GuardError(
+        401, "bad_token", "this token is not known, was revoked or has expired", "ask for a new one"
+    )
 
 
 class Sessions:
@@ -269,31 +318,46 @@ class Sessions:
 
     def __init__(self, space: Dibs) -> None:
         self.space = space
-        self._known: dict[str, Agent] = {}
+        self._known: dict[tuple[str, str], tuple[Agent, bool]] = {}
+        """With whether the session was joined from the same origin."""
 
     def knows(self, access: Access) -> bool:
         """Whether the session of a request is found without the store."""
-        return (access.session or access.agent) in self._known
+        return key_of(access) in self._known
 
     def of(self, access: Access) -> Agent:
         """The session a request names, or its agent's shell session. May write."""
-        key = access.session or access.agent
-        agent = self._known.get(key)
-        if agent is None:
-            if access.session is None:
-                agent = self.space.join(access.agent, shell=True)
-            else:
-                agent = self.space.resume(access.session)
+        key = key_of(access)
+        if key not in self._known:
+            found = self._find(access)
             if len(self._known) > 10_000:
                 self._known.clear()
-            self._known[key] = agent
+            self._known[key] = found
+        agent, own = self._known[key]
         allowed = access.scope == "admin" or agent.name == access.agent
         if not allowed and not agent.name.startswith(f"{access.name}/"):
             raise NotYoursError(f"this token is {access.name}'s, not {agent.name}'s")
+        if access.scope != "admin" and not own:
+            raise NotYoursError("this session was not joined with this token", next="join again")
         return agent
+
+    def _find(self, access: Access) -> tuple[Agent, bool]:
+        scope, origin = self.space.scope, access.origin
+        if access.session is None:
+            found = scope.found(access.agent, None, None, origin)
+            found = found or mint(scope, access.agent, shell=True, origin=origin)
+            return Agent(scope.of(found)), True
+        agent = self.space.resume(access.session)
+        with scope.store.read() as tx:
+            token = token_of(tx.rows(AGENTS.one, session=agent.session)[0]["label"])
+        return agent, origin == ("" if token is None else origin_of(token))
 
     def clear(self) -> None:
         self._known.clear()
 
     def forget(self, access: Access) -> None:
-        self._known.pop(access.session or access.agent, None)
+        self._known.pop(key_of(access), None)
+
+
+def key_of(access: Access) -> tuple[str, str]:
+    return access.origin, access.session or access.agent

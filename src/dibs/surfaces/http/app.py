@@ -7,8 +7,6 @@ goes through Starlette's routing.
 from __future__ import annotations
 
 import asyncio
-import sys
-import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +25,6 @@ from dibs.errors import (
 from dibs.nouns import topics
 from dibs.nouns.agents import sessions
 from dibs.operation import SCOPES
-from dibs.remote import BODY_LIMIT
 from dibs.space.scope import AGENTS, mint
 from dibs.storage.group import GroupingDriver
 from dibs.storage.waiting import Hub
@@ -40,9 +37,11 @@ from dibs.surfaces.http.access import (
     SignIns,
     Tokens,
     fold,
-    too_large,
+    no_good,
 )
-from dibs.surfaces.http.api import APART, JOIN, Route, read_object, routes, to_body
+from dibs.surfaces.http.api import APART, JOIN, Route, read_object, routes
+from dibs.surfaces.http.exchange import CONNECTION, confess, read_body, refuse, respond, unless_gone
+from dibs.surfaces.http.present import Present
 from dibs.surfaces.http.worker import Waits, Worker, Writer
 
 if TYPE_CHECKING:
@@ -55,14 +54,13 @@ if TYPE_CHECKING:
     from dibs.storage.store import Caller
 
 SWEEP_S = 0.5
+CUT_S = 0.25
+"""So soon a revocation is noticed; what it cuts off ends a moment later."""
 STOP_LOOKS = 150
+PAGE_BYTES = 8 * 1024 * 1024
+"""How much of a list one answer holds."""
 BY_NAME = "dibs.headers"
 """Where the headers of a request are found by their names, for pages that are no operations."""
-HEADERS = [
-    (b"content-type", b"application/json"),
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-]
 
 
 class Daemon:
@@ -76,15 +74,19 @@ class Daemon:
         self.driver.listen = self.hub.listen
         self.driver.told = self.hub.told
         store.driver = self.driver
+        store.page_bytes = PAGE_BYTES
         self.guard = Guard(hosts)
         self.rate = Rate()
         self.sign_ins = SignIns()
         self.tokens = Tokens(space, self.sign_ins)
         self.sessions = Sessions(space)
+        self.present = Present()
         self.operations = routes()
         self.stopping = False
         self.at_hush: list[Callable[[], None]] = []
         """Whom else to tell that we are stopping."""
+        self.at_cut: list[Callable[[set[int]], None]] = []
+        """Whom else to tell which tokens open nothing any more."""
         self.calls: dict[tuple[str, int], int] = {}
         """How many calls there were, by path and HTTP status."""
         self._seq = 0
@@ -97,7 +99,7 @@ class Daemon:
         self.writer.undone = self.sessions.clear
         self.reader = Worker("dibs-reader", loop)
         self.waits = Waits(self.driver)
-        self._sweeping = asyncio.create_task(self._sweep())
+        self._sweeping = asyncio.gather(self._sweep(), self._watch_tokens())
 
     async def _sweep(self) -> None:
         """Free what the dead hold, so that a thousand who wait need not look for them."""
@@ -109,6 +111,23 @@ class Daemon:
                     await self.writer.do(lambda: sessions.end_dead(scope))
             except UnavailableError:
                 continue  # whoever calls is told
+
+    async def _watch_tokens(self) -> None:
+        """Cut off whoever came with a token that was revoked since, or has expired."""
+        scope, seen = self.space.scope, self.tokens.seen
+        while True:
+            await asyncio.sleep(CUT_S)
+            if not (before := set(seen)):
+                continue
+            try:
+                over = before - await self.reader.do(lambda: sessions.tokens_now(scope))
+            except UnavailableError:
+                continue  # nobody is let in meanwhile
+            if over:
+                self.tokens.cut(over)
+                self.present.cut(over)
+                for tell in self.at_cut:
+                    tell(over)
 
     def hush(self) -> None:
         """Begin nothing more, and answer those who wait."""
@@ -160,6 +179,7 @@ class Daemon:
         if access is None:
             access = await self.reader.do(lambda: self.tokens.ask(headers))
         self.rate.take(access.name)
+        self.present.enter(access.token)
         return access
 
     async def call(
@@ -185,7 +205,8 @@ class Daemon:
                 # read that waited for a turn to write would keep all others.
                 await self.writer.do(lambda: self.sessions.of(access))
             if waits:
-                return await self.waits.do(job, (access.name, call) if call else None)
+                with self.present.lasting(access):
+                    return await self.waits.do(job, (access.token, call) if call else None)
             return await (self.writer if operation.mutates else self.reader).do(job)
         except NotYoursError:
             self.sessions.forget(access)
@@ -208,16 +229,13 @@ class Daemon:
         if not isinstance(given.get("shell", False), bool):
             raise InvalidError("shell must be true or false")
         scope = self.space.scope
-        if isinstance(given.get("client"), str) and access.scope != "admin":
-            # The sessions of others are not to be found.
-            given["client"] = f"{access.name}:{given['client']}"
 
         def read() -> Any:
             with scope.store.read() as tx:
                 row = tx.rows(AGENTS.one, session=caller.session)[0]
                 return sessions.session_record(tx, row)
 
-        joining = partial(mint, scope, access.agent, remote=True, **given)
+        joining = partial(mint, scope, access.agent, remote=True, origin=access.origin, **given)
         caller: Caller = await self.writer.do(joining)
         session = await self.reader.do(read)
         token = scope.keys.session_token(caller.session)
@@ -272,7 +290,7 @@ class App:
             try:
                 answer = await self.operate(method, path, headers, receive)
             except asyncio.CancelledError:
-                if not self.daemon.stopping:
+                if not self.daemon.stopping or self.daemon.present.was_cut():
                     raise
                 raise stopping() from None  # uvicorn waits no longer for this one
             self.daemon.count(path, 200)
@@ -287,8 +305,18 @@ class App:
             await refuse(send, GuardError(status, code, error.detail, hint))
         except ConnectionError:
             return  # nobody is there to be answered
+        except asyncio.CancelledError:
+            if not self.daemon.present.was_cut():
+                raise
+            connection = scope.get(CONNECTION)
+            if connection is None or connection.is_unanswered(scope):
+                await refuse(send, no_good())
+            else:
+                connection.drop()
         except Exception as error:
             await refuse(send, confess(error))
+        finally:
+            self.daemon.present.leave()
 
     async def live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -316,7 +344,7 @@ class App:
             name = read_object(body).get("call", "")
             if not isinstance(name, str):
                 raise InvalidError("call must be text", next="send what Dibs-Call was")
-            return {"cancelled": daemon.waits.cancel((access.name, name))}
+            return {"cancelled": daemon.waits.cancel((access.token, name))}
         if route is None:
             return await daemon.join(access, read_object(body))
         given = route.read(body)
@@ -326,68 +354,7 @@ class App:
         return await unless_gone(call, receive)
 
 
-class Bug(DibsError):
-    """Something that should not have happened."""
-
-    code = "bug"
-
-
-def confess(error: Exception) -> Bug:
-    """This should not have happened: where is in the log, and only there."""
-    traceback.print_exception(error, file=sys.stderr)
-    return Bug(f"this is a bug in dibs: {type(error).__name__}", next="look at the daemon's log")
-
-
 async def enter(scope: Scope) -> tuple[Daemon, Access]:
     """The daemon that a page is asked of, and whom the request speaks for."""
     daemon: Daemon = scope["app"].daemon
     return daemon, await daemon.admit(scope[BY_NAME])
-
-
-async def read_body(receive: Receive) -> bytes:
-    body = b""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ConnectionError
-        body += bytes(message.get("body", b""))
-        if len(body) > BODY_LIMIT:
-            raise too_large()
-        if not message.get("more_body"):
-            return body
-
-
-async def unless_gone(call: Any, receive: Receive) -> Any:
-    """Await a call that waits; give it up if the client hangs up."""
-    task = asyncio.ensure_future(call)
-    gone = asyncio.ensure_future(receive())
-    await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
-    if not task.done():
-        task.cancel()
-    gone.cancel()
-    try:
-        return await task
-    except asyncio.CancelledError:
-        raise ConnectionError from None
-
-
-async def respond(send: Send, status: int, value: Any, headers: Any = ()) -> None:
-    body = to_body(value)
-    length = (b"content-length", str(len(body)).encode())
-    await send(
-        {"type": "http.response.start", "status": status, "headers": [*HEADERS, length, *headers]}
-    )
-    await send({"type": "http.response.body", "body": body})
-
-
-async def refuse(send: Send, error: DibsError) -> None:
-    """The one shape in which everything is refused."""
-    headers = []
-    if error.http_status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if error.http_status == 405:
-        headers.append((b"allow", b"POST"))
-    retry = getattr(error, "retry_after_ms", None)
-    if retry is not None or error.http_status == 429:
-        headers.append((b"retry-after", str(max(1, (retry or 0) // 1000)).encode()))
-    await respond(send, error.http_status, error.to_json(), headers)

@@ -34,7 +34,8 @@ from dibs.mcp.protocol import (
     parse,
 )
 from dibs.surfaces.http.access import Access, GuardError
-from dibs.surfaces.http.app import BY_NAME, HEADERS, enter, permit, read_body, respond, stopping
+from dibs.surfaces.http.app import BY_NAME, enter, permit, stopping
+from dibs.surfaces.http.exchange import HEADERS, read_body, respond
 from dibs.surfaces.http.mcp_sessions import SESSION, SILENCE, VERSION, McpSession, McpSessions, Told
 
 if TYPE_CHECKING:
@@ -82,7 +83,11 @@ class McpEndpoint:
         if method is None:
             raise GuardError(405, "method", "/mcp takes POST, GET and DELETE", "use POST")
         try:
-            await method()
+            if scope["method"] != "POST":
+                await method()
+                return
+            with daemon.present.lasting(access):
+                await method()
         except ConnectionError:
             return  # nobody is there to be answered
         except TurnedAway as error:
@@ -161,6 +166,10 @@ class McpVisit:
             return
         session = await self.session()
         await read_body(self.receive)
+        with self.sessions.daemon.present.lasting(self.access):
+            await self.stream(session)
+
+    async def stream(self, session: McpSession) -> None:
         gone = self.gone()
         session.streams += 1
         try:

@@ -69,6 +69,10 @@ class TokenCallers(Callers):
         self._label = label
         self._kept: dict[str, Kept] = {}
 
+    def is_for(self, access: Access) -> bool:
+        """Whether a request with this access may go on here."""
+        return (self.access.agent, self.access.origin) == (access.agent, access.origin)
+
     def is_nameless(self, request: Request) -> bool:
         return False
 
@@ -87,9 +91,11 @@ class TokenCallers(Callers):
 
     def _sit(self, label: str) -> Agent:
         scope, name = self._daemon.space.scope, self.access.agent
-        if owner(self._daemon, label) not in (None, name):
+        origin = self.access.origin
+        if owner(self._daemon, label, origin) not in (None, name):
             raise NotYoursError("the session that this call names is somebody else's")
-        return Agent(scope.of(mint(scope, name, client=label, ttl_s=TTL_S, remote=True)))
+        how = partial(mint, client=label, ttl_s=TTL_S, remote=True, origin=origin)
+        return Agent(scope.of(how(scope, name)))
 
     def forget(self, error: DibsError) -> None:
         """Let the next call begin anew if the session is over."""
@@ -137,10 +143,10 @@ class TokenCallers(Callers):
                 return  # it is over already, or its time will be
 
 
-def owner(daemon: Daemon, label: str) -> str | None:
-    """Whose session it is that has this label, if there is one and it lives."""
+def owner(daemon: Daemon, label: str, origin: str) -> str | None:
+    """Whose session it is that has this label there, if there is one and it lives."""
     with daemon.space.scope.store.read() as tx:
-        row = labelled(tx, "", label)
+        row = labelled(tx, "", label, origin)
     return None if row is None else str(row["agent"])
 
 
@@ -205,6 +211,7 @@ class McpSessions:
         self.connections: set[McpConnection] = set()
         """Those with a call under way."""
         daemon.at_hush.append(self.hush)
+        daemon.at_cut.append(self.cut)
         self._keeping = asyncio.create_task(self._keep())
 
     def hush(self) -> None:
@@ -215,6 +222,18 @@ class McpSessions:
             session.news.put(None)
         for connection in list(self.connections):
             connection.close()
+
+    def cut(self, tokens: set[int]) -> None:
+        """End what these tokens have begun; their calls are cancelled by themselves."""
+        for id, session in list(self._sessions.items()):
+            if session.callers.access.token in tokens:
+                self._end_soon(id)
+        callers = self._callers.items()
+        self._callers = {access: one for access, one in callers if access.token not in tokens}
+
+    def _end_soon(self, id: str) -> None:
+        self._ending.add(task := asyncio.ensure_future(self.end(id)))
+        task.add_done_callback(self._ending.discard)
 
     async def _keep(self) -> None:
         """Beat for those who are there, and forget those who are not."""
@@ -249,11 +268,11 @@ class McpSessions:
         id = headers.get(SESSION, "")
         session = self._sessions.get(id)
         named = id.isascii() and id.isalnum() and len(id) <= 100
-        look = partial(owner, self.daemon, LABEL + id)
+        look = partial(owner, self.daemon, LABEL + id, access.origin)
         if session is None and named and await self.daemon.reader.do(look) == access.agent:
             session = self._sessions.get(id) or self.begin(access, id)
             session.connection.version = headers.get(VERSION, BATCHES)
-        if session is None or session.callers.access.agent != access.agent:
+        if session is None or not session.callers.is_for(access):
             return None
         session.hear()
         return session
@@ -275,7 +294,6 @@ class McpSessions:
             if session.exchanges:
                 self.miss(id, session)
             else:
-                self._ending.add(task := asyncio.ensure_future(self.end(id)))
-                task.add_done_callback(self._ending.discard)
+                self._end_soon(id)
 
         session.ending = asyncio.get_running_loop().call_later(GONE_S, end)

@@ -1,11 +1,8 @@
-"""The process of the daemon: where it listens, what it takes for a request, and its end.
-
-uvicorn reads heads of any size for any time. Here a head has a limit, a request must have come
-within a time, and what cannot be understood is refused in the shape that all refusals have.
-"""
+"""The process of the daemon: where it listens, and its end."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import ipaddress
@@ -17,22 +14,22 @@ import ssl
 import stat
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.routing import Route
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from dibs.digest import sha256
 from dibs.errors import InvalidError
+from dibs.nouns.agents import operations as agents
 from dibs.surfaces.http import a2a, mcp_endpoint, watching
-from dibs.surfaces.http.access import CALLS_PER_S, GuardError, Rate
-from dibs.surfaces.http.api import to_body
+from dibs.surfaces.http.access import CALLS_PER_S, Rate
 from dibs.surfaces.http.app import App, Daemon
+from dibs.surfaces.http.connection import HttpConnection
 from dibs.surfaces.http.home import Home, name_of
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterator
 
     from starlette.routing import BaseRoute
@@ -41,12 +38,10 @@ if TYPE_CHECKING:
 
 GRACE_S = 5
 """From the signal to the end of the process, whatever clients do meanwhile."""
+HANDSHAKE_S = 10.0
 IDLE_S = 75
 """How long a connection may stay open without a request."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-HEAD_LIMIT = 32 * 1024
-REQUEST_S = 15.0
-"""How long a client may take to send one whole request."""
 WILDCARDS = ("0.0.0.0", "::", "")
 
 
@@ -173,126 +168,6 @@ def bind_unix(path: str) -> socket.socket:
     return bound
 
 
-class Gathering:
-    """A transport that sends all that is written in one turn of the loop at once.
-
-    uvicorn writes the head and the body of an answer one after the other, and each would be a
-    packet of its own.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._written: list[bytes] = []
-        self._lost = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if self._lost:
-            return
-        if not self._written:
-            self._loop.call_soon(self._send)
-        self._written.append(data)
-
-    def _send(self) -> None:
-        written, self._written = self._written, []
-        if written:
-            self._transport.write(b"".join(written))
-
-    def close(self) -> None:
-        self._send()
-        self._transport.close()
-
-    def lose(self) -> None:
-        """Nobody is there any more: uvloop raises if a transport that has ended is written to."""
-        self._lost = True
-        self._written = []
-
-
-class HttpConnection(HttpToolsProtocol):
-    _timer: asyncio.TimerHandle | None = None
-    _head_bytes = 0
-    _came = 0
-    _in_head = False
-    _whole = True
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._gathering = Gathering(transport, self.loop)
-        super().connection_made(self._gathering)  # type: ignore[arg-type]
-        self._arm()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._disarm()
-        self._gathering.lose()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        self._came = len(data)
-        super().data_received(data)
-        if self._in_head:
-            # What a parser keeps of a head that has no end, it keeps in memory.
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_LIMIT:
-                self.send_400_response("the head is too large")
-                return
-        if self._whole:
-            self._disarm()
-        elif self._timer is None:
-            self._arm()
-
-    def on_message_begin(self) -> None:
-        self._whole, self._in_head, self._head_bytes = False, True, 0
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        if self._head_bytes + self._came > HEAD_LIMIT:  # there may be a body in that as well
-            size = sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url)
-            if size > HEAD_LIMIT:
-                self._head_bytes = size
-                raise ValueError("the head is too large")
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._whole = True
-        super().on_message_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        if self._head_bytes > HEAD_LIMIT:
-            self.refuse(431, "head_too_large", f"a head has at most {HEAD_LIMIT:,} bytes")
-        else:
-            self.refuse(400, "bad_request", "this is not a request of HTTP/1.1")
-
-    def _arm(self) -> None:
-        self._timer = self.loop.call_later(REQUEST_S, self._late)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _late(self) -> None:
-        self._timer = None
-        if self.cycle is not None and self.cycle.response_started:
-            self.transport.close()
-        else:
-            self.refuse(408, "too_slow", f"a request must have come within {REQUEST_S:.0f} s")
-
-    def refuse(self, status: int, code: str, message: str) -> None:
-        """Answer what never became a request, and hang up."""
-        if self.transport.is_closing():
-            return
-        refusal = GuardError(status, code, message, "send a smaller, plainer one")
-        body = to_body(refusal.to_json())
-        self.transport.write(
-            STATUS_LINE[status] + b"content-type: application/json\r\ncontent-length: "
-            b"%d\r\nconnection: close\r\n\r\n%b" % (len(body), body)
-        )
-        self.transport.close()
-
-
 class DaemonServer(uvicorn.Server):
     """uvicorn, told when to say that it is ready, and to end in peace."""
 
@@ -309,6 +184,12 @@ class DaemonServer(uvicorn.Server):
         self._over = over
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        if self.config.is_ssl:
+            # uvicorn leaves it to the loop how long a handshake may take, and that is a minute.
+            loop.create_server = partial(  # type: ignore[method-assign]
+                loop.create_server, ssl_handshake_timeout=HANDSHAKE_S
+            )
         await super().startup(sockets)
         if self.started:
             self._ready()
@@ -351,19 +232,23 @@ def serve(
     if store.liveness is not None:
         home.reserve(space)
     bound = listening.bind()
+    secret = home.token(space)
     word = {
         "url": listening.url,
-        "token": home.token(space),
+        "token": secret,
         "pid": os.getpid(),
         "space": space.space,
         "serves": name_of(space),
         "cert": listening.tls_cert and os.path.abspath(listening.tls_cert),
     }
     daemon = Daemon(space, listening.hosts())
+    owner = agents.who(space.scope, secret)
+    daemon.tokens.owner = None if owner is None else owner["id"]
     daemon.rate = Rate(listening.calls_per_s)
     # A browser sends the cookies of one host to all its ports, so daemons must not share a name.
     daemon.sign_ins.cookie += f"_{sha256(name_of(space).encode()).hexdigest()[:8]}"
     daemon.sign_ins.secure = listening.secure
+    HttpConnection.behind_proxy = listening.behind_proxy
 
     def say_so() -> None:
         home.announce(word)

@@ -19,6 +19,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
     JSONResponse,
@@ -34,15 +35,16 @@ from dibs.arguments import check_agent
 from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError, NotFoundError, PrunedError, UnavailableError
 from dibs.records import plain
-from dibs.surfaces.http.access import CODE_S, COOKIE_S, GuardError
+from dibs.surfaces.http.access import CODE_S, COOKIE_S, GuardError, Signed
 from dibs.surfaces.http.api import document, page_of, read_object
-from dibs.surfaces.http.app import Daemon, enter, permit, read_body
+from dibs.surfaces.http.app import Daemon, enter, permit
+from dibs.surfaces.http.exchange import read_body
 from dibs.surfaces.http.home import OWNER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
     from dibs.dibs import Dibs
 
@@ -122,7 +124,7 @@ async def offer(request: Request) -> Response:
     if given.keys() - {"name"}:
         raise InvalidError("sign-in has no argument but name")
     name = check_agent("name", given.get("name", access.agent))
-    code = daemon.sign_ins.codes.add(name)
+    code = daemon.sign_ins.codes.add(Signed(name, access.token))
     return JSONResponse(
         {"path": f"/sign-in?code={code}", "name": name, "expires_in_s": CODE_S},
         headers={"cache-control": "no-store"},
@@ -154,20 +156,25 @@ async def take(request: Request) -> Response:
     return response
 
 
-async def events(request: Request) -> StreamingResponse:
-    daemon, _ = await enter(request.scope)
-    filters = {name: request.query_params.get(name) for name in FILTERS}
-    place = request.headers.get("last-event-id") or request.query_params.get("since")
-    if place is None:
-        seq = await daemon.reader.do(daemon.space.events.last)
-    elif place.isascii() and place.isdigit() and len(place) < 19:
-        seq = int(place)
-    else:
-        raise InvalidError(f"{place!r} is not a place in the journal", next="give a seq")
-    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-    return StreamingResponse(
-        told(daemon, seq, filters), media_type="text/event-stream", headers=headers
-    )
+class EventStream:
+    """`/v1/events`, as an ASGI application."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        daemon, access = await enter(scope)
+        asked = Request(scope)
+        filters = {name: asked.query_params.get(name) for name in FILTERS}
+        place = asked.headers.get("last-event-id") or asked.query_params.get("since")
+        if place is None:
+            seq = await daemon.reader.do(daemon.space.events.last)
+        elif place.isascii() and place.isdigit() and len(place) < 19:
+            seq = int(place)
+        else:
+            raise InvalidError(f"{place!r} is not a place in the journal", next="give a seq")
+        headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+        lines = told(daemon, seq, filters)
+        stream = StreamingResponse(lines, media_type="text/event-stream", headers=headers)
+        with daemon.present.lasting(access):
+            await stream(scope, receive, send)
 
 
 async def told(daemon: Daemon, seq: int, filters: dict[str, str | None]) -> AsyncIterator[str]:
@@ -291,7 +298,7 @@ ROUTES = [
     Route("/sign-in", offer, methods=["POST"]),
     Route("/healthz", healthz),
     Route("/readyz", readyz),
-    Route("/v1/events", events),
+    Route("/v1/events", EventStream(), methods=["GET"]),
     Route("/openapi.json", openapi),
     Route("/docs", docs),
     Route("/metrics", metrics),

@@ -149,20 +149,20 @@ class Waits:
     def __init__(self, driver: GroupingDriver) -> None:
         self._crowd = driver.crowd
         self._running: set[Cancel] = set()
-        self._called: dict[tuple[str, str], Cancel] = {}
+        self._called: dict[tuple[int, str], Cancel] = {}
 
     @property
     def number(self) -> int:
         return len(self._running)
 
-    def cancel(self, call: tuple[str, str]) -> bool:
+    def cancel(self, call: tuple[int, str]) -> bool:
         """End the wait of that name, if there is one; its caller is told what came of it."""
         found = self._called.get(call)
         if found is not None:
             found()
         return found is not None
 
-    async def do(self, job: Job, call: tuple[str, str] | None = None) -> Any:
+    async def do(self, job: Job, call: tuple[int, str] | None = None) -> Any:
         """Run a job that may wait; if the caller is cancelled, so is the wait."""
         if len(self._running) >= WAITS_LIMIT:
             raise BusyError(f"{WAITS_LIMIT:,} calls are waiting already", next="try again later")

@@ -1,0 +1,150 @@
+"""What came from an address as the answer of a daemon: read, and not trusted.
+
+Whatever answers there may be a page of a proxy, another program, or somebody who wishes the caller
+ill. What no daemon says is an `UnfitError`: no JSON, nesting and numbers that no store holds, a
+record of another shape. Text is shown without the characters that a terminal obeys.
+"""
+
+from __future__ import annotations
+
+import json
+
+from dibs.arguments import DEPTH_LIMIT, refuse_depth, visible
+from dibs.errors import (
+    BusyError,
+    DibsError,
+    InvalidError,
+    NotYoursError,
+    UnavailableError,
+    UnfitError,
+)
+from dibs.records import Blocker, Entry, Record, Task
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MESSAGE_LIMIT = 2_000
+"""How much is shown of what a server says."""
+AROUND = 10
+"""How deep a value may stand in an answer."""
+RECORDS: dict[str, type[Record]] = {"blockers": Blocker, "current": Entry, "task": Task}
+"""What the details of an error hold as records."""
+AT_THE_DOOR = {401: NotYoursError, 403: NotYoursError, 429: BusyError}
+"""What a refusal at the door is for a caller of the library."""
+
+
+def read(data: bytes, status: int, url: str) -> Any:
+    """The JSON of an answer."""
+    try:
+        answer = json.loads(data, parse_constant=no_number, parse_float=finite)
+        if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
+            refuse_depth("the answer", answer, DEPTH_LIMIT + AROUND)
+        return answer
+    except (ValueError, RecursionError, InvalidError):
+        raise unfit(url, f"status {status}, no JSON of ours") from None
+
+
+def no_number(text: str) -> Any:
+    raise ValueError(text)
+
+
+def finite(text: str) -> float:
+    found = float(text)
+    return found if found - found == 0 else no_number(text)
+
+
+class Untrusted:
+    """A block whose mistakes are those of whatever answers at an address."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, _: object) -> None:
+        mistakes = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
+        if kind is not None and issubclass(kind, (InvalidError, *mistakes)):
+            raise unfit(self._url, "an answer of another shape") from None
+
+
+def unfit(url: str, why: str) -> UnfitError:
+    return UnfitError(
+        f"what answers at {url} is no daemon of dibs ({why})",
+        next="look at the address, and at the proxy before it if there is one",
+    )
+
+
+KINDS: dict[str, Any] = {"int": int, "str": str, "bool": bool, "dict[str, int]": dict}
+
+
+def sound(value: Any, kind: str) -> Any:
+    """A value that must be of a kind, as the source spells it; its text without controls."""
+    kind = kind.removesuffix(" | None") if value is not None else kind
+    if kind == "Any" or (value is None and kind.endswith(" | None")):
+        return value
+    if isinstance(value, Record) and type(value).__name__ == kind:
+        mine = value.__dict__
+        for name, inner in type(value).__annotations__.items():
+            mine[name] = sound(mine[name], inner)
+        return value
+    if isinstance(value, tuple) and kind[:6] == "tuple[":
+        inner = kind[6:].split(",")[0]
+        return tuple(sound(item, inner) for item in value)
+    fits = isinstance(value, KINDS.get(kind, ())) and isinstance(value, bool) == (kind == "bool")
+    if not fits or (kind == "int" and value.bit_length() > 64):
+        raise TypeError(f"this should be {kind}")
+    return harmless(value) if kind == "str" else value
+
+
+def harmless(text: str) -> str:
+    """Text in which a terminal finds no command: what a store holds has none either."""
+    if text.isprintable():
+        return text
+    controls = {one for one in text if (one < " " and one not in "\n\t") or "\x7f" <= one < "\xa0"}
+    controls |= {one for one in text if "\ud800" <= one <= "\udfff"}
+    return "".join(visible(one) if one in controls else one for one in text)
+
+
+def refusal(status: int, answer: Any, url: str) -> Exception:
+    """What the daemon refused, as the error that the store itself would have raised."""
+    if status < 400 or not isinstance(answer, dict) or not isinstance(answer.get("message"), str):
+        return unfit(url, f"status {status}")
+    code = said(answer.get("error"), 80)
+    kind = known(DibsError).get(code)
+    other = AT_THE_DOOR.get(status, InvalidError if status < 500 else DibsError)
+    details = dict(answer.get("details") or {})
+    for name, record in RECORDS.items():
+        value = details.get(name)
+        if isinstance(value, list):
+            details[name] = [sound(record.from_json(item), record.__name__) for item in value]
+        elif value is not None:
+            details[name] = sound(record.from_json(value), record.__name__)
+    hint = answer.get("next")
+    error = (kind or other)(said(answer["message"]), next=None if hint is None else said(hint))
+    error.details = details
+    if kind is None:
+        error.code = code
+    return AwayError(error) if code == UnavailableError.code else error
+
+
+def said(text: object, limit: int = MESSAGE_LIMIT) -> str:
+    """What a server says, as it can be shown."""
+    return visible(str(text)[:limit])
+
+
+def known(kind: type[DibsError]) -> dict[str, type[DibsError]]:
+    """Every error by its code."""
+    found = {kind.code: kind}
+    for inner in kind.__subclasses__():
+        found |= known(inner)
+    return found
+
+
+class AwayError(Exception):
+    """A daemon is there, and is stopping, or has not said yet that it has begun."""
+
+    def __init__(self, refusal: DibsError) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal

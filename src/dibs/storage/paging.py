@@ -1,0 +1,71 @@
+"""How much of a list is read at once.
+
+A caller of the library holds in its own memory what it asks for. A daemon holds what all of its
+callers ask for, also what they never read, so there an answer has a limit in bytes. A list that
+has more is refused, and the refusal says how many rows fit and where the rest begins; the client
+of the library goes on by itself. Nothing is left out silently.
+"""
+
+from __future__ import annotations
+
+from dibs.errors import TooLargeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
+    from dibs.storage.store import Read
+
+STEP = 32
+"""So many rows are read at once: each may hold a megabyte."""
+
+
+def weight(row: Row) -> int:
+    """About how many bytes a row has as JSON."""
+    texts = [value for value in row.values() if type(value) is str]
+    return sum(len(text) if text.isascii() else 6 * len(text) for text in texts)
+
+
+def pages(
+    tx: Read, room: int, query: Query, cursor: str, field: str, parameters: dict[str, Any]
+) -> list[Row]:
+    """All rows of a list, unless they need more room.
+
+    cursor: the parameter that says after which row to begin
+    field: what of a row it is compared with
+    """
+    limit = parameters.pop("limit")
+    found: list[Row] = []
+    while len(found) < limit:
+        asked = min(STEP, limit - len(found))
+        rows = tx.rows(query, limit=asked, **parameters)
+        for row in rows:
+            room -= weight(row)
+            if room < 0 and found:
+                raise too_large(len(found), cursor, found[-1][field])
+            found.append(row)
+        if len(rows) < asked:
+            break
+        parameters[cursor] = found[-1][field]
+    return found
+
+
+def fitting(room: int, rows: list[Row]) -> list[Row]:
+    """As many of the first rows as have room, and one at least."""
+    for number, row in enumerate(rows):
+        room -= weight(row)
+        if room < 0 and number:
+            return rows[:number]
+    return rows
+
+
+def too_large(number: int, cursor: str, at: object) -> TooLargeError:
+    return TooLargeError(
+        f"the first {number:,} of these are all that one answer holds",
+        next=f"ask with limit={number}, then go on with {cursor}={at}",
+        limit=number,
+        cursor=cursor,
+        at=at,
+    )

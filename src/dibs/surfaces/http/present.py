@@ -1,0 +1,88 @@
+"""Who is in: the requests that are under way, by the token that let them in.
+
+A request may last: a stream of events, a wait, a call of a tool. The token is looked at when it
+begins, so somebody has to look again. When a token was revoked or has expired, by whomever and in
+whatever process, each of its requests is cancelled. One that was not answered yet is refused; the
+connection of any other is cut.
+
+How many lasting requests a token may have at once is limited, so that nobody can use up the
+threads, and the turns at the database, that all others wait with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dibs.surfaces.http.access import Access, GuardError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Task = asyncio.Task[Any]
+
+LASTING_LIMIT = 128
+"""How many waits, streams and tool calls of one token may last at once.
+
+The daemon's own user has no such limit: all agents of a machine may come with that one token.
+"""
+
+
+class Present:
+    def __init__(self) -> None:
+        self._tokens: dict[Task, int] = {}
+        self._cut: set[Task] = set()
+        self._lasting: dict[int, int] = {}
+
+    def enter(self, token: int) -> None:
+        """The request that is served by this task was let in by that token."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tokens[task] = token
+
+    def leave(self) -> None:
+        """The request that is served by this task is done."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tokens.pop(task, None)
+        self._cut.discard(task)
+
+    def was_cut(self) -> bool:
+        """Whether it was for its token that this task was cancelled."""
+        return asyncio.current_task() in self._cut
+
+    def cut(self, tokens: set[int]) -> None:
+        for task, token in list(self._tokens.items()):
+            if token in tokens:
+                self._cut.add(task)
+                task.cancel()
+
+    @contextmanager
+    def lasting(self, access: Access) -> Iterator[None]:
+        """A part of a request that may last; refused if the token has too many of them."""
+        token = access.token
+        number = self._lasting.get(token, 0)
+        if number >= LASTING_LIMIT and access.origin:
+            raise TooManyWaits()
+        self._lasting[token] = number + 1
+        try:
+            yield
+        finally:
+            self._lasting[token] -= 1
+            if not self._lasting[token]:
+                del self._lasting[token]
+
+
+class TooManyWaits(GuardError):
+    """So many calls of a token wait already that one more is refused."""
+
+    retry_after_ms = 1_000
+
+    def __init__(self) -> None:
+        super().__init__(
+            429,
+            "too_many_waits",
+            f"{LASTING_LIMIT} calls of this token wait already",
+            "wait for one of them to end, or use a token for each agent",
+        )

@@ -11,12 +11,12 @@ A model pays for every word and reads all of it, so an answer is bounded in size
 
 from __future__ import annotations
 
-import json
 import time
 
-from dibs.arguments import shown
+from dibs.arguments import RESOURCE_LIMIT, shown
 from dibs.errors import DibsError, InvalidError, RefusedError
-from dibs.records import Blocker, Message, Outcome, Task, plain
+from dibs.records import NAME_SHOWN, Blocker, Message, Outcome, Task, is_plain, plain
+from dibs.surroundings.wording import json_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ PERSON = "tell the person you work for"
 """What to do about what no agent can fix."""
 
 # Fields with text that an agent may have written. A `message` about a mistake can name others'
-# tasks, and a `status` below the answer's own is what an agent says it is doing.
+# tasks, and a `status` below the answer's own is what an agent says it is doing. Any other field
+# whose value is more than one plain word, such as a name, counts as well, unless it is ours.
+_OURS = {"hint", "status", "untrusted"}
 _FROM_PEERS = {
     "actual_value", "body", "data", "doing", "message", "moved_to", "note", "payload",
     "reason", "result", "status", "subject", "title", "value",
@@ -126,7 +128,7 @@ def result(answer: Answer, error: DibsError | None = None, root: str = "") -> An
     marks = sorted(set(peer_fields(answer, "")))
     if marks:
         answer = {**answer, "untrusted": marks}
-    text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    text = json_line(answer, separators=(",", ":"))
     made: Answer = {"content": [{"type": "text", "text": text}], "structuredContent": answer}
     if error is not None and not isinstance(error, RefusedError):
         made["isError"] = True
@@ -148,6 +150,8 @@ def peer_fields(value: Any, path: str) -> list[str]:
     """Where in an answer agents' own words stand, such as `messages[].body`."""
     if isinstance(value, list):
         return [found for item in value for found in peer_fields(item, f"{path}[]")]
+    if isinstance(value, str) and value and not is_plain(value, RESOURCE_LIMIT):
+        return [path]
     if not isinstance(value, dict):
         return []
     marks = []
@@ -155,7 +159,7 @@ def peer_fields(value: Any, path: str) -> list[str]:
         place = f"{path}.{name}" if path else name
         if name in _FROM_PEERS and place != "status" and inner not in (None, ""):
             marks.append(place)
-        else:
+        elif place not in _OURS:
             marks += peer_fields(inner, place)
     return marks
 
@@ -178,8 +182,8 @@ def in_the_way(agent: Agent, blockers: tuple[Blocker, ...]) -> Answer:
     """Who stands in the way: the holder if there is one, else whoever waits first."""
     first = next((blocker for blocker in blockers if not blocker.waiting), blockers[0])
     said: Answer = {
-        "held_by": first.agent,
-        "blocked_by": cut(first.resource),
+        "held_by": cut(first.agent, NAME_SHOWN),
+        "blocked_by": cut(first.resource, NAME_SHOWN),
         "claimed_at": moment(first.since_at),
         "note": cut(first.note),
         "expires_in_s": seconds(first.expires_in_ms),
@@ -216,7 +220,7 @@ def outcome(said: Outcome) -> Answer:
     answer: Answer = {
         "resource": said.resource,
         "outcome": said.outcome,
-        "by": said.agent,
+        "by": cut(said.agent, NAME_SHOWN),
         "at": moment(said.released_at),
     }
     return answer | ({"moved_to": said.moved_to} if said.moved_to else {})

@@ -19,7 +19,7 @@ import os
 from dibs.arguments import FLAG, LINE, Argument, Flag, Json, Kind, Seconds, Whole
 from dibs.errors import InvalidError
 from dibs.operation import AGENT, PERSON, Operation, arguments_of
-from dibs.surroundings.wording import print_json
+from dibs.surroundings.wording import print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Globals:
         if self.json:
             print_json(value)
         else:
-            print(text)
+            say(text)
         return 0
 
     @property

@@ -34,8 +34,8 @@ from dibs.nouns.leases import grants, looking
 from dibs.nouns.leases.grants import LEASES, Want, lease_record, named, take
 from dibs.nouns.leases.own import asked_first, learn, own_leases
 from dibs.operation import EVERYBODY, HOOKS, PEOPLE, operation, writes
-from dibs.records import Availability, Blocker, Grant, Lease, Outcome
-from dibs.space.scope import Noun
+from dibs.records import NAME_SHOWN, Availability, Blocker, Grant, Lease, Outcome, called
+from dibs.space.scope import AGENTS, Noun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from dibs.nouns.leases.queue import Ticket
     from dibs.storage.driver import Row
     from dibs.storage.store import Read, Write
+
+
+SUSPECTS = 10
+"""How many agents a report names."""
 
 
 class Leases(Noun):
@@ -193,7 +197,7 @@ class Leases(Noun):
         rows = own_leases(tx, self.scope, resources, everything, epoch)
         if place is not None and len(rows) > 1:
             raise InvalidError(
-                f"{len(rows)} resources cannot all be moved to {place.text}",
+                f"{len(rows)} resources cannot all be moved to {called(place.text)}",
                 next="release each with its own moved_to",
             )
         grants.free(tx, rows, "released")
@@ -280,17 +284,23 @@ class Leases(Noun):
         self, tx: Write, want: Want, was: str | None, by: Sequence[str], doing: str
     ) -> Lease:
         place, now = want.resource, want.content_hash
+        # Whoever reports can say anything: only agents are named, and few of them, in few words.
+        known = {row["name"] for row in tx.rows(AGENTS.agents)}
+        by = [name for name in by if name in known][:SUSPECTS]
+        doing = doing[:NAME_SHOWN]
         rows = grants.standing(tx, [
             {"waiting": 0, **row}
             for row in tx.rows(LEASES.on, base=place.base, resource=place.text, now=tx.now)
             if row["mode"] == grants.EXCLUSIVE and row["checkout"] == place.checkout
         ])  # fmt: skip
         if not rows:
-            raise NotFoundError(f"nobody holds {place.text}", next="nothing has to be reported")
+            raise NotFoundError(
+                f"nobody holds {called(place.text)}", next="nothing has to be reported"
+            )
         row = rows[0]
         if row["content_hash"] != was or now == was:
             raise StaleError(
-                f"what became of {place.text} is known already", next="look at it again"
+                f"what became of {called(place.text)} is known already", next="look at it again"
             )
         tx.run(LEASES.see, row | {"content_hash": now})
         tx.event(
@@ -420,10 +430,10 @@ class Leases(Noun):
         rows = [row for row in grants.standing(tx, in_the_way) if not row["waiting"]]
         others = [row for row in rows if row["session"] != self.scope.caller.session]
         if rows and not others:
-            raise StateError(f"you hold {rows[0]['resource']} yourself", next="release it")
+            raise StateError(f"you hold {called(rows[0]['resource'])} yourself", next="release it")
         if not rows:
             raise NotFoundError(
-                f"nobody holds {resource.text}", next="look at what is held: leases"
+                f"nobody holds {called(resource.text)}", next="look at what is held: leases"
             )
         return others
 

@@ -42,6 +42,7 @@ from dibs.nouns.work import claims
 from dibs.nouns.work.plan import ATTEMPTS, insert
 from dibs.nouns.work.tasks import WORK, backoff_ms, record_of, row_of, task_record, unblock
 from dibs.operation import EVERYBODY, PEOPLE, operation, writes
+from dibs.records import called
 from dibs.space.scope import Noun
 
 TYPE_CHECKING = False
@@ -341,11 +342,11 @@ class Work(Noun):
 
     def _stale(self, tx: Read, row: Row) -> StaleError:
         task = task_record(row, tx.now)
-        now = f"claimed by {task.agent}" if task.state == "claimed" else task.state
+        now = f"claimed by {called(task.agent or '')}" if task.state == "claimed" else task.state
         if row["session"] == self.scope.caller.session:
             now = "past its time" if row["due"] <= tx.now else f"yours at epoch {task.epoch}"
         return StaleError(
-            f"you do not hold {task.id} any more; it is {now}",
+            f"you do not hold {called(task.id)} any more; it is {now}",
             next="stop working on it; claim it again if it is free",
             task=task,
         )
@@ -367,7 +368,7 @@ class Work(Noun):
         tx = self.tx
         row = row_of(tx, id)
         if row["state"] in ("completed", "cancelled"):
-            raise StateError(f"{id} is {row['state']}", task=task_record(row, tx.now))
+            raise StateError(f"{called(id)} is {row['state']}", task=task_record(row, tx.now))
         tx.run(WORK.move, id=id, state="cancelled", reason=reason, due=None, at=tx.wall)
         tx.event("task.cancelled", id, {"reason": reason, "was": row["state"]})
         if row["session"] is not None:
@@ -394,13 +395,15 @@ class Work(Noun):
             row = row_of(tx, id)
         if row["state"] != "claimed":
             raise StateError(
-                f"nobody has claimed {id}; it is {row['state']}",
+                f"nobody has claimed {called(id)}; it is {row['state']}",
                 next="cancel it if it must not be done",
                 task=task_record(row, tx.now),
             )
         if row["session"] == self.scope.caller.session:
             raise StateError(
-                f"you have claimed {id} yourself", next="abandon it", task=task_record(row, tx.now)
+                f"you have claimed {called(id)} yourself",
+                next="abandon it",
+                task=task_record(row, tx.now),
             )
         revoked = self._unclaim(tx, row, "available", reason=reason, uncounted=1)
         tx.event(
@@ -415,7 +418,7 @@ class Work(Noun):
         )
         freed = taken_with(tx, row)
         grants.revoke(tx, freed, reason)
-        told = f"your task {id} was taken away"
+        told = f"your task {called(id)} was taken away"
         post(tx, self.scope, f"{told}: {reason}" if reason else told, to=row["agent"])
         grants.hand_over(tx, self.scope.keys, freed)
         return revoked
@@ -432,7 +435,7 @@ class Work(Noun):
             row = row_of(tx, id)
         if row["state"] in ("available", "claimed", "blocked"):
             raise StateError(
-                f"{id} is {row['state']}, so there is nothing to reopen",
+                f"{called(id)} is {row['state']}, so there is nothing to reopen",
                 next="claim it, or cancel it first",
                 task=task_record(row, tx.now),
             )

@@ -317,6 +317,14 @@ def in_the_way(blockers: Sequence[Blocker], wall_ms: int, *, quote: bool = False
     return f"{said}, and {more} more in the way" if more else said
 
 
+def shortened(leases: Sequence[Lease], ttl_ms: float | None) -> bool:
+    """Whether leases last for less than was asked for, as those of a whole tree do.
+
+    ttl_ms: what was asked for; None for as long as they were claimed for
+    """
+    return any(lease.expires_in_ms + 1000 < (ttl_ms or lease.ttl_ms) for lease in leases)
+
+
 def span(milliseconds: int) -> str:
     """A length of time in the unit that fits, for people."""
     seconds = milliseconds // 1000

@@ -30,6 +30,7 @@ from dibs.errors import (
     UnfitError,
 )
 from dibs.names.seen import see
+from dibs.operation import PEOPLE
 from dibs.records import Blocker, Entry, Record, Session, Task, plain
 from dibs.space.scope import Scope
 from dibs.storage.folder import is_held
@@ -114,7 +115,12 @@ class RemoteScope(Scope):
         answer = self.link.ask("/v1/agents/join", headers, given)
         session = Session.from_json(answer["session"])
         caller = Caller(session.agent, session.id, owned=answer["owned"])
-        return RemoteScope(self.link, self.place, caller, answer["token"])
+        return self._like(caller, answer["token"])
+
+    def _like(self, caller: Caller, token: str) -> RemoteScope:
+        made = RemoteScope(self.link, self.place, caller, token)
+        made.door = self.door
+        return made
 
     def found(self, name: str, client: str | None, process: str | None) -> Caller | None:
         """Nobody: the daemon finds it when somebody joins."""
@@ -130,7 +136,7 @@ class RemoteScope(Scope):
                 "this is not the token of a session here", next="join again"
             ) from error
         caller = Caller(me["agent"], me["session"], owned=False)
-        return RemoteScope(self.link, self.place, caller, token)
+        return self._like(caller, token)
 
     @property
     def space(self) -> str:
@@ -165,6 +171,8 @@ class RemoteScope(Scope):
         if resources:
             given["seen"] = see(self.place, given, resources, operation.hashes)
         headers = {"Dibs-Session": self._token} if self._token else {}
+        if operation.freely and self.door is not Scope.door and self.party not in PEOPLE:
+            headers["Dibs-Party"] = self.party
         path = f"/v1/{operation.noun}/{operation.verb}"
         result = operation.load(self.link.ask(path, headers, given))
         if isinstance(result, Session) and self._caller and result.id == self._caller.session:

@@ -72,6 +72,9 @@ HINTS = {
     "timeout": "do something else, or wait longer",
     "deadlock": "release what you hold that they want, then claim all you need in one call",
     "not_yours": "your session is over and what it held is free; claim again what you need",
+    "whole_tree": "an agent holds a whole tree for a short while, renewals included; claim the"
+    " paths you need",
+    "others": "it is somebody else's; leave it to them, or ask them with send",
     "pruned": "read the present state and go on from there",
     "invalid": "correct the arguments",
     "store_gone": "call again: the store starts afresh; what you held is gone, so claim it again",
@@ -104,7 +107,9 @@ def refusal(error: DibsError) -> Answer:
     code = "store_busy" if error.code == "busy" else error.code
     if isinstance(error, RefusedError):
         details = {name: told(value) for name, value in error.details.items()}
-        return {"status": code, **details, "hint": HINTS.get(code, "do something else")}
+        # Only who has no session any more has lost everything.
+        why = "others" if code == "not_yours" and "task" in details else code
+        return {"status": code, **details, "hint": HINTS.get(why, "do something else")}
     message = error.message
     if isinstance(error, InvalidError) and error.next:
         message = f"{message}; {error.next}"

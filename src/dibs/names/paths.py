@@ -333,6 +333,18 @@ def resources_overlap(a: Resource, b: Resource) -> bool:
     return globs.overlap(_pattern(a), a.kind == "glob", _pattern(b), b.kind == "glob")
 
 
+def is_whole_tree(resource: Resource) -> bool:
+    """Say whether it covers every path of a checkout: the root, or a pattern such as `**`."""
+    if resource.base or resource.kind == "name":
+        return False
+    if resource.kind != "glob":
+        return True
+    from dibs.names import globs
+
+    # No pattern spells these out; one that covers both covers whatever is there.
+    return all(globs.covers(_pattern(resource), path) for path in ("\ue000", "\ue001/\ue002"))
+
+
 def _pattern(resource: Resource) -> str:
     return resource.text.removeprefix("./") if resource.kind == "glob" else resource.base[1:]
 

@@ -57,6 +57,7 @@ class Leases(Noun):
         TimeoutError,
         hashes=True,
         by=EVERYBODY,
+        freely=PEOPLE,
         events=("lease.claimed", "lease.renewed", "lease.queued", "lease.unqueued"),
         at_least_one=True,
         cli="claim",
@@ -105,7 +106,8 @@ class Leases(Noun):
                     from dibs.nouns.leases.queue import Ticket, refuse_deadlock
 
                     refuse_deadlock(tx, wants, caller.agent, caller.session)
-                    ticket = Ticket(scope, tx, wants, ttl_ms, note)
+                    most = [want.most_ms for want in wants if want.most_ms is not None]
+                    ticket = Ticket(scope, tx, wants, min([ttl_ms, *most]), note)
             grant = ticket.collect(wait_s)
             if idempotency_key is None:
                 return grant
@@ -125,6 +127,7 @@ class Leases(Noun):
         NotFoundError,
         NotYoursError,
         by=EVERYBODY,
+        freely=PEOPLE,
         events=("lease.renewed",),
         cli="renew",
         example="src/a.py --ttl 1h",
@@ -149,7 +152,10 @@ class Leases(Noun):
         renewed = []
         for row in own_leases(tx, self.scope, resources, everything, epoch):
             row["ttl_ms"] = ttl_ms or row["ttl_ms"]
-            row["deadline"] = tx.now + row["ttl_ms"]
+            deadline, row["deadline"] = row["deadline"], tx.now + row["ttl_ms"]
+            if not row["base"]:
+                grants.within(tx, row, grants.most_ms(self.scope, grants.resource_of(row)))
+                row["deadline"] = max(deadline, row["deadline"])
             row["signature"] = self.scope.keys.lease(row)
             tx.run(LEASES.renew, row)
             tx.event("lease.renewed", row["resource"], {"epoch": row["epoch"]})

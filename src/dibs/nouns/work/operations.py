@@ -30,6 +30,7 @@ from dibs.errors import (
     ExistsError,
     HeldError,
     NotFoundError,
+    NotYoursError,
     StaleError,
     StateError,
 )
@@ -41,7 +42,7 @@ from dibs.nouns.state.operations import put_fields
 from dibs.nouns.work import claims
 from dibs.nouns.work.plan import ATTEMPTS, insert
 from dibs.nouns.work.tasks import WORK, backoff_ms, record_of, row_of, task_record, unblock
-from dibs.operation import EVERYBODY, PEOPLE, operation, writes
+from dibs.operation import EVERYBODY, OPERATIONS, PEOPLE, operation, writes
 from dibs.records import called
 from dibs.space.scope import Noun
 
@@ -110,6 +111,7 @@ class Work(Noun):
         StateError,
         hashes=True,
         by=EVERYBODY,
+        freely=PEOPLE,
         events=("task.added", "task.claimed", "task.renewed", "lease.claimed", "lease.renewed"),
         example="fix-login --lease src/login.py",
     )
@@ -205,6 +207,7 @@ class Work(Noun):
         StaleError,
         NotFoundError,
         by=EVERYBODY,
+        freely=PEOPLE,
         events=("task.renewed",),
         example="fix-login --ttl 2h",
     )
@@ -354,19 +357,31 @@ class Work(Noun):
     @writes(
         NotFoundError,
         StateError,
+        NotYoursError,
         by=EVERYBODY,
+        freely=PEOPLE,
         events=("task.cancelled", "lease.released"),
         destructive=True,
         example="fix-login --reason 'a duplicate'",
     )
     def cancel(self, id: str, *, reason: str = "", idempotency_key: str | None = None) -> Task:
-        """Cancel a task, whoever has it; its claimer's epoch is over.
+        """Cancel a task; a claimed one is for its claimer, its author, a person or an admin.
 
-        id: the task
+        id: the task; its claimer's epoch has ended
         reason: why
         """
         tx = self.tx
         row = row_of(tx, id)
+        if row["state"] == "claimed" and not self._is_ours(row):
+            if claims.revive(tx, self.scope, row):
+                row = row_of(tx, id)
+            elif self.scope.party not in OPERATIONS["work.cancel"].freely:
+                raise NotYoursError(
+                    f"{called(id)} is claimed by {called(row['agent'])}; only its claimer, its "
+                    "author or a person may cancel it",
+                    next="ask its claimer in a message, or a person",
+                    task=task_record(row, tx.now),
+                )
         if row["state"] in ("completed", "cancelled"):
             raise StateError(f"{called(id)} is {row['state']}", task=task_record(row, tx.now))
         tx.run(WORK.move, id=id, state="cancelled", reason=reason, due=None, at=tx.wall)
@@ -374,6 +389,11 @@ class Work(Noun):
         if row["session"] is not None:
             grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
         return record_of(tx, id)
+
+    def _is_ours(self, row: Row) -> bool:
+        """Whether a task is claimed by the caller, or a part of it, or was added by the caller."""
+        me = self.scope.caller.agent
+        return me in (row["agent"], row["author"]) or row["agent"].startswith(f"{me}/")
 
     @writes(
         NotFoundError,

@@ -14,7 +14,7 @@ import sys
 
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
 from dibs.operation import AGENT, NOUNS, OPERATIONS, PEOPLE_ONLY, Operation
-from dibs.records import called, plain
+from dibs.records import called, plain, shortened, span
 from dibs.surroundings.commands import Command, Globals, closest, unknown
 from dibs.surroundings.wording import complaint, note, print_json
 
@@ -212,6 +212,14 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
             name = result.leases[0].agent
             name = called(name)
             note(f"held by {name}; when you are done: dibs release PATH… --as {name}")
+        if operation.noun == "leases" and operation.freely and not globals_.json:
+            asked = named.get("ttl_s")
+            leases = getattr(result, "leases", result)
+            if shortened(leases, asked and asked * 1000):
+                note(
+                    f"an agent holds a whole tree for {span(leases[0].ttl_ms)} at most, renewals "
+                    "included: claim the paths you need, or ask the person you work for"
+                )
         new = operation.name == "leases.claim" and len(result.kept) < len(result.leases)
         if new and not globals_.json:
             from dibs.surfaces.cli.show import others_said

@@ -23,6 +23,7 @@ from dibs.arguments import check_agent
 from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError, NotYoursError
 from dibs.nouns.agents import operations as agents
+from dibs.operation import ADMIN, AGENT, PEOPLE
 from dibs.remote import BODY_LIMIT
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ CALLS_PER_S = 10_000
 BURST_S = 2
 TOKEN = re.compile(r"[0-9]{1,18}\.[0-9a-f]{1,128}")
 """What the token of a session looks like."""
-SAYS_WHO = ("authorization", "dibs-agent", "dibs-session")
+SAYS_WHO = ("authorization", "dibs-agent", "dibs-session", "dibs-party")
 KNOWN_S = 1.0
 """How long a token is taken for good before it is looked up again: so soon a revocation counts."""
 CODE_S = 60.0
@@ -139,6 +140,7 @@ class Access(NamedTuple):
     scope: str
     agent: str
     session: str | None
+    party: str = AGENT
 
 
 def decoded(header: str) -> str:
@@ -227,7 +229,7 @@ class Tokens:
         if "cookie" in headers and "authorization" not in headers:
             person = self._sign_ins.person(headers)
             if person is not None:
-                return Access(person, "admin", person, None)
+                return Access(person, "admin", person, None, ADMIN)
         since, access = self._known.get(said(headers), (0.0, None))
         return access if time.monotonic() - since < KNOWN_S else None
 
@@ -261,7 +263,9 @@ class Tokens:
             raise NotYoursError(
                 f"this token is {name}'s, not {agent}'s", next="leave Dibs-Agent out"
             )
-        return Access(name, scope, agent, session)
+        # An agent on the owner's machine has the owner's token, and says that it is an agent.
+        is_admins = scope == "admin" and headers.get("dibs-party", ADMIN) in PEOPLE
+        return Access(name, scope, agent, session, ADMIN if is_admins else AGENT)
 
 
 class Sessions:

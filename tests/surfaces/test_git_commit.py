@@ -312,8 +312,8 @@ def test_two_commits_at_once_take_turns(alice: Worker, bob: Worker) -> None:
     answer = finish(second)
     # Git has read HEAD before its hook, and would refuse by itself.
     assert answer.code == 1
-    assert "alice commits now; waiting" in answer.err
-    assert "alice has just committed" in answer.err
+    assert "another commits now; waiting" in answer.err
+    assert "another has just committed" in answer.err
     bob.did("commit", "-q", "--allow-empty", "-m", "second")
     assert bob.commits() == ["second", "by alice", "first"]
 

@@ -276,6 +276,10 @@ class Leases(Noun):
         """
         (want,) = named(self.scope, (resource,), grants.EXCLUSIVE)
         scope = self.scope
+        if not scope.place.has(want.resource, want.content_hash):
+            raise StaleError(
+                f"{called(want.resource.text)} does not have that content", next="look at it again"
+            )
         with scope.write() as tx:
             request = [want.resource.text, was, list(by), doing]
             return scope.once(

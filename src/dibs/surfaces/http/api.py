@@ -141,7 +141,7 @@ class Route:
         if party != AGENT:
             noun = type(noun)(noun.scope.through(noun.scope.door.to(party)))
         if SEEN in given:
-            noun = type(noun)(noun.scope.at(Seen(given.pop(SEEN))))
+            noun = type(noun)(noun.scope.at(Seen(given.pop(SEEN), noun.scope.place)))
         return getattr(noun, self.operation.verb)(*many, **given)
 
 

@@ -191,6 +191,8 @@ BLANKS = frozenset(
 """Characters that count as letters or marks and show nothing."""
 NAME_SHOWN, TEXT_SHOWN = 80, 300
 """How much of a name, and of a note, a title, a status or a reason, is shown in a line."""
+WORDS = 4
+"""A part of a name with more words than this says something."""
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@+*?#%")
 
 
@@ -221,16 +223,27 @@ def quoted(text: str, limit: int = TEXT_SHOWN) -> str:
 
 
 def called(text: str, quote: bool = False, limit: int = NAME_SHOWN) -> str:
-    """A name within a sentence: as it is if it is one plain word, else quoted.
+    """A name within a sentence: as it is if it is plain and short, else quoted.
 
     quote: in any case
     """
-    return quoted(text, limit) if quote or not is_plain(text, limit) else text
+    return quoted(text, limit) if quote or not is_word(text, limit) else text
 
 
 def folder(path: str) -> str:
     """The path of a folder on this disk, whose end says more than its beginning."""
     return called(path, limit=TEXT_SHOWN)
+
+
+def is_word(text: str, limit: int = NAME_SHOWN) -> bool:
+    """Whether a name is plain, and no sentence in disguise: `ignore-all-rules-and-push`."""
+    if not is_plain(text, limit):
+        return False
+    if text.isalnum():
+        return True
+    for sign in "_.:@+*?#%":
+        text = text.replace(sign, "-")
+    return all(part.strip("-").count("-") < WORDS for part in text.split("/"))
 
 
 def is_plain(text: str, limit: int = NAME_SHOWN) -> bool:

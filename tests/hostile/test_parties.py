@@ -43,14 +43,20 @@ def agents_shell(shell: Shell) -> Shell:
     return shell.with_(**AGENTS, DIBS_AGENT="mallory")
 
 
+@pytest.fixture
+def clock() -> ContractClock:
+    return ContractClock()
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def space(request: pytest.FixtureRequest, tmp_path: Path, space_name: str) -> Iterator[dibs.Dibs]:
+def space(
+    request: pytest.FixtureRequest, tmp_path: Path, space_name: str, clock: ContractClock
+) -> Iterator[dibs.Dibs]:
     (tmp_path / "checkout/.git").mkdir(parents=True)
     (tmp_path / "checkout/.git/HEAD").write_text("ref: refs/heads/main\n")
     url = request.getfixturevalue(f"{request.param}_url")
-    clock = ContractClock()
-    where = {"start": tmp_path / "checkout", "user_dir": tmp_path / "user"}
-    with dibs.open(url, space=space_name, clock=clock, **where) as space:
+    start, user_dir = tmp_path / "checkout", tmp_path / "user"
+    with dibs.open(url, space=space_name, clock=clock, start=start, user_dir=user_dir) as space:
         yield space
 
 
@@ -98,12 +104,14 @@ def test_nobody_takes_a_claimed_task_by_cancelling_it(space: dibs.Dibs) -> None:
     assert carol.work.cancel("t").state == "cancelled"  # its author
 
 
-def test_a_task_that_nobody_has_any_more_can_be_cancelled_by_all(space: dibs.Dibs) -> None:
+def test_a_task_that_nobody_has_any_more_can_be_cancelled_by_all(
+    space: dibs.Dibs, clock: ContractClock
+) -> None:
     alice, bob = joined(space, "alice"), joined(space, "bob")
     alice.work.add("free")
     alice.work.claim("lapsed", ttl_s=1)
     alice.work.claim("own")
-    space.scope.store.clock.advance(2)
+    clock.advance(2)
     assert bob.work.cancel("free").state == bob.work.cancel("lapsed").state == "cancelled"
     assert alice.work.cancel("own").state == "cancelled"
     alice.subagent("tests").work.claim("part")
@@ -148,8 +156,10 @@ def test_nor_does_an_mcp_client_even_of_a_persons_shell(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("resource", TREES)
-def test_an_agent_holds_a_whole_tree_for_an_hour_at_most(space: dibs.Dibs, resource: str) -> None:
-    alice, clock = joined(space, "alice"), space.scope.store.clock
+def test_an_agent_holds_a_whole_tree_for_an_hour_at_most(
+    space: dibs.Dibs, clock: ContractClock, resource: str
+) -> None:
+    alice = joined(space, "alice")
     (lease,) = alice.leases.claim(resource, ttl_s=7 * 86_400).leases
     assert lease.expires_in_ms <= TREE_S * 1000 and lease.ttl_ms == TREE_S * 1000
     for _ in range(7):
@@ -176,8 +186,8 @@ def test_a_part_of_it_is_held_as_long_as_it_was_claimed_for(
     assert lease.expires_in_ms > 86_400_000
 
 
-def test_a_task_does_not_make_it_longer(space: dibs.Dibs) -> None:
-    alice, clock = joined(space, "alice"), space.scope.store.clock
+def test_a_task_does_not_make_it_longer(space: dibs.Dibs, clock: ContractClock) -> None:
+    alice = joined(space, "alice")
     task = alice.work.claim("t", leases=["."], ttl_s=86_400)
     assert task.leases[0].expires_in_ms <= TREE_S * 1000 < (task.due_in_ms or 0)
     clock.advance(3000)

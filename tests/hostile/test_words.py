@@ -135,7 +135,7 @@ def typed(*words: str, given: object = None) -> str:
     finally:
         sys.stdin, sys.stdout, sys.stderr = kept
         os.umask(mask)
-    raw: io.BytesIO = out.buffer  # type: ignore[assignment]
+    raw: io.BytesIO = out.buffer
     said = raw.getvalue().decode()
     assert "this is a bug" not in said, said
     return said

@@ -112,7 +112,7 @@ def attention(found: Overview, me: int, mine: list[Lease], tasks: list[Task]) ->
     urgent += [
         {
             "what": "waited_for",
-            "resource": cut(one.subject, NAME_SHOWN),
+            "resource": cut(one.subject),
             "by": cut(one.agent or "", NAME_SHOWN),
         }
         for one in found.attention
@@ -147,7 +147,7 @@ def own_lease(lease: Lease) -> Answer:
 
 def other_lease(lease: Lease) -> Answer:
     return {
-        "resource": cut(lease.resource, NAME_SHOWN),
+        "resource": cut(lease.resource),
         "held_by": cut(lease.agent, NAME_SHOWN),
         "note": cut(lease.note),
         "expires_in_s": seconds(lease.expires_in_ms),

@@ -15,7 +15,7 @@ import time
 
 from dibs.arguments import RESOURCE_LIMIT, shown
 from dibs.errors import DibsError, InvalidError, RefusedError
-from dibs.records import NAME_SHOWN, Blocker, Message, Outcome, Task, is_plain, plain
+from dibs.records import NAME_SHOWN, Blocker, Message, Outcome, Task, is_word, plain
 from dibs.surroundings.wording import json_line
 
 TYPE_CHECKING = False
@@ -91,6 +91,7 @@ PERSON = "tell the person you work for"
 # tasks, and a `status` below the answer's own is what an agent says it is doing. Any other field
 # whose value is more than one plain word, such as a name, counts as well, unless it is ours.
 _OURS = {"hint", "status", "untrusted"}
+_TIMES = {"at", "claimed_at"}
 _FROM_PEERS = {
     "actual_value", "body", "data", "doing", "message", "moved_to", "note", "payload",
     "reason", "result", "status", "subject", "title", "value",
@@ -155,7 +156,7 @@ def peer_fields(value: Any, path: str) -> list[str]:
     """Where in an answer agents' own words stand, such as `messages[].body`."""
     if isinstance(value, list):
         return [found for item in value for found in peer_fields(item, f"{path}[]")]
-    if isinstance(value, str) and value and not is_plain(value, RESOURCE_LIMIT):
+    if isinstance(value, str) and value and not is_word(value, RESOURCE_LIMIT):
         return [path]
     if not isinstance(value, dict):
         return []
@@ -164,7 +165,7 @@ def peer_fields(value: Any, path: str) -> list[str]:
         place = f"{path}.{name}" if path else name
         if name in _FROM_PEERS and place != "status" and inner not in (None, ""):
             marks.append(place)
-        elif place not in _OURS:
+        elif place not in _OURS and name not in _TIMES:
             marks += peer_fields(inner, place)
     return marks
 
@@ -188,7 +189,7 @@ def in_the_way(agent: Agent, blockers: tuple[Blocker, ...]) -> Answer:
     first = next((blocker for blocker in blockers if not blocker.waiting), blockers[0])
     said: Answer = {
         "held_by": cut(first.agent, NAME_SHOWN),
-        "blocked_by": cut(first.resource, NAME_SHOWN),
+        "blocked_by": cut(first.resource),
         "claimed_at": moment(first.since_at),
         "note": cut(first.note),
         "expires_in_s": seconds(first.expires_in_ms),

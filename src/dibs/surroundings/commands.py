@@ -19,7 +19,7 @@ import os
 from dibs.arguments import FLAG, LINE, Argument, Flag, Json, Kind, Seconds, Whole
 from dibs.errors import InvalidError
 from dibs.operation import AGENT, PERSON, Operation, arguments_of
-from dibs.records import called
+from dibs.records import is_plain, quoted
 from dibs.surroundings.wording import print_json, say
 
 TYPE_CHECKING = False
@@ -352,8 +352,9 @@ def json_or_text(text: str) -> Any:
 
 def unknown(what: str, word: str, known: list[str], command: str = "dibs") -> InvalidError:
     close = closest(word, known)
-    advice = f"did you mean {called(close)}?" if close else f"see: {command} --help"
-    return InvalidError(f"there is no {what} {called(word)}", next=advice)
+    advice = f"did you mean {close}?" if close else f"see: {command} --help"
+    typed = word if is_plain(word.replace(" ", "")) else quoted(word)
+    return InvalidError(f"there is no {what} {typed}", next=advice)
 
 
 def closest(word: str, known: list[str]) -> str | None:

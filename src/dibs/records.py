@@ -231,8 +231,8 @@ def called(text: str, quote: bool = False, limit: int = NAME_SHOWN) -> str:
 
 
 def folder(path: str) -> str:
-    """The path of a folder on this disk, whose end says more than its beginning."""
-    return called(path, limit=TEXT_SHOWN)
+    """The path of a folder on this disk, which is longer than other names."""
+    return path if is_plain(path, TEXT_SHOWN) else quoted(path)
 
 
 def is_word(text: str, limit: int = NAME_SHOWN) -> bool:

@@ -110,11 +110,7 @@ def attention(found: Overview, me: int, mine: list[Lease], tasks: list[Task]) ->
         if task.due_in_ms is not None and task.due_in_ms < SOON_MS
     ]
     urgent += [
-        {
-            "what": "waited_for",
-            "resource": cut(one.subject),
-            "by": cut(one.agent or "", NAME_SHOWN),
-        }
+        {"what": "waited_for", "resource": cut(one.subject), "by": cut(one.agent or "", NAME_SHOWN)}
         for one in found.attention
         if one.what == "blocked" and me in {blocker.session for blocker in one.blockers}
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from dibs.arguments import DEPTH_LIMIT, refuse_depth, visible
+from dibs.arguments import DEPTH_LIMIT, refuse_depth
 from dibs.errors import (
     BusyError,
     DibsError,
@@ -18,7 +18,7 @@ from dibs.errors import (
     UnavailableError,
     UnfitError,
 )
-from dibs.records import Blocker, Entry, Record, Task
+from dibs.records import Blocker, Entry, Record, Task, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ works with, or says what is wrong with it. All limits are stated here.
 from __future__ import annotations
 
 from dibs.errors import InvalidError
+from dibs.records import is_hidden
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,11 +30,6 @@ TTL_MIN_S, TTL_MAX_S = 1.0, 7 * 86_400.0
 WAIT_MAX_S = 86_400.0
 DELAY_MAX_S = 366 * 86_400.0
 PRIORITY = 1_000_000
-BLANKS = frozenset(
-    (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0,
-     0x16FE4)
-)  # fmt: skip
-"""Characters that count as letters or marks and show nothing."""
 ATTEMPTS_MAX = 1_000
 
 
@@ -351,21 +347,6 @@ def check_name(what: str, value: object) -> str:
                 next="leave it out",
             )
     return unicodedata.normalize("NFC", name)
-
-
-def is_hidden(character: str) -> bool:
-    """Whether it shows nothing, turns the direction of what follows, or has no meaning yet."""
-    if character.isprintable():
-        code = ord(character)
-        return code in BLANKS or 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF
-    return True
-
-
-def visible(text: str) -> str:
-    """Text in which every character that cannot be seen is written as its number."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(f"\\u{{{ord(one):x}}}" if is_hidden(one) else one for one in text)
 
 
 def check_agent(what: str, value: object) -> str:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.arguments import NAME_LIMIT, Choice, check_name, check_text, visible
+from dibs.arguments import NAME_LIMIT, Choice, check_name, check_text
 from dibs.digest import sha256
 from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
 from dibs.names.paths import Place, find_place, space_name
 from dibs.operation import NOUNS, OPERATIONS, Operation
+from dibs.records import visible
 from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
 from dibs.storage.folder import Own, refused

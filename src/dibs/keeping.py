@@ -18,6 +18,7 @@ from dibs.errors import (
     StoreGoneError,
     UnavailableError,
 )
+from dibs.records import called
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class HeldLease(Held):
             for lease in leases:
                 if lease.epoch == epoch and lease.resource not in found:
                     raise StaleError(
-                        f"your lease on {lease.resource} was taken away",
+                        f"your lease on {called(lease.resource)} was taken away",
                         next="claim it again, and look at what changed meanwhile",
                     )
 

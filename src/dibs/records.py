@@ -184,6 +184,73 @@ def plain(value: Any) -> Any:
     return value
 
 
+BLANKS = frozenset(
+    (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0,
+     0x16FE4)
+)  # fmt: skip
+"""Characters that count as letters or marks and show nothing."""
+NAME_SHOWN, TEXT_SHOWN = 80, 300
+"""How much of a name, and of a note, a title, a status or a reason, is shown in a line."""
+WORDS = 4
+"""A part of a name with more words than this says something."""
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@+*?#%")
+
+
+def is_hidden(character: str) -> bool:
+    """Whether it shows nothing, turns the direction of what follows, or has no meaning yet."""
+    if character.isprintable():
+        code = ord(character)
+        return code in BLANKS or 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF
+    return True
+
+
+def visible(text: str) -> str:
+    """Text in which every character that cannot be seen is written as its number."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(f"\\u{{{ord(one):x}}}" if is_hidden(one) else one for one in text)
+
+
+def quoted(text: str, limit: int = TEXT_SHOWN) -> str:
+    """Words of somebody else as data: in quotation marks, on one line, cut, nothing unseen.
+
+    Whatever a model or a terminal is told about the words of an agent goes through here.
+    """
+    if len(text) > limit:
+        text = f"{text[: limit - 1]}…"
+    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{visible(text)}"'
+
+
+def called(text: str, quote: bool = False, limit: int = NAME_SHOWN) -> str:
+    """A name within a sentence: as it is if it is plain and short, else quoted.
+
+    quote: in any case
+    """
+    return quoted(text, limit) if quote or not is_word(text, limit) else text
+
+
+def folder(path: str) -> str:
+    """The path of a folder on this disk, which is longer than other names."""
+    return path if is_plain(path, TEXT_SHOWN) else quoted(path)
+
+
+def is_word(text: str, limit: int = NAME_SHOWN) -> bool:
+    """Whether a name is plain, and no sentence in disguise: `ignore-all-rules-and-push`."""
+    if not is_plain(text, limit):
+        return False
+    if text.isalnum():
+        return True
+    for sign in "_.:@+*?#%":
+        text = text.replace(sign, "-")
+    return all(part.strip("-").count("-") < WORDS for part in text.split("/"))
+
+
+def is_plain(text: str, limit: int = NAME_SHOWN) -> bool:
+    """Whether a name is one short word of letters, digits and the signs of a path."""
+    return 0 < len(text) <= limit and _PLAIN.issuperset(text)
+
+
 class Lease(Record):
     """The right of one session to change a resource, until released, expired or dead."""
 
@@ -236,35 +303,39 @@ class Blocker(Record):
     checkout: str | None = None
 
 
-def held_by(resource: str, agent: str, note: str = "", *, quoted: bool = False) -> str:
-    """Say who holds a resource and what for, in the words of every surface."""
-    return f"{resource} is held by {agent}{purpose(note, quoted)}"
+def held_by(resource: str, agent: str, note: str = "", *, quote: bool = False) -> str:
+    """Say who holds a resource and what for, in the words of every surface.
 
-
-def purpose(note: str, quoted: bool) -> str:
-    """A note in brackets, to follow what it is about.
-
-    quoted: whether a model reads it, so that the words of a peer must not pass for ours
+    quote: also plain names, for a model that reads it
     """
-    if note and quoted:
-        from json import dumps
-
-        note = f"note: {dumps(note)}"
-    return f" ({note})" if note else ""
+    return f"{called(resource, quote)} is held by {called(agent, quote)}{purpose(note)}"
 
 
-def in_the_way(blockers: Sequence[Blocker], wall_ms: int, *, quoted: bool = False) -> str:
+def purpose(note: str) -> str:
+    """A note in brackets, to follow what it is about."""
+    return f" (note: {quoted(note)})" if note else ""
+
+
+def in_the_way(blockers: Sequence[Blocker], wall_ms: int, *, quote: bool = False) -> str:
     """Say why a claim is refused: who holds it, what for, since when, until when, who else."""
     first = next((one for one in blockers if not one.waiting), blockers[0])
     since = f"for {max(0, wall_ms - first.since_at) // 1000} s"
     if first.waiting:
-        what = f"{first.resource}{purpose(first.note, quoted)}"
-        said = f"{first.agent} has been waiting for {what} {since}"
+        what = f"{called(first.resource, quote)}{purpose(first.note)}"
+        said = f"{called(first.agent, quote)} has been waiting for {what} {since}"
     else:
-        said = held_by(first.resource, first.agent, first.note, quoted=quoted)
+        said = held_by(first.resource, first.agent, first.note, quote=quote)
         said += f" {since}, {(first.expires_in_ms or 0) // 1000} s left"
     more = len(blockers) - 1
     return f"{said}, and {more} more in the way" if more else said
+
+
+def shortened(leases: Sequence[Lease], ttl_ms: float | None) -> bool:
+    """Whether leases last for less than was asked for, as those of a whole tree do.
+
+    ttl_ms: what was asked for; None for as long as they were claimed for
+    """
+    return any(lease.expires_in_ms + 1000 < (ttl_ms or lease.ttl_ms) for lease in leases)
 
 
 def span(milliseconds: int) -> str:

@@ -21,7 +21,7 @@ import os
 from time import monotonic, sleep
 
 from dibs.answers import AwayError, Untrusted, read, refusal, sound
-from dibs.arguments import ResourceName, check_agent, check_name, check_text, refuse_depth, visible
+from dibs.arguments import ResourceName, check_agent, check_name, check_text, refuse_depth
 from dibs.errors import (
     CancelledError,
     ClosedError,
@@ -33,7 +33,8 @@ from dibs.errors import (
     UnfitError,
 )
 from dibs.names.seen import see
-from dibs.records import Session, plain
+from dibs.operation import PEOPLE
+from dibs.records import Session, plain, visible
 from dibs.space.scope import Scope
 from dibs.storage.folder import is_held
 from dibs.storage.store import Caller
@@ -115,8 +116,12 @@ class RemoteScope(Scope):
             session = sound(Session.from_json(answer["session"]), "Session")
             token, owned = sound(answer["token"], "str"), sound(answer["owned"], "bool")
             check_token(token)
-        caller = Caller(session.agent, session.id, owned=owned)
-        return RemoteScope(self.link, self.place, caller, token)
+        return self._like(Caller(session.agent, session.id, owned=owned), token)
+
+    def _like(self, caller: Caller, token: str) -> RemoteScope:
+        made = RemoteScope(self.link, self.place, caller, token)
+        made.door = self.door
+        return made
 
     def found(
         self, name: str, client: str | None, process: str | None, origin: str = ""
@@ -135,7 +140,7 @@ class RemoteScope(Scope):
             ) from error
         with self.link.trusting_nothing():
             name, session = sound(me["agent"], "str"), sound(me["session"], "int")
-        return RemoteScope(self.link, self.place, Caller(name, session, owned=False), token)
+        return self._like(Caller(name, session, owned=False), token)
 
     @property
     def space(self) -> str:
@@ -170,6 +175,8 @@ class RemoteScope(Scope):
         if resources:
             given["seen"] = see(self.place, given, resources, operation.hashes)
         headers = {"Dibs-Session": self._token} if self._token else {}
+        if operation.freely and self.door is not Scope.door and self.party not in PEOPLE:
+            headers["Dibs-Party"] = self.party
         path = f"/v1/{operation.noun}/{operation.verb}"
         result = self._load(operation, path, headers, given)
         if isinstance(result, Session) and self._caller and result.id == self._caller.session:

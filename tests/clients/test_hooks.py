@@ -43,7 +43,9 @@ def parent_of(pid: int) -> int:
 def refused(client: Running, step: int | str, path: str, holder: str) -> None:
     """The model was shown, as the result of its tool, that somebody else has the file."""
     text = client.result(step)
-    assert re.search(rf"{path} is held by {holder}-\w+", text), client.story(f"was told: {text}")
+    assert re.search(rf'"{path}" is held by "{holder}-\w+"', text), client.story(
+        f"was told: {text}"
+    )
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)

@@ -57,10 +57,10 @@ def test_an_intrusion_is_told_to_the_holder_and_to_those_who_may_have_done_it(
     assert (lease.agent, lease.content_hash) == ("alice", TWO)
     [told] = alice.messages.inbox()
     assert told.sender == "bob"
-    assert "changed by bob or carol (python fix.py)" in told.body
+    assert 'changed by bob or carol ("python fix.py")' in told.body
     assert "dibs recover a.py" in told.body
     [warned] = carol.messages.inbox()
-    assert "held by alice (the parser)" in warned.body
+    assert 'held by alice (note: "the parser")' in warned.body
     assert bob.messages.inbox() == ()  # it reports what it knows
     [event] = alice.events.since(kind="lease.intruded")
     assert (event.agent, event.subject) == ("bob", "a.py")

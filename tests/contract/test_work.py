@@ -517,6 +517,7 @@ def test_what_one_has_not_claimed_cannot_be_settled(alice, bob, verb):
 
 
 def test_the_claimer_of_a_cancelled_task_is_refused(alice, bob):
+    bob.work.add("t")
     task = alice.work.claim("t")
     bob.work.cancel("t")
     for verb in SETTLING:
@@ -649,7 +650,8 @@ def test_dependencies_hold_after_the_delay_is_over(alice, clock):
 # Cancelling and reopening
 
 
-def test_cancel_ends_a_task_whoever_has_it_and_frees_its_files(alice, bob, carol, background):
+def test_cancel_ends_a_task_that_another_has_and_frees_its_files(alice, bob, carol, background):
+    bob.work.add("t")
     alice.work.claim("t", leases=["a"], ttl_s=LONG_S)
     waiter = background.queued(carol, "a")
     cancelled = bob.work.cancel("t", reason="not needed")

@@ -54,6 +54,7 @@ class Task:
     epoch: int | None = None
     result: object = None
     ttl_ms: int = 0
+    author: str = ""
 
     def unclaim(self, state: str, due: int | None = None) -> None:
         self.state, self.due, self.session = state, due, None
@@ -165,6 +166,7 @@ class WorkMachine(SpaceMachine):
             max_attempts=max_attempts,
             not_before=not_before,
             due=not_before if opened else None,
+            author=name,
         )
         assert record.state == self.tasks[id].state
 
@@ -181,7 +183,7 @@ class WorkMachine(SpaceMachine):
             # An unknown id is added by this.
             number = self.space.events.last() + 1
             record = agent.work.claim(id, ttl_s=ttl_s)
-            self.tasks[id] = Task("available", number)
+            self.tasks[id] = Task("available", number, author=name)
             self.take(name, id, ttl_s, record)
         elif task.state == "available":
             self.take(name, id, ttl_s, agent.work.claim(id, ttl_s=ttl_s))
@@ -288,6 +290,10 @@ class WorkMachine(SpaceMachine):
             with self.refused(StateError, NotFoundError):
                 agent.work.cancel(id)
             return
+        if task.state == "claimed" and name not in (task.agent, task.author):
+            with self.refused(NotYoursError):
+                agent.work.cancel(id)
+            return
         agent.work.cancel(id)
         task.unclaim("cancelled")
 
@@ -369,6 +375,7 @@ class WorkMachine(SpaceMachine):
             epoch=record.epoch,
             result=record.result,
             ttl_ms=self.tasks[record.id].ttl_ms,
+            author=record.author,
         )
         sessions = [agent.session for agent in self.agents.values()]
         if shown.state == "claimed" and shown.session not in sessions:

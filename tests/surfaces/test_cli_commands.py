@@ -350,7 +350,7 @@ def test_state_is_set_compared_watched_and_exported(shell: Shell) -> None:
         bob.json("state", "set", "budget", "total", "-5", "--expected-version", "1")["value"] == -5
     )
     assert bob.json("state", "set", "budget", "total", "plain text", "--force")["version"] == 3
-    assert bob.ok("state", "get", "budget", "total").out == "plain text\n"
+    assert bob.ok("state", "get", "budget", "total").out == '"plain text"\n'
     assert [one["version"] for one in bob.json("state", "history", "budget", "total")] == [3, 2, 1]
     assert [one["key"] for one in bob.json("state", "list", "budget")] == ["total"]
     assert bob.json("state", "namespaces") == {"budget": 1}

@@ -36,7 +36,7 @@ def test_data_goes_to_output_and_words_go_to_error(shell: Shell) -> None:
 def test_a_refusal_says_who_since_when_what_for_how_long_and_what_next(shell: Shell) -> None:
     shell.as_("alice").ok("claim", "src/a.py", "--note", "fix the parser")
     said = shell.as_("bob")("claim", "src/").err
-    assert re.search(r"alice holds src/a.py “fix the parser” since \d+s ago, \d+m left", said)
+    assert re.search(r'alice holds src/a.py "fix the parser" since \d+s ago, \d+m left', said)
     assert "\nnext: " in said
 
 
@@ -114,7 +114,7 @@ def test_tables_fit_the_terminal_and_are_whole_in_a_pipe(shell: Shell) -> None:
         assert note.strip() in shell(*words).out.replace('"', "")
     # Who, since when and how long are never what is cut.
     leases = on_terminal(plain, "leases").splitlines()
-    assert re.search(r"src/a.py .*alice  \d+s ago  \d+m +a very long", leases[2]), leases
+    assert re.search(r'src/a.py .*alice  \d+s ago  \d+m +"a very long', leases[2]), leases
 
 
 # Locales and odd paths.
@@ -145,7 +145,7 @@ def test_a_path_with_spaces_and_an_emoji_is_claimed_and_released(shell: Shell) -
     alice = shell.as_("alice")
     assert alice.json("claim", FOX)["leases"][0]["content_hash"]
     assert shell.as_("bob")("claim", FOX).code == 1
-    assert alice.ok("release", FOX).out == f"{FOX}  released\n"
+    assert alice.ok("release", FOX).out == f'"{FOX}"  released\n'
 
 
 def test_a_path_that_begins_with_a_dash_comes_after_the_mark(shell: Shell) -> None:

@@ -48,11 +48,11 @@ def test_the_screen_shows_what_the_store_holds(busy: Shell) -> None:
     with top(busy) as terminal:
         seen = terminal.until(lambda text: "messages" in text and "q quit" in text)
         assert seen.startswith("dibs  main  seq ")
-        assert "hopeless is dead: no such host" in section(seen, "needs attention")
-        assert "1 leases  1 tasks  1 unread  running the tests" in section(seen, "agents")
-        assert re.search(r"src/a.py +alice +\d+m left  fix the parser", section(seen, "leases"))
+        assert 'hopeless is dead: "no such host"' in section(seen, "needs attention")
+        assert '1 leases  1 tasks  1 unread  "running the tests"' in section(seen, "agents")
+        assert re.search(r'src/a.py +alice +\d+m left  "fix the parser"', section(seen, "leases"))
         assert re.search(r"deploy +claimed by bob, \d+m left", section(seen, "work"))
-        assert re.search(r"fix-login +available  Fix the login", section(seen, "work"))
+        assert re.search(r'fix-login +available  "Fix the login"', section(seen, "work"))
         assert "alice → bob" in section(seen, "messages")
         assert "the schema has changed" in section(seen, "messages")
         assert terminal.screen.second and not terminal.screen.cursor

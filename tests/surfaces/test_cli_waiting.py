@@ -121,7 +121,7 @@ def test_a_claim_that_waited_in_vain_says_for_whom(shell: Shell) -> None:
     answer = shell.as_("bob")("claim", "src/a.py", "--wait", "200ms")
     assert answer.code == 1
     assert "did not become free within 0.2 s" in answer.err
-    assert "alice holds src/a.py “fix the parser”" in answer.err
+    assert 'alice holds src/a.py "fix the parser"' in answer.err
     assert shell.json("leases", "waiting") == []
 
 

@@ -321,6 +321,23 @@ def test_markup_and_a_script_are_shown_as_text(page: Page, agent: Callable[[str]
     assert page.evaluate("document.querySelectorAll('main img, script').length") == elements
 
 
+def test_what_cannot_be_seen_is_shown_and_nothing_turns_the_words_beside_it(
+    page: Page, agent: Callable[[str], Agent]
+) -> None:
+    alice, hebrew = agent("alice"), "\u05e9\u05dc\u05d5\u05dd"
+    turned = "free\u202eyb dleh\u200b\U000e0041"
+    alice("agents.beat", status=turned)
+    alice("leases.claim", "src/\u2066a.py", note=hebrew)
+    alice("messages.send", turned, to=PERSON)
+    escaped = "free\\u{202e}yb dleh\\u{200b}\\u{e0041}"
+    expect(page.locator("#agents-list .status")).to_have_text(escaped)
+    expect(page.locator("#messages-list .body")).to_have_text(escaped)
+    expect(page.locator("#leases-tree .note bdi")).to_have_text(hebrew)
+    expect(page.locator("#leases-tree")).to_contain_text("\\u{2066}a.py")
+    seen = page.evaluate("document.body.innerText + document.body.innerHTML")
+    assert not {"\u202e", "\u2066", "\u200b", "\U000e0041"} & set(seen.partition("data-given")[0])
+
+
 def test_dependencies_are_shown_on_the_board(page: Page, agent: Callable[[str], Agent]) -> None:
     alice = agent("alice")
     alice("work.add", "first")

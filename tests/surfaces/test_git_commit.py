@@ -34,7 +34,7 @@ def test_a_staged_file_of_another_stops_the_commit_and_says_who(alice: Worker, b
     bob.stage("src/a.py", "a = 2\n")
     answer = bob.git("commit", "-m", "mine")
     assert answer.code == 1
-    assert "src/a.py  alice holds src/a.py “fix the parser” since 0s ago, 29m left" in answer.err
+    assert 'src/a.py  alice holds src/a.py "fix the parser" since 0s ago, 29m left' in answer.err
     assert "dibs wait src/a.py" in answer.err
     assert "git restore --staged src/a.py" in answer.err
     assert "--no-verify" not in answer.err
@@ -312,8 +312,8 @@ def test_two_commits_at_once_take_turns(alice: Worker, bob: Worker) -> None:
     answer = finish(second)
     # Git has read HEAD before its hook, and would refuse by itself.
     assert answer.code == 1
-    assert "alice commits now; waiting" in answer.err
-    assert "alice has just committed" in answer.err
+    assert "another commits now; waiting" in answer.err
+    assert "another has just committed" in answer.err
     bob.did("commit", "-q", "--allow-empty", "-m", "second")
     assert bob.commits() == ["second", "by alice", "first"]
 

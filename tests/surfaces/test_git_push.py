@@ -187,10 +187,10 @@ def test_what_git_does_to_files_of_others_is_reported_to_them(
     words = ("--no-verify", "--no-edit") if how == "merge" else ()
     answer = bob.git(how, "-q", *words, "feature")
     assert answer.code == 0
-    assert "src/b.py is held by alice, and changed while your command ran" in answer.err
+    assert '"src/b.py" is held by "alice"' in answer.err
     assert intrusions(bob) == ["src/b.py"]
     (message,) = alice.json("inbox")
-    assert "src/b.py, which you hold, was changed by bob (git)" in message["body"]
+    assert 'src/b.py, which you hold, was changed by bob ("git")' in message["body"]
 
 
 @pytest.mark.usefixtures("feature")

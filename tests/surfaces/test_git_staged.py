@@ -131,7 +131,7 @@ def test_the_name_of_a_file_cannot_write_to_the_terminal(alice: Client, bob: Cli
     alice.stages("src/\x1b[2Ja.py")
     answer = bob.worker.git("commit", "-m", "mine")
     assert answer.code == 1
-    assert "  src/?[2Ja.py  staged by alice\n" in answer.err
+    assert '  "src/\\u{1b}[2Ja.py"  staged by alice\n' in answer.err
     assert "\x1b" not in answer.err
 
 

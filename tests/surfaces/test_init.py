@@ -137,7 +137,14 @@ def test_the_settings_can_be_committed_and_nothing_else_of_the_store(shell: Shel
     text = (shell.folder / ".dibs/config.toml").read_text()
     assert tomllib.loads(text) == {}
     settings = "\n".join(line.removeprefix("# ") for line in text.splitlines() if " = " in line)
-    assert set(tomllib.loads(settings)) == {"policy", "worktrees", "ttl", "ignored", "protected"}
+    assert set(tomllib.loads(settings)) == {
+        "policy",
+        "worktrees",
+        "ttl",
+        "whole_tree",
+        "ignored",
+        "protected",
+    }
     (shell.folder / ".dibs/config.toml").write_text(settings)
     shell.as_("alice").ok("status")
 

@@ -583,7 +583,8 @@ def test_the_other_operations_answer_with_their_records(alice: Client, bob: Clie
     assert result(alice, "work_renew", id="task", ttl_s=60)["ttl_ms"] == 60_000
     assert result(bob, "work_show", id="task")["agent"] == "alice"
     assert [task["id"] for task in result(bob, "work_list", state="claimed")] == ["task"]
-    assert result(bob, "work_cancel", id="task", reason="twice")["state"] == "cancelled"
+    assert bob.call("work_cancel", id="task", reason="twice")["status"] == "not_yours"
+    assert result(alice, "work_cancel", id="task", reason="twice")["state"] == "cancelled"
     assert result(bob, "work_reopen", id="task")["state"] == "available"
 
     sent = result(alice, "messages_announce", body="the schema has changed")

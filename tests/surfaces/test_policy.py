@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import dibs
 from dibs.arguments import Flag, Json, Kind, Seconds, Whole
 from dibs.dibs import operations
 from dibs.mcp.more import more
@@ -101,6 +102,13 @@ def test_deciding_for_others_is_never_an_agents() -> None:
     } <= PEOPLES  # fmt: skip
 
 
+def test_what_has_limits_for_agents_has_none_for_people() -> None:
+    limited = {entry.name: entry.freely for entry in EVERY if entry.freely}
+    assert limited == dict.fromkeys(
+        ("leases.claim", "leases.renew", "work.cancel", "work.claim", "work.renew"), PEOPLE
+    )
+
+
 # The command line.
 
 
@@ -171,6 +179,26 @@ def test_a_token(entry: Operation, scope: str, daemon: Daemon, tokens: dict[str,
     if entry.name == "agents.rename":
         allowed = scope == "admin"  # a token is for one name
     assert is_about_who(answer) == (not allowed), reply
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_an_admins_token_alone_has_no_limits(
+    scope: str, daemon: Daemon, tokens: dict[str, str]
+) -> None:
+    daemon.client("t-owner").ask("work.claim", {"id": f"{scope}-claimed"})
+    reply = daemon.client(token=tokens[scope]).ask("work.cancel", {"id": f"{scope}-claimed"})
+    assert reply.status == (200 if scope == "admin" else 403), reply
+
+
+# Who calls, as each door says.
+
+
+def test_the_library_is_an_agents_unless_somebody_says_otherwise(place: Shell) -> None:
+    with dibs.open(start=place.folder, user_dir=place.folder / "user") as space:
+        assert space.scope.party == space.join("alice").scope.party == AGENT
+        door = space.scope.door.to(PERSON)
+        assert space.scope.through(door).party == PERSON
+        assert space.scope.through(door).at(space.scope.place).party == PERSON
 
 
 # MCP.
@@ -253,7 +281,7 @@ def test_a_new_operation_is_on_every_surface(
     for name, value in place.environment.items():
         monkeypatch.setenv(name, value)
     assert cli.main(["leases", "echo", "bob", "--note", "hi", "--limit", "2"]) == 0
-    assert capsys.readouterr().out == "hi bob\nhi bob\n"
+    assert capsys.readouterr().out == '"hi bob"\n"hi bob"\n'
     assert cli.main(["leases", "echo", "--help"]) == 0
     assert "--note" in capsys.readouterr().out
     route = routes()["/v1/leases/echo"]

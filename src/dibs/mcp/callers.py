@@ -13,6 +13,7 @@ from _thread import RLock
 
 from dibs.clients import client_names, find_client
 from dibs.errors import DibsError, NotYoursError, StoreGoneError, UnavailableError, UnfitError
+from dibs.operation import AGENT
 from dibs.storage.clock import process_name
 from dibs.surroundings.who import spoken
 
@@ -40,7 +41,8 @@ class Callers:
         with self._lock:
             if self._space is None:
                 self._space = self._open()
-                place = self._space.scope.place
+                scope, place = self._space.scope, self._space.scope.place
+                scope.door = scope.door.to(AGENT)
                 if place.checkout.kind == "repository":
                     # Names are shown from the top, and must mean the same when given back.
                     place.start = place.top

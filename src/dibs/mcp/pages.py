@@ -14,7 +14,7 @@ import time
 from dibs.arguments import LIST_LIMIT
 from dibs.errors import CancelledError, NotYoursError, PrunedError, UnavailableError
 from dibs.mcp.tool import cut, in_the_way, moment, result, seconds
-from dibs.records import Event, Lease, Overview, Presence, Task, plain
+from dibs.records import NAME_SHOWN, Event, Lease, Overview, Presence, Task, plain
 from dibs.storage.waiting import CANCEL
 
 TYPE_CHECKING = False
@@ -60,7 +60,12 @@ def board(agent: Agent, holdings: Holdings | None = None) -> Answer:
         "tasks": [own_task(task) for task in tasks],
         "work_available": found.counts.get("available", 0),
         "messages": [
-            {"id": one.id, "from": one.sender, "at": moment(one.sent_at), "body": cut(one.body)}
+            {
+                "id": one.id,
+                "from": cut(one.sender, NAME_SHOWN),
+                "at": moment(one.sent_at),
+                "body": cut(one.body),
+            }
             for one in found.messages[:SHOWN]
         ],
         "attention": urgent + attention(found, me, mine, tasks),
@@ -105,7 +110,7 @@ def attention(found: Overview, me: int, mine: list[Lease], tasks: list[Task]) ->
         if task.due_in_ms is not None and task.due_in_ms < SOON_MS
     ]
     urgent += [
-        {"what": "waited_for", "resource": cut(one.subject), "by": one.agent}
+        {"what": "waited_for", "resource": cut(one.subject), "by": cut(one.agent or "", NAME_SHOWN)}
         for one in found.attention
         if one.what == "blocked" and me in {blocker.session for blocker in one.blockers}
     ]
@@ -113,14 +118,18 @@ def attention(found: Overview, me: int, mine: list[Lease], tasks: list[Task]) ->
         urgent.append({"what": "unread_messages", "number": found.unread})
     dead = [one for one in found.attention if one.what == "dead"]
     return urgent + [
-        {"what": "task_dead", "id": one.subject, "reason": cut(one.says)}
+        {"what": "task_dead", "id": cut(one.subject, NAME_SHOWN), "reason": cut(one.says)}
         for one in dead[:DEAD_SHOWN]
     ]
 
 
 def seen(presence: Presence) -> Answer:
     doing = presence.sessions[-1].status
-    answer: Answer = {"name": presence.agent, "leases": presence.leases, "tasks": presence.tasks}
+    answer: Answer = {
+        "name": cut(presence.agent, NAME_SHOWN),
+        "leases": presence.leases,
+        "tasks": presence.tasks,
+    }
     return answer | ({"doing": cut(doing)} if doing else {})
 
 
@@ -135,7 +144,7 @@ def own_lease(lease: Lease) -> Answer:
 def other_lease(lease: Lease) -> Answer:
     return {
         "resource": cut(lease.resource),
-        "held_by": lease.agent,
+        "held_by": cut(lease.agent, NAME_SHOWN),
         "note": cut(lease.note),
         "expires_in_s": seconds(lease.expires_in_ms),
         **({"mode": lease.mode} if lease.mode == "shared" else {}),

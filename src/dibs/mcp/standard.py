@@ -42,6 +42,7 @@ from dibs.mcp.tool import (
     shown_message,
     shown_task,
 )
+from dibs.records import shortened
 from dibs.surroundings.schemas import of_kind
 from dibs.surroundings.who import is_made_up
 
@@ -109,6 +110,8 @@ def claim(call: Call, arguments: dict[str, Any]) -> Answer:
         "epoch": grant.epoch,
         "expires_in_s": seconds(min(lease.expires_in_ms for lease in leases)),
     }
+    if shortened(leases, options.get("ttl_s", 0) * 1000):
+        answer["hint"] = HINTS["whole_tree"]
     return answer | said_of(agent, resources)
 
 

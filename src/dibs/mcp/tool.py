@@ -11,12 +11,12 @@ A model pays for every word and reads all of it, so an answer is bounded in size
 
 from __future__ import annotations
 
-import json
 import time
 
-from dibs.arguments import shown
+from dibs.arguments import RESOURCE_LIMIT, shown
 from dibs.errors import DibsError, InvalidError, RefusedError
-from dibs.records import Blocker, Message, Outcome, Task, plain
+from dibs.records import NAME_SHOWN, Blocker, Message, Outcome, Task, is_word, plain
+from dibs.surroundings.wording import json_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,6 +72,9 @@ HINTS = {
     "timeout": "do something else, or wait longer",
     "deadlock": "release what you hold that they want, then claim all you need in one call",
     "not_yours": "your session is over and what it held is free; claim again what you need",
+    "whole_tree": "an agent holds a whole tree for a short while, renewals included; claim the"
+    " paths you need",
+    "others": "it is somebody else's; leave it to them, or ask them with send",
     "pruned": "read the present state and go on from there",
     "invalid": "correct the arguments",
     "store_gone": "call again: the store starts afresh; what you held is gone, so claim it again",
@@ -85,7 +88,10 @@ PERSON = "tell the person you work for"
 """What to do about what no agent can fix."""
 
 # Fields with text that an agent may have written. A `message` about a mistake can name others'
-# tasks, and a `status` below the answer's own is what an agent says it is doing.
+# tasks, and a `status` below the answer's own is what an agent says it is doing. Any other field
+# whose value is more than one plain word, such as a name, counts as well, unless it is ours.
+_OURS = {"hint", "status", "untrusted"}
+_TIMES = {"at", "claimed_at"}
 _FROM_PEERS = {
     "actual_value", "body", "data", "doing", "message", "moved_to", "note", "payload",
     "reason", "result", "status", "subject", "title", "value",
@@ -102,7 +108,9 @@ def refusal(error: DibsError) -> Answer:
     code = "store_busy" if error.code == "busy" else error.code
     if isinstance(error, RefusedError):
         details = {name: told(value) for name, value in error.details.items()}
-        return {"status": code, **details, "hint": HINTS.get(code, "do something else")}
+        # Only who has no session any more has lost everything.
+        why = "others" if code == "not_yours" and "task" in details else code
+        return {"status": code, **details, "hint": HINTS.get(why, "do something else")}
     message = error.message
     if isinstance(error, InvalidError) and error.next:
         message = f"{message}; {error.next}"
@@ -126,7 +134,7 @@ def result(answer: Answer, error: DibsError | None = None, root: str = "") -> An
     marks = sorted(set(peer_fields(answer, "")))
     if marks:
         answer = {**answer, "untrusted": marks}
-    text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    text = json_line(answer, separators=(",", ":"))
     made: Answer = {"content": [{"type": "text", "text": text}], "structuredContent": answer}
     if error is not None and not isinstance(error, RefusedError):
         made["isError"] = True
@@ -148,6 +156,8 @@ def peer_fields(value: Any, path: str) -> list[str]:
     """Where in an answer agents' own words stand, such as `messages[].body`."""
     if isinstance(value, list):
         return [found for item in value for found in peer_fields(item, f"{path}[]")]
+    if isinstance(value, str) and value and not is_word(value, RESOURCE_LIMIT):
+        return [path]
     if not isinstance(value, dict):
         return []
     marks = []
@@ -155,7 +165,7 @@ def peer_fields(value: Any, path: str) -> list[str]:
         place = f"{path}.{name}" if path else name
         if name in _FROM_PEERS and place != "status" and inner not in (None, ""):
             marks.append(place)
-        else:
+        elif place not in _OURS and name not in _TIMES:
             marks += peer_fields(inner, place)
     return marks
 
@@ -178,7 +188,7 @@ def in_the_way(agent: Agent, blockers: tuple[Blocker, ...]) -> Answer:
     """Who stands in the way: the holder if there is one, else whoever waits first."""
     first = next((blocker for blocker in blockers if not blocker.waiting), blockers[0])
     said: Answer = {
-        "held_by": first.agent,
+        "held_by": cut(first.agent, NAME_SHOWN),
         "blocked_by": cut(first.resource),
         "claimed_at": moment(first.since_at),
         "note": cut(first.note),
@@ -216,7 +226,7 @@ def outcome(said: Outcome) -> Answer:
     answer: Answer = {
         "resource": said.resource,
         "outcome": said.outcome,
-        "by": said.agent,
+        "by": cut(said.agent, NAME_SHOWN),
         "at": moment(said.released_at),
     }
     return answer | ({"moved_to": said.moved_to} if said.moved_to else {})

@@ -134,6 +134,10 @@ class Place:
         """The SHA-256 of the file that a resource is, if it is one."""
         return content_hash(resource.file) if resource.file else None
 
+    def has(self, resource: Resource, content_hash: str | None) -> bool:
+        """Whether a file has this content, as far as can be seen here; `Seen` knows less."""
+        return True
+
     def _path(self, text: str, path: str, cwd: str | None) -> Resource:
         key, real, status, top = self._locate(text, path, cwd)
         key = self._canonical(text, key)
@@ -331,6 +335,18 @@ def resources_overlap(a: Resource, b: Resource) -> bool:
         glob, path = (a, b) if a.kind == "glob" else (b, a)
         return globs.covers(_pattern(glob), _pattern(path))
     return globs.overlap(_pattern(a), a.kind == "glob", _pattern(b), b.kind == "glob")
+
+
+def is_whole_tree(resource: Resource) -> bool:
+    """Say whether it covers every path of a checkout: the root, or a pattern such as `**`."""
+    if resource.base or resource.kind == "name":
+        return False
+    if resource.kind != "glob":
+        return True
+    from dibs.names import globs
+
+    # No pattern spells this out; one that covers it covers whatever is there.
+    return globs.covers(_pattern(resource), "\ue000" * 8)
 
 
 def _pattern(resource: Resource) -> str:

@@ -48,9 +48,13 @@ def see(
 class Seen(Place):
     """The names of one call, and what its caller saw there."""
 
-    def __init__(self, seen: dict[str, Any]) -> None:
+    def __init__(self, seen: dict[str, Any], disk: Place | None = None) -> None:
+        """
+        disk: what can be seen from here, where the caller may have looked too
+        """
         super().__init__(Checkout("/", "/"), "", case_blind=False)
         self._seen = seen
+        self._disk = disk
 
     def resource(self, text: str, cwd: str | None = None) -> Resource:
         found = super().resource(text, cwd)
@@ -66,6 +70,16 @@ class Seen(Place):
 
     def content_hash(self, resource: Resource) -> str | None:
         return self._of(resource.text, "content_hash")
+
+    def has(self, resource: Resource, content_hash: str | None) -> bool:
+        """Look again if the caller's checkout is here; else only see that it says a hash."""
+        if content_hash is not None and not (len(content_hash) == 64 and content_hash.isalnum()):
+            return False
+        disk = self._disk
+        if disk is None:
+            return True
+        found = disk.resource(f"path:{disk.top}/{resource.base[1:]}")
+        return found.checkout != resource.checkout or disk.content_hash(found) == content_hash
 
     def _of(self, text: str, what: str) -> str | None:
         said = self._seen.get(text)

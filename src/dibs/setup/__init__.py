@@ -41,6 +41,9 @@ CONFIG = """\
 # How long an edited file stays claimed without activity.
 # ttl = "30m"
 
+# How long an agent may hold a whole tree; people may for longer.
+# whole_tree = "1h"
+
 # Paths and globs that hooks and commits pass over.
 # ignored = []
 

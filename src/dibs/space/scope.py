@@ -20,7 +20,7 @@ from dibs.arguments import (
 )
 from dibs.digest import sha256
 from dibs.errors import InvalidError, NotYoursError
-from dibs.operation import OPERATIONS
+from dibs.operation import AGENT, OPERATIONS
 from dibs.records import plain, to_text
 from dibs.storage.clock import is_process_name, runs
 from dibs.storage.queries import Queries
@@ -42,6 +42,8 @@ AGENTS = Queries("agents")
 PID = Whole(0, 2**31)
 SESSION_TTL_S = 30.0
 """How long a session lives without a beat, where processes cannot be seen."""
+TREE_S = 3600.0
+"""How long an agent may hold a whole tree, unless the settings say otherwise."""
 SHELL, CLIENT, TOKEN = "shell", "client:", "token:"
 """The labels of the session that serves the commands an agent types, and of a client's own.
 
@@ -50,9 +52,28 @@ with that token. Sessions of one origin are never found from another.
 """
 
 
+class Door:
+    """What the surface that a call comes through knows of it, found out when somebody asks.
+
+    party: which party calls; an agent, unless the surface knows better
+    tree_s: for how long an agent may hold a whole tree
+    """
+
+    def __init__(
+        self, party: Callable[[], str] = lambda: AGENT, tree_s: Callable[[], float] = lambda: TREE_S
+    ) -> None:
+        self.party = party
+        self.tree_s = tree_s
+
+    def to(self, party: str) -> Door:
+        """The same for a party that is known."""
+        return Door(lambda: party, self.tree_s)
+
+
 class Scope:
     daemon: str | None = None
     """The address of the daemon that this space is reached by, if it is."""
+    door = Door()
 
     def __init__(self, store: Store, keys: Keyring, place: Place, caller: Caller | None) -> None:
         self.store = store
@@ -62,11 +83,25 @@ class Scope:
 
     def of(self, caller: Caller) -> Scope:
         """The same space for another caller."""
-        return Scope(self.store, self.keys, self.place, caller)
+        return self._with(self.place, caller, self.door)
 
     def at(self, place: Place) -> Scope:
         """The same space for the same caller, whose names are read from another place."""
-        return Scope(self.store, self.keys, place, self._caller)
+        return self._with(place, self._caller, self.door)
+
+    def through(self, door: Door) -> Scope:
+        """The same space for the same caller, who comes through another door."""
+        return self._with(self.place, self._caller, door)
+
+    def _with(self, place: Place, caller: Caller | None, door: Door) -> Scope:
+        made = Scope(self.store, self.keys, place, caller)
+        made.door = door
+        return made
+
+    @property
+    def party(self) -> str:
+        """Which party calls: agent, person, admin or hook."""
+        return self.door.party()
 
     def noun(self, name: str) -> Any:
         """One of the six, imported when it is first used: a command needs one or two."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dibs.digest import same, sha256
 from dibs.errors import NotYoursError, UnfitError
+from dibs.records import called
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ class Keyring:
         """Refuse to act on a row that was not made by the one it names."""
         if not self.fits(noun, row):
             raise NotYoursError(
-                f"the {noun} {subject} does not bear the signature of {row['agent']}: "
+                f"the {noun} {called(subject)} does not bear the signature of "
+                f"{called(row['agent'])}: "
                 "its row was changed without dibs",
                 next="have a person look; verify lists every such row",
                 subject=subject,

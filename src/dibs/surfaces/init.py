@@ -91,7 +91,7 @@ def preview(call: Globals, setup: Setup, planned: list[Step]) -> int:
             if call.json:
                 step.why = text
             else:
-                print(text, end="")
+                say(text, end="")
     return report(call, setup, planned, ["nothing was changed"], quiet=True)
 
 

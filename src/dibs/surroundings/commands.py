@@ -19,7 +19,8 @@ import os
 from dibs.arguments import FLAG, LINE, Argument, Flag, Json, Kind, Seconds, Whole
 from dibs.errors import InvalidError
 from dibs.operation import AGENT, PERSON, Operation, arguments_of
-from dibs.surroundings.wording import print_json
+from dibs.records import is_plain, quoted
+from dibs.surroundings.wording import print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.dibs import Agent, Dibs
+    from dibs.names.paths import Place
     from dibs.surroundings.who import Who
 
 # Where a shell has a better word than the library.
@@ -75,21 +77,25 @@ class Globals:
 
     def open(self, start: str | None = None) -> Dibs:
         from dibs.dibs import DAEMON, open
+        from dibs.space.scope import Door
 
         try:
             start or os.getcwd()
         except FileNotFoundError:
             raise InvalidError("the current directory is gone", next="cd somewhere else") from None
         token = os.environ.get("DIBS_TOKEN") if (self.store or "").startswith(DAEMON) else None
-        return open(self.store, space=self.space, start=start, user_dir=self.user_dir,
-                    token=token)  # fmt: skip
+        space = open(self.store, space=self.space, start=start, user_dir=self.user_dir,
+                     token=token)  # fmt: skip
+        place = space.scope.place
+        space.scope.door = Door(self.party, lambda: whole_tree_s(place))
+        return space
 
     def answer(self, value: dict[str, Any], text: str) -> int:
         """Print a value for programs, or a text for people; return the exit code."""
         if self.json:
             print_json(value)
         else:
-            print(text)
+            say(text)
         return 0
 
     @property
@@ -311,6 +317,12 @@ class Option:
         return kind.check(what, value)
 
 
+def whole_tree_s(place: Place) -> float:
+    from dibs.surroundings.settings import load
+
+    return load(place).whole_tree_s
+
+
 def by_type(type: str) -> Kind:
     """What the argument of a command written by hand must be like, where nothing else says it."""
     if type == "bool":
@@ -341,7 +353,8 @@ def json_or_text(text: str) -> Any:
 def unknown(what: str, word: str, known: list[str], command: str = "dibs") -> InvalidError:
     close = closest(word, known)
     advice = f"did you mean {close}?" if close else f"see: {command} --help"
-    return InvalidError(f"there is no {what} {word}", next=advice)
+    typed = word if is_plain(word.replace(" ", "")) else quoted(word)
+    return InvalidError(f"there is no {what} {typed}", next=advice)
 
 
 def closest(word: str, known: list[str]) -> str | None:

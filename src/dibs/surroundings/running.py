@@ -15,7 +15,6 @@ import sys
 
 from dibs.errors import StaleError
 from dibs.surroundings.wording import note as tell
-from dibs.surroundings.wording import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +68,8 @@ def perform(
         if not claim:
             return execute(call, acting, command, mask, None, on_loss)
         # A script has lines; a note is one.
-        note = printable(" ".join(command), " ").strip()[:200]
+        words = " ".join(command)
+        note = "".join(sign if sign.isprintable() else " " for sign in words).strip()[:200]
         facts = {"ttl_s": TTL_S, "note": note, **facts}
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # in the queue, a signal ends us
         agent.leases.claim(*claim, wait_s=wait_s, **facts)

@@ -11,6 +11,7 @@ import os
 from dibs.arguments import TTL_MAX_S, TTL_MIN_S
 from dibs.errors import InvalidError, UnfitError
 from dibs.names.paths import Place, Resource, resources_overlap
+from dibs.space.scope import TREE_S
 from dibs.storage.folder import Own
 
 FILE = "config.toml"
@@ -29,6 +30,7 @@ class Config:
     policy: what happens to an edit when dibs itself fails: `open` lets it through
     worktrees: what a lease in another worktree means: `warn`, `block` or `off`
     ttl_s: how long an edited file stays leased without activity
+    whole_tree_s: how long an agent may hold a whole tree
     ignored: paths and globs that hooks and commits pass over
     protected: paths and globs that only people may change
     problems: what cannot be read; such a setting has its default, and `dibs doctor` says so
@@ -39,7 +41,8 @@ class Config:
         self.problems = list(problems)
         self.policy = self._choice(given, "policy", POLICIES)
         self.worktrees = self._choice(given, "worktrees", WORKTREES)
-        self.ttl_s = self._duration(given)
+        self.ttl_s = self._duration(given, "ttl", TTL_S)
+        self.whole_tree_s = self._duration(given, "whole_tree", TREE_S)
         self.ignored = self._resources(given, "ignored")
         self.protected = self._resources(given, "protected")
         self.problems += [f"there is no setting {shown(name)}" for name in given]
@@ -63,18 +66,18 @@ class Config:
         # Whoever wrote something about the policy did not mean the default.
         return "closed" if name == "policy" else words[0]
 
-    def _duration(self, given: Given) -> float:
+    def _duration(self, given: Given, name: str, default: float) -> float:
         from dibs.surroundings.commands import seconds
 
         try:
-            given_s = given.pop("ttl", TTL_S)
-            found = seconds("ttl", given_s if isinstance(given_s, str) else shown(given_s))
+            given_s = given.pop(name, default)
+            found = seconds(name, given_s if isinstance(given_s, str) else shown(given_s))
             if TTL_MIN_S <= found <= TTL_MAX_S:
                 return found
-            self.problems.append(f"ttl must be between {TTL_MIN_S:g} s and {TTL_MAX_S:g} s")
+            self.problems.append(f"{name} must be between {TTL_MIN_S:g} s and {TTL_MAX_S:g} s")
         except InvalidError as error:
             self.problems.append(error.message)
-        return TTL_S
+        return default
 
     def _resources(self, given: Given, name: str) -> list[Resource]:
         texts = given.pop(name, [])

@@ -37,7 +37,7 @@ from dibs.errors import ExistsError, NotFoundError, NotYoursError, StateError
 from dibs.nouns.agents.sessions import end_cut, session_record
 from dibs.nouns.leases.grants import LEASES, ticket_alive
 from dibs.operation import EVERYBODY, PEOPLE, operation, writes
-from dibs.records import Mismatch, NewToken, Overview, Presence, Session, Token
+from dibs.records import Mismatch, NewToken, Overview, Presence, Session, Token, called
 from dibs.space.scope import AGENTS, Noun, Scope, opens, token_of
 
 TYPE_CHECKING = False
@@ -106,14 +106,14 @@ class Agents(Noun):
             tx.discard()
             return session_record(tx, row)
         if any(o["agent"] == name and tx.store.alive(o, tx.now) for o in tx.rows(AGENTS.open)):
-            raise ExistsError(f"{name} is somebody else here", next="choose another name")
+            raise ExistsError(f"{called(name)} is somebody else here", next="choose another name")
         waits = any(
             ticket_alive(tx, ticket, ticket["number"])
             for ticket in tx.rows(LEASES.tickets_of_session, session=caller.session)
         )
         if waits or tx.rows(AGENTS.holds, session=caller.session, now=tx.now)[0]["number"]:
             raise StateError(
-                f"{caller.agent} holds something, or waits for it, under that name",
+                f"{called(caller.agent)} holds something, or waits for it, under that name",
                 next="release it first, or keep the name",
             )
         tx.run(AGENTS.rename, session=caller.session, agent=name)

@@ -7,7 +7,7 @@ from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want, grant_all, granted
 from dibs.nouns.leases.queue import refuse_deadlock, serve_ticket
 from dibs.nouns.messages.operations import post
-from dibs.records import Grant, Lease, held_by
+from dibs.records import NAME_SHOWN, Grant, Lease, called, held_by, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,9 +64,11 @@ def receiver_of(tx: Read, scope: Scope, to: str) -> Row:
     if there:
         return there[0]
     if to == scope.caller.agent and not rows:
-        raise StateError(f"{to} is this very session", next="keep it, or name somebody else")
+        raise StateError(
+            f"{called(to)} is this very session", next="keep it, or name somebody else"
+        )
     raise StateError(
-        f"{to} has no session here now", next="look who is here: agents; or release it"
+        f"{called(to)} has no session here now", next="look who is here: agents; or release it"
     )
 
 
@@ -128,22 +130,22 @@ def tell_of_gift(tx: Write, scope: Scope, to: str, rows: list[Row], note: str) -
 def listed(names: list[str]) -> str:
     """Some names, and how many more there are."""
     more = f" and {len(names) - MENTIONED} more" if len(names) > MENTIONED else ""
-    return ", ".join(names[:MENTIONED]) + more
+    return ", ".join(map(called, names[:MENTIONED])) + more
 
 
 def tell_of_intrusion(tx: Write, scope: Scope, row: Row, by: Sequence[str], doing: str) -> None:
     """Tell the holder of a file and those who may have changed it."""
     name, me = row["resource"], scope.caller.agent
-    whom = " or ".join(by) or "somebody whom dibs does not know"
-    how = f" ({doing})" if doing else ""
+    whom = " or ".join(map(called, by)) or "somebody whom dibs does not know"
+    how = f" ({quoted(doing, NAME_SHOWN)})" if doing else ""
     told = {
-        row["agent"]: f"{name}, which you hold, was changed by {whom}{how}; "
-        f"what is kept of it comes back with: dibs recover {name}"
+        row["agent"]: f"{called(name)}, which you hold, was changed by {whom}{how}; "
+        f"what is kept of it comes back with: dibs recover {called(name)}"
     }
     for agent in by:
         told[agent] = (
             f"{held_by(name, row['agent'], row['note'])}, and was changed while you worked{how}; "
-            f"if that was you, tell them, and undo it: dibs recover {name}"
+            f"if that was you, tell them, and undo it: dibs recover {called(name)}"
         )
     for agent, body in told.items():
         if agent != me:

@@ -10,8 +10,10 @@ of all who claim without that word, wherever they are.
 
 from __future__ import annotations
 
+from dibs.arguments import milliseconds
 from dibs.errors import HeldError
-from dibs.names.paths import Resource, ancestors, near, resources_overlap
+from dibs.names.paths import Resource, ancestors, is_whole_tree, near, resources_overlap
+from dibs.operation import PEOPLE
 from dibs.records import Blocker, Grant, Lease, in_the_way
 from dibs.storage.queries import Queries
 
@@ -37,9 +39,10 @@ class Want:
 
     here: in its checkout only, so that nobody in another one is in the way
     near: the keys of all that could overlap with it
+    most_ms: the longest that the caller may hold it, if there is such a limit
     """
 
-    __slots__ = ("content_hash", "here", "mode", "near", "resource")
+    __slots__ = ("content_hash", "here", "mode", "most_ms", "near", "resource")
 
     def __init__(
         self, resource: Resource, mode: str, content_hash: str | None, here: bool = False
@@ -49,6 +52,7 @@ class Want:
         self.content_hash = content_hash
         self.here = here and resource.checkout is not None
         self.near = near(resource.base)
+        self.most_ms: int | None = None
 
 
 def resource_of(row: Row) -> Resource:
@@ -139,11 +143,32 @@ def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False)
         resource = place.resource(text)
         known = wants.get(resource.text)
         if known is None:
-            wants[resource.text] = Want(resource, mode, place.content_hash(resource), here)
+            want = wants[resource.text] = Want(resource, mode, place.content_hash(resource), here)
+            if not resource.base:
+                want.most_ms = most_ms(scope, resource)
         elif known.resource.checkout != resource.checkout:
             # Named in two checkouts, it is wanted in all of them.
             known.here, known.resource.checkout = False, None
     return list(wants.values())
+
+
+def most_ms(scope: Scope, resource: Resource) -> int | None:
+    """How long the caller may hold a resource; None if only its time to live limits that.
+
+    A whole tree keeps everybody else from working, so that an agent has it for a short while, and
+    does not get it for longer by renewing it. People decide for themselves.
+    """
+    if not is_whole_tree(resource) or scope.party in PEOPLE:
+        return None
+    return milliseconds(scope.door.tree_s())
+
+
+def within(tx: Read, row: Row, most: int | None) -> None:
+    """Let a lease that is renewed not last for longer than that, counted from its grant."""
+    if most is not None:
+        held_ms = max(0, tx.wall - row["granted_at"])
+        row["ttl_ms"] = min(row["ttl_ms"], most)
+        row["deadline"] = min(row["deadline"], tx.now + max(0, most - held_ms))
 
 
 def take(
@@ -253,9 +278,13 @@ def grant(
         "ttl_ms": ttl_ms,
         "deadline": deadline,
     }
+    if want.most_ms is not None:
+        before = own["deadline"] if own is not None and renewed else 0
+        within(tx, row, want.most_ms)
+        row["deadline"] = max(row["deadline"], before)
     row["signature"] = keys.lease(row)
     tx.run(LEASES.grant, row)
-    said = {"mode": want.mode, "epoch": epoch, "ttl_ms": ttl_ms, "note": note, "task": task}
+    said = {"mode": want.mode, "epoch": epoch, "ttl_ms": row["ttl_ms"], "note": note, "task": task}
     if ticket is not None:
         said["ticket"] = ticket
     tx.event(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dibs.errors import TimeoutError
 from dibs.nouns.leases import grants
-from dibs.records import Availability
+from dibs.records import Availability, called
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
 
 def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
     found = states(scope, wants)
+    names = ", ".join(called(one.resource) for one in found)
     return TimeoutError(
-        f"{', '.join(state.resource for state in found)} did not become free within {wait_s:g} s",
+        f"{names} did not become free within {wait_s:g} s",
         next="work on something else, or wait longer",
         blockers=[blocker for state in found for blocker in state.blockers],
     )

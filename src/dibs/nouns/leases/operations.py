@@ -34,8 +34,8 @@ from dibs.nouns.leases import grants, looking
 from dibs.nouns.leases.grants import LEASES, Want, lease_record, named, take
 from dibs.nouns.leases.own import asked_first, learn, own_leases
 from dibs.operation import EVERYBODY, HOOKS, PEOPLE, operation, writes
-from dibs.records import Availability, Blocker, Grant, Lease, Outcome
-from dibs.space.scope import Noun
+from dibs.records import NAME_SHOWN, Availability, Blocker, Grant, Lease, Outcome, called
+from dibs.space.scope import AGENTS, Noun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read, Write
 
 
+SUSPECTS = 10
+"""How many agents a report names."""
+
+
 class Leases(Noun):
     @operation(
         HeldError,
@@ -53,6 +57,7 @@ class Leases(Noun):
         TimeoutError,
         hashes=True,
         by=EVERYBODY,
+        freely=PEOPLE,
         events=("lease.claimed", "lease.renewed", "lease.queued", "lease.unqueued"),
         at_least_one=True,
         cli="claim",
@@ -101,7 +106,8 @@ class Leases(Noun):
                     from dibs.nouns.leases.queue import Ticket, refuse_deadlock
 
                     refuse_deadlock(tx, wants, caller.agent, caller.session)
-                    ticket = Ticket(scope, tx, wants, ttl_ms, note)
+                    most = [want.most_ms for want in wants if want.most_ms is not None]
+                    ticket = Ticket(scope, tx, wants, min([ttl_ms, *most]), note)
             grant = ticket.collect(wait_s)
             if idempotency_key is None:
                 return grant
@@ -121,6 +127,7 @@ class Leases(Noun):
         NotFoundError,
         NotYoursError,
         by=EVERYBODY,
+        freely=PEOPLE,
         events=("lease.renewed",),
         cli="renew",
         example="src/a.py --ttl 1h",
@@ -145,7 +152,10 @@ class Leases(Noun):
         renewed = []
         for row in own_leases(tx, self.scope, resources, everything, epoch):
             row["ttl_ms"] = ttl_ms or row["ttl_ms"]
-            row["deadline"] = tx.now + row["ttl_ms"]
+            deadline, row["deadline"] = row["deadline"], tx.now + row["ttl_ms"]
+            if not row["base"]:
+                grants.within(tx, row, grants.most_ms(self.scope, grants.resource_of(row)))
+                row["deadline"] = max(deadline, row["deadline"])
             row["signature"] = self.scope.keys.lease(row)
             tx.run(LEASES.renew, row)
             tx.event("lease.renewed", row["resource"], {"epoch": row["epoch"]})
@@ -193,7 +203,7 @@ class Leases(Noun):
         rows = own_leases(tx, self.scope, resources, everything, epoch)
         if place is not None and len(rows) > 1:
             raise InvalidError(
-                f"{len(rows)} resources cannot all be moved to {place.text}",
+                f"{len(rows)} resources cannot all be moved to {called(place.text)}",
                 next="release each with its own moved_to",
             )
         grants.free(tx, rows, "released")
@@ -266,6 +276,10 @@ class Leases(Noun):
         """
         (want,) = named(self.scope, (resource,), grants.EXCLUSIVE)
         scope = self.scope
+        if not scope.place.has(want.resource, want.content_hash):
+            raise StaleError(
+                f"{called(want.resource.text)} does not have that content", next="look at it again"
+            )
         with scope.write() as tx:
             request = [want.resource.text, was, list(by), doing]
             return scope.once(
@@ -280,17 +294,23 @@ class Leases(Noun):
         self, tx: Write, want: Want, was: str | None, by: Sequence[str], doing: str
     ) -> Lease:
         place, now = want.resource, want.content_hash
+        # Whoever reports can say anything: only agents are named, and few of them, in few words.
+        known = {row["name"] for row in tx.rows(AGENTS.agents)}
+        by = [name for name in by if name in known][:SUSPECTS]
+        doing = doing[:NAME_SHOWN]
         rows = grants.standing(tx, [
             {"waiting": 0, **row}
             for row in tx.rows(LEASES.on, base=place.base, resource=place.text, now=tx.now)
             if row["mode"] == grants.EXCLUSIVE and row["checkout"] == place.checkout
         ])  # fmt: skip
         if not rows:
-            raise NotFoundError(f"nobody holds {place.text}", next="nothing has to be reported")
+            raise NotFoundError(
+                f"nobody holds {called(place.text)}", next="nothing has to be reported"
+            )
         row = rows[0]
         if row["content_hash"] != was or now == was:
             raise StaleError(
-                f"what became of {place.text} is known already", next="look at it again"
+                f"what became of {called(place.text)} is known already", next="look at it again"
             )
         tx.run(LEASES.see, row | {"content_hash": now})
         tx.event(
@@ -420,10 +440,10 @@ class Leases(Noun):
         rows = [row for row in grants.standing(tx, in_the_way) if not row["waiting"]]
         others = [row for row in rows if row["session"] != self.scope.caller.session]
         if rows and not others:
-            raise StateError(f"you hold {rows[0]['resource']} yourself", next="release it")
+            raise StateError(f"you hold {called(rows[0]['resource'])} yourself", next="release it")
         if not rows:
             raise NotFoundError(
-                f"nobody holds {resource.text}", next="look at what is held: leases"
+                f"nobody holds {called(resource.text)}", next="look at what is held: leases"
             )
         return others
 

@@ -6,7 +6,7 @@ from dibs.errors import InvalidError, NotFoundError, NotYoursError, StaleError
 from dibs.names.paths import Resource, is_name
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want
-from dibs.records import held_by
+from dibs.records import called, held_by
 from dibs.storage.store import Read, Write, from_text
 
 TYPE_CHECKING = False
@@ -59,7 +59,7 @@ def own_leases(
 
 def stale(row: Row, why: str) -> StaleError:
     return StaleError(
-        f"your lease on {row['resource']} {why}",
+        f"your lease on {called(row['resource'])} {why}",
         next="claim it again, and look at what changed meanwhile",
         epoch=row["epoch"],
     )
@@ -69,7 +69,7 @@ def own_lease(tx: Write, scope: Scope, resource: Resource, epoch: int | None) ->
     row = held_by_caller(tx, scope, resource)
     if row is not None and row["deadline"] > tx.now and epoch in (None, row["epoch"]):
         return row
-    name = resource.text
+    name = called(resource.text)
     if row is not None:
         expired = row["deadline"] <= tx.now
         raise stale(row, "has expired" if expired else "is of another epoch")
@@ -79,7 +79,7 @@ def own_lease(tx: Write, scope: Scope, resource: Resource, epoch: int | None) ->
     taken = taken_away(tx, scope, resource, epoch)
     if taken is not None:
         raise StaleError(
-            f"your lease on {name} was taken away by {taken['agent']}",
+            f"your lease on {name} was taken away by {called(taken['agent'])}",
             next="leave it alone; read your inbox, and ask before you claim it again",
             blockers=blockers,
             epoch=taken["epoch"],
@@ -93,7 +93,7 @@ def own_lease(tx: Write, scope: Scope, resource: Resource, epoch: int | None) ->
         )
     if blockers:
         raise NotYoursError(
-            f"{held_by(name, blockers[0].agent)}, not by this session",
+            f"{held_by(resource.text, blockers[0].agent)}, not by this session",
             next="ask them to release it, or claim it with a wait",
             blockers=blockers,
         )

@@ -16,6 +16,7 @@ from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, SESSIONS, Want, granted, lease_record
 from dibs.nouns.leases.looking import too_late
 from dibs.nouns.leases.own import held_by_caller, learn, own_key
+from dibs.records import called
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ class Ticket:
             served = row is not None and row["mode"] in (want.mode, grants.EXCLUSIVE)
             if row is None or not served or row["deadline"] <= tx.now:
                 raise StaleError(
-                    f"{want.resource.text} was granted while you were away, and lost again since",
+                    f"{called(want.resource.text)} was granted while you were away, "
+                    "and lost again since",
                     next="claim it again",
                 )
             leases.append(lease_record(row, tx.now))
@@ -310,7 +312,8 @@ def _way(came: dict[int, tuple[int, dict[str, str]]], waiter: int) -> list[dict[
 
 
 def deadlock(steps: list[dict[str, str]]) -> DeadlockError:
-    told = "; ".join(f"{s['agent']} waits for {s['wants']} of {s['held_by']}" for s in steps)
+    parts = [[called(step[part]) for part in ("agent", "wants", "held_by")] for step in steps]
+    told = "; ".join(f"{agent} waits for {wants} of {holder}" for agent, wants, holder in parts)
     return DeadlockError(
         f"waiting would never end: {told}",
         next="release what you hold that they want, then claim all you need in one call",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dibs.arguments import FLAG, JSON, NAME, NEWEST, NUMBER, TTL_MAX_S, Seconds, Text, milliseconds
 from dibs.errors import ConflictError, InvalidError, NotFoundError, TooLargeError
 from dibs.operation import EVERYBODY, operation, writes
-from dibs.records import Entry, EntryExport
+from dibs.records import Entry, EntryExport, called
 from dibs.space.scope import Noun, Scope
 from dibs.storage.queries import Queries
 from dibs.storage.store import Read, Write, from_text
@@ -97,7 +97,9 @@ class State(Noun):
         tx = self.tx
         row = tx.row(STATE.get, namespace=namespace, key=key)
         if row is None or not present(row, tx.now):
-            raise NotFoundError(f"there is no entry {namespace}/{key}", next="list the namespace")
+            raise NotFoundError(
+                f"there is no entry {called(f'{namespace}/{key}')}", next="list the namespace"
+            )
         if expected_version not in (None, row["version"]):
             raise conflict(tx, namespace, key, row, expected_version)
         return write_version(tx, self.scope, namespace, key, row["version"] + 1, None, None)
@@ -252,14 +254,14 @@ def conflict(
     tx: Read, namespace: str, key: str, row: Row | None, expected: int | None
 ) -> ConflictError:
     current = None if row is None else entry_record(row, tx.now)
-    name = f"{namespace}/{key}"
+    name = called(f"{namespace}/{key}")
     if current is None:
         return ConflictError(
             f"{name} does not exist, and you expected version {expected}",
             next="read it again; to create it, expect version 0",
             current=None,
         )
-    message = f"{name} is at version {current.version}, set by {current.author}"
+    message = f"{name} is at version {current.version}, set by {called(current.author)}"
     if expected is not None:
         message += f", and you expected version {expected}"
     return ConflictError(

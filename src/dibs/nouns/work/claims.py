@@ -12,6 +12,7 @@ from dibs.nouns.leases.grants import Want, take
 from dibs.nouns.recovery import end_dead_sessions, lapse_task
 from dibs.nouns.work.plan import insert
 from dibs.nouns.work.tasks import WORK, open_up, record_of, row_of, task_record
+from dibs.records import called, purpose
 from dibs.storage.store import Read, Write, from_text
 
 TYPE_CHECKING = False
@@ -78,7 +79,12 @@ def prolong(tx: Write, scope: Scope, row: Row) -> list[Lease]:
     for lease in tx.rows(grants.LEASES.of_session, session=row["session"]):
         if lease["task"] == row["id"] and lease["deadline"] > tx.now:
             scope.keys.require("lease", lease, lease["resource"])
+            deadline = lease["deadline"]
             lease |= {"ttl_ms": row["ttl_ms"], "deadline": row["due"]}
+            if not lease["base"]:
+                most = grants.most_ms(scope, grants.resource_of(lease))
+                grants.within(tx, lease, most)
+                lease["deadline"] = max(deadline, lease["deadline"])
             lease["signature"] = scope.keys.lease(lease)
             tx.run(grants.LEASES.renew, lease)
             leases.append(grants.lease_record(lease, tx.now))
@@ -104,22 +110,23 @@ def _fall_due(tx: Write, scope: Scope, row: Row) -> None:
 
 
 def _refusal(tx: Read, row: Row) -> HeldError | StateError:
-    task, id = task_record(row, tx.now), row["id"]
+    task, id = task_record(row, tx.now), called(row["id"])
     if task.state == "claimed":
         return HeldError(
-            f"{id} is claimed by {task.agent}, {(task.due_in_ms or 0) // 1000} s left",
+            f"{id} is claimed by {called(task.agent or '')}, "
+            f"{(task.due_in_ms or 0) // 1000} s left",
             next="take another task, or message its claimer",
             blockers=[],
             task=task,
         )
     if task.state == "blocked":
-        needs = {need["needs"]: need["state"] for need in tx.rows(WORK.needs_of, id=id)}
+        needs = {need["needs"]: need["state"] for need in tx.rows(WORK.needs_of, id=task.id)}
         still = [need for need, state in needs.items() if state != "completed"]
-        wait = ", ".join(still) or f"its start in {(task.due_in_ms or 0) // 1000} s"
+        wait = ", ".join(map(called, still)) or f"its start in {(task.due_in_ms or 0) // 1000} s"
         ended = [need for need in still if needs[need] in ("cancelled", "dead")]
         return StateError(
             f"{id} is blocked: it waits for {wait}",
-            next=f"reopen {ended[0]}, which is {needs[ended[0]]}, or cancel this one"
+            next=f"reopen {called(ended[0])}, which is {needs[ended[0]]}, or cancel this one"
             if ended
             else "take another task; this one opens by itself",
             task=task,
@@ -127,7 +134,8 @@ def _refusal(tx: Read, row: Row) -> HeldError | StateError:
         )
     if task.state == "failed":
         return StateError(
-            f"{id} has failed and pauses for {(task.due_in_ms or 0) // 1000} s: {task.reason}",
+            f"{id} has failed and pauses for {(task.due_in_ms or 0) // 1000} s"
+            f"{purpose(task.reason)}",
             next="take another task; this one opens by itself",
             task=task,
         )

@@ -30,6 +30,7 @@ from dibs.errors import (
     ExistsError,
     HeldError,
     NotFoundError,
+    NotYoursError,
     StaleError,
     StateError,
 )
@@ -41,7 +42,8 @@ from dibs.nouns.state.operations import put_fields
 from dibs.nouns.work import claims
 from dibs.nouns.work.plan import ATTEMPTS, insert
 from dibs.nouns.work.tasks import WORK, backoff_ms, record_of, row_of, task_record, unblock
-from dibs.operation import EVERYBODY, PEOPLE, operation, writes
+from dibs.operation import EVERYBODY, OPERATIONS, PEOPLE, operation, writes
+from dibs.records import called
 from dibs.space.scope import Noun
 
 TYPE_CHECKING = False
@@ -109,6 +111,7 @@ class Work(Noun):
         StateError,
         hashes=True,
         by=EVERYBODY,
+        freely=PEOPLE,
         events=("task.added", "task.claimed", "task.renewed", "lease.claimed", "lease.renewed"),
         example="fix-login --lease src/login.py",
     )
@@ -204,6 +207,7 @@ class Work(Noun):
         StaleError,
         NotFoundError,
         by=EVERYBODY,
+        freely=PEOPLE,
         events=("task.renewed",),
         example="fix-login --ttl 2h",
     )
@@ -341,11 +345,11 @@ class Work(Noun):
 
     def _stale(self, tx: Read, row: Row) -> StaleError:
         task = task_record(row, tx.now)
-        now = f"claimed by {task.agent}" if task.state == "claimed" else task.state
+        now = f"claimed by {called(task.agent or '')}" if task.state == "claimed" else task.state
         if row["session"] == self.scope.caller.session:
             now = "past its time" if row["due"] <= tx.now else f"yours at epoch {task.epoch}"
         return StaleError(
-            f"you do not hold {task.id} any more; it is {now}",
+            f"you do not hold {called(task.id)} any more; it is {now}",
             next="stop working on it; claim it again if it is free",
             task=task,
         )
@@ -353,26 +357,43 @@ class Work(Noun):
     @writes(
         NotFoundError,
         StateError,
+        NotYoursError,
         by=EVERYBODY,
+        freely=PEOPLE,
         events=("task.cancelled", "lease.released"),
         destructive=True,
         example="fix-login --reason 'a duplicate'",
     )
     def cancel(self, id: str, *, reason: str = "", idempotency_key: str | None = None) -> Task:
-        """Cancel a task, whoever has it; its claimer's epoch is over.
+        """Cancel a task; a claimed one is for its claimer, its author, a person or an admin.
 
-        id: the task
+        id: the task; its claimer's epoch has ended
         reason: why
         """
         tx = self.tx
         row = row_of(tx, id)
+        if row["state"] == "claimed" and not self._is_ours(row):
+            if claims.revive(tx, self.scope, row):
+                row = row_of(tx, id)
+            elif self.scope.party not in OPERATIONS["work.cancel"].freely:
+                raise NotYoursError(
+                    f"{called(id)} is claimed by {called(row['agent'])}; only its claimer, its "
+                    "author or a person may cancel it",
+                    next="ask its claimer in a message, or a person",
+                    task=task_record(row, tx.now),
+                )
         if row["state"] in ("completed", "cancelled"):
-            raise StateError(f"{id} is {row['state']}", task=task_record(row, tx.now))
+            raise StateError(f"{called(id)} is {row['state']}", task=task_record(row, tx.now))
         tx.run(WORK.move, id=id, state="cancelled", reason=reason, due=None, at=tx.wall)
         tx.event("task.cancelled", id, {"reason": reason, "was": row["state"]})
         if row["session"] is not None:
             grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
         return record_of(tx, id)
+
+    def _is_ours(self, row: Row) -> bool:
+        """Whether a task is claimed by the caller, or a part of it, or was added by the caller."""
+        me = self.scope.caller.agent
+        return me in (row["agent"], row["author"]) or row["agent"].startswith(f"{me}/")
 
     @writes(
         NotFoundError,
@@ -394,13 +415,15 @@ class Work(Noun):
             row = row_of(tx, id)
         if row["state"] != "claimed":
             raise StateError(
-                f"nobody has claimed {id}; it is {row['state']}",
+                f"nobody has claimed {called(id)}; it is {row['state']}",
                 next="cancel it if it must not be done",
                 task=task_record(row, tx.now),
             )
         if row["session"] == self.scope.caller.session:
             raise StateError(
-                f"you have claimed {id} yourself", next="abandon it", task=task_record(row, tx.now)
+                f"you have claimed {called(id)} yourself",
+                next="abandon it",
+                task=task_record(row, tx.now),
             )
         revoked = self._unclaim(tx, row, "available", reason=reason, uncounted=1)
         tx.event(
@@ -415,7 +438,7 @@ class Work(Noun):
         )
         freed = taken_with(tx, row)
         grants.revoke(tx, freed, reason)
-        told = f"your task {id} was taken away"
+        told = f"your task {called(id)} was taken away"
         post(tx, self.scope, f"{told}: {reason}" if reason else told, to=row["agent"])
         grants.hand_over(tx, self.scope.keys, freed)
         return revoked
@@ -432,7 +455,7 @@ class Work(Noun):
             row = row_of(tx, id)
         if row["state"] in ("available", "claimed", "blocked"):
             raise StateError(
-                f"{id} is {row['state']}, so there is nothing to reopen",
+                f"{called(id)} is {row['state']}, so there is nothing to reopen",
                 next="claim it, or cancel it first",
                 task=task_record(row, tx.now),
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dibs.errors import ExistsError, InvalidError
 from dibs.nouns.work.tasks import WORK, record_of
-from dibs.records import to_text
+from dibs.records import called, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def insert(
     if added is None:
         there = record_of(tx, id)
         raise ExistsError(
-            f"there is a task {id} already ({there.state})",
+            f"there is a task {called(id)} already ({there.state})",
             next="claim it, or choose another id; reopen it if it has ended",
             task=there,
         )
@@ -95,7 +95,7 @@ def _refuse_circle(tx: Read, id: str, need: str) -> None:
                 step = came_from[step]
             circle = [*circle[:1], *reversed(circle[1:]), id]
             raise InvalidError(
-                f"these tasks would wait for each other: {' after '.join(circle)}",
+                f"these tasks would wait for each other: {' after '.join(map(called, circle))}",
                 next="leave one of these dependencies out",
                 cycle=circle,
             )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dibs.errors import NotFoundError
 from dibs.nouns.leases import grants
-from dibs.records import Lease, Task
+from dibs.records import Lease, Task, called
 from dibs.storage.queries import Queries
 from dibs.storage.store import Read, Write, from_text
 
@@ -79,7 +79,7 @@ def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
 def row_of(tx: Read, id: str) -> Row:
     row = tx.row(WORK.one, id=id)
     if row is None:
-        raise NotFoundError(f"there is no task {id}", next="list the tasks, or add it")
+        raise NotFoundError(f"there is no task {called(id)}", next="list the tasks, or add it")
     return row
 
 

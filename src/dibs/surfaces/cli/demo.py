@@ -17,7 +17,7 @@ import dibs
 from dibs.arguments import Whole
 from dibs.errors import DibsError, RefusedError, UnavailableError
 from dibs.operation import EVERYBODY
-from dibs.surroundings.wording import note
+from dibs.surroundings.wording import note, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ class Stage:
         line = self.daemon.stdout.readline()
         if not line:
             raise UnavailableError("the daemon of the demo did not start", next="see above")
-        print(line.rstrip(), flush=True)
+        say(line.rstrip())
+        sys.stdout.flush()
 
     def invite(self) -> None:
         """Open the dashboard, or say where it is."""
@@ -142,7 +143,8 @@ class Stage:
     def play(self) -> None:
         """Let the agents act; kill the unlucky one now and then, and let it come back."""
         listens = sys.stdin is not None and sys.stdin.isatty()
-        print("Ctrl-C ends it" + (", Enter gives another link" if listens else ""), flush=True)
+        say("Ctrl-C ends it" + (", Enter gives another link" if listens else ""))
+        sys.stdout.flush()
         for name in CAST:
             self.cast[name] = self.agent(name)
         fate = time.monotonic() + self.pace * LIFE_STEPS
@@ -308,7 +310,7 @@ def act(name: str, store: str, folder: str, pace: str) -> None:
     except UnavailableError:
         return
     except DibsError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        note(f"{name}: {error}")
 
 
 if __name__ == "__main__":

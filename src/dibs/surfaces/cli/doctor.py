@@ -10,6 +10,7 @@ import os
 
 from dibs.errors import DibsError
 from dibs.operation import EVERYBODY
+from dibs.records import called, quoted
 from dibs.storage.folder import file_system
 from dibs.surroundings.wording import note, paint, print_json, say
 
@@ -130,7 +131,7 @@ def hooks(folder: str | None = None) -> Finding:
     if not found:
         return Finding("hooks", OK, "none has failed")
     times = "once" if len(found) == 1 else f"{len(found)} times"
-    says = f"failed {times}, the last: {found[-1]}"
+    says = f"failed {times}, the last: {quoted(found[-1])}"
     advice = "once the reason is fixed, dibs doctor --fix forgets them"
     return Finding("hooks", WARNING, says, advice, lambda: forget(place))
 
@@ -209,7 +210,7 @@ def sessions(space: Dibs) -> Finding:
     dead = dead_sessions(space.scope)
     if not dead:
         return alive(space)
-    names = ", ".join(sorted({session.agent for session in dead}))
+    names = ", ".join(sorted({called(session.agent) for session in dead}))
     says = f"{len(dead)} ended without leaving ({names}); the next who needs it takes it over"
     return Finding("sessions", WARNING, says, "dibs doctor --fix", lambda: end_dead(space.scope))
 
@@ -223,6 +224,6 @@ def signatures(space: Dibs) -> Finding:
     wrong = space.agents.verify()
     if not wrong:
         return Finding("signatures", OK, "every claim and message is by whom it says")
-    first = f"{wrong[0].noun} {wrong[0].subject} of {wrong[0].agent}"
+    first = f"{wrong[0].noun} {called(wrong[0].subject)} of {called(wrong[0].agent)}"
     says = f"{len(wrong)} rows were not written by those they name, such as {first}"
     return Finding("signatures", FAULT, says, "dibs verify lists them; have a person look")

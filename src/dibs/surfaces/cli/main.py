@@ -14,7 +14,7 @@ import sys
 
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
 from dibs.operation import AGENT, NOUNS, OPERATIONS, PEOPLE_ONLY, Operation
-from dibs.records import plain
+from dibs.records import called, plain, shortened, span
 from dibs.surroundings.commands import Command, Globals, closest, unknown
 from dibs.surroundings.wording import complaint, note, print_json
 
@@ -210,7 +210,16 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
         answer(globals_, operation, result)
         if operation.grants and AGENT not in operation.by and not globals_.json:
             name = result.leases[0].agent
+            name = called(name)
             note(f"held by {name}; when you are done: dibs release PATH… --as {name}")
+        if operation.noun == "leases" and operation.freely and not globals_.json:
+            asked = named.get("ttl_s")
+            leases = getattr(result, "leases", result)
+            if shortened(leases, asked and asked * 1000):
+                note(
+                    f"an agent holds a whole tree for {span(leases[0].ttl_ms)} at most, renewals "
+                    "included: claim the paths you need, or ask the person you work for"
+                )
         new = operation.name == "leases.claim" and len(result.kept) < len(result.leases)
         if new and not globals_.json:
             from dibs.surfaces.cli.show import others_said
@@ -255,7 +264,7 @@ def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: lis
         return
     meant = [close for word in placed if word not in known and (close := closest(word, known))]
     if meant:
-        error.next = f"did you mean {meant[0]}?"
+        error.next = f"did you mean {called(meant[0])}?"
 
 
 def answer(globals_: Globals, operation: Operation, result: Any) -> None:
@@ -271,13 +280,13 @@ def confess(globals_: Globals, error: Exception) -> None:
     """This should not have happened: show where, so that it can be mended."""
     import traceback
 
-    traceback.print_exc()
+    note(traceback.format_exc().rstrip())
     advice = "please report it with the lines above"
     if globals_.json:
         message = f"{type(error).__name__}: {error}"
         print_json({"error": "bug", "message": message, "next": advice, "details": {}})
         sys.stdout.flush()
-    print(f"dibs: this is a bug; {advice}", file=sys.stderr)
+    note(f"dibs: this is a bug; {advice}")
 
 
 def complain(globals_: Globals, error: DibsError) -> None:

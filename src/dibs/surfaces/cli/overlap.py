@@ -14,7 +14,7 @@ from dibs.errors import InvalidError
 from dibs.names.checkouts import git_directory
 from dibs.names.paths import resources_overlap
 from dibs.operation import EVERYBODY
-from dibs.records import Blocker, plain
+from dibs.records import Blocker, called, folder, plain
 from dibs.surroundings.git import OFF, elsewhere, git, names
 from dibs.surroundings.wording import note, paint, print_json, say
 
@@ -104,12 +104,13 @@ def holders(space: Dibs, worktrees: list[str], paths: list[str]) -> dict[str, li
 def draw(pair: dict[str, Any]) -> None:
     sides, files = pair["worktrees"], pair["files"]
     names = [one["branch"] or os.path.basename(one["path"]) for one in sides]
-    say(paint("bold", " and ".join(names)) + f"  ({', '.join(one['path'] for one in sides)})")
-    width = max(len(file["path"]) for file in files)
+    where = ", ".join(folder(one["path"]) for one in sides)
+    say(f"{paint('bold', ' and '.join(map(called, names)))}  ({where})")
+    width = max(len(called(file["path"])) for file in files)
     for file in files:
         held = ", ".join(holder(blocker) for blocker in file["holders"])
         state = paint(COLOURS[file["merge"]], file["merge"].ljust(len(CONFLICT)))
-        say(f"  {file['path'].ljust(width)}  {state}  {held}".rstrip())
+        say(f"  {called(file['path']).ljust(width)}  {state}  {held}".rstrip())
     if any(file["merge"] == UNKNOWN for file in files):
         note("git 2.38 or newer is needed to say whether they would merge")
 
@@ -117,7 +118,8 @@ def draw(pair: dict[str, Any]) -> None:
 def holder(blocker: Blocker) -> str:
     where = (blocker.checkout or "").partition(":")[2]
     name = blocker.resource.removeprefix("file:").partition(":")[2] or blocker.resource
-    return f"{blocker.agent} holds {name}" + (f" in {where}" if where else "")
+    said = f"{called(blocker.agent)} holds {called(name)}"
+    return said + (f" in {folder(where)}" if where else "")
 
 
 def worktrees_of(top: str) -> dict[str, str]:

@@ -12,9 +12,9 @@ import sys
 
 from dibs.arguments import Whole
 from dibs.operation import EVERYBODY
-from dibs.records import Overview, plain, span
+from dibs.records import Overview, called, plain, span
 from dibs.surfaces.cli import show
-from dibs.surroundings.wording import ago, note, paint, print_json, say
+from dibs.surroundings.wording import ago, note, paint, print_json, say, shown, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def draw_status(board: dict[str, Any]) -> None:
             say(paint("bold", title))
             show.show_all(kind, board[title])
     for one in board["waiting"]:
-        say(f"{one.agent} waits for {one.resource} since {ago(one.since_at)}")
+        who, what = called(one.agent), called(one.resource)
+        say(f"{who} waits for {what} since {ago(one.since_at)}")
     if number := board["available"]:
         say(f"{number} {'task is' if number == 1 else 'tasks are'} available: dibs work next")
     if number := board.get("unread"):
@@ -177,9 +178,11 @@ def draw(space: Dibs, pattern: str, typing: bool) -> None:
     lines = list(picture(space, pattern))[: size.lines - 1]
     prompt = f"/{pattern}█" if typing else f"filter: {pattern}" if pattern else ""
     foot = f"{prompt}   / filter   q quit".strip()
-    body = [fit(line, size.columns) + CLEAR_LINE for line in lines]
+    body = [fit(shown(line), size.columns) + CLEAR_LINE for line in lines]
     body += [CLEAR_LINE] * (size.lines - 1 - len(body))
-    sys.stdout.write(HOME + "\n".join([*body, paint("dim", foot) + CLEAR_LINE]) + CLEAR_BELOW)
+    sys.stdout.write(
+        HOME + "\n".join([*body, shown(paint("dim", foot)) + CLEAR_LINE]) + CLEAR_BELOW
+    )
     sys.stdout.flush()
 
 
@@ -199,37 +202,38 @@ def fit(line: str, columns: int) -> str:
 def picture(space: Dibs, pattern: str) -> Iterator[str]:
     """The whole view, line by line; a filter keeps the lines that have it."""
     found = space.agents.overview(limit=1000)
-    size = max((len(lease.resource) for lease in found.leases), default=0)
+    size = max((len(called(lease.resource)) for lease in found.leases), default=0)
     sections = {
         "needs attention": map(show.urgent, found.attention),
         "agents": (
-            f"{who.agent:<20} {who.leases} leases  {who.tasks} tasks  {who.unread} unread  "
+            f"{called(who.agent):<20} {who.leases} leases  {who.tasks} tasks  {who.unread} unread  "
             f"{show.status_of(who)}"
             for who in found.agents
         ),
         "leases": (
-            f"{lease.resource:<{size}}  {lease.agent:<12} {span(lease.expires_in_ms):>4} left  "
-            f"{lease.note}"
+            f"{called(lease.resource):<{size}}  {called(lease.agent):<12} "
+            f"{span(lease.expires_in_ms):>4} left  {words(lease.note)}"
             for lease in found.leases
         ),
         "work": work(found),
         "messages": (
-            f"{one.sender} → {show.receiver(one)} {ago(one.sent_at)}: {one.body.splitlines()[0]}"
+            f"{called(one.sender)} → {show.receiver(one)} {ago(one.sent_at)}: "
+            f"{words(one.body.splitlines()[0])}"
             for one in space.messages.history(limit=8)
         ),
     }
-    yield paint("bold", f"dibs  {found.space}  seq {found.seq}")
+    yield paint("bold", f"dibs  {called(found.space)}  seq {found.seq}")
     for title, lines in sections.items():
-        shown = [line for line in lines if pattern.casefold() in line.casefold()]
-        if shown:
+        kept = [line for line in lines if pattern.casefold() in line.casefold()]
+        if kept:
             yield ""
             yield paint("bold", title)
-            yield from (f"  {line}" for line in shown)
+            yield from (f"  {line}" for line in kept)
 
 
 def work(found: Overview) -> Iterator[str]:
     for state in ("claimed", "available", "blocked"):
         tasks = [task for task in found.tasks if task.state == state][:SHOWN]
-        size = max((len(task.id) for task in tasks), default=0)
+        size = max((len(called(task.id)) for task in tasks), default=0)
         for task in tasks:
-            yield f"{task.id:<{size}}  {show.state_of(task)}  {task.title}"
+            yield f"{called(task.id):<{size}}  {show.state_of(task)}  {words(task.title)}"

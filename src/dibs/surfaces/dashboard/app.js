@@ -3,7 +3,7 @@
 import { add, listen } from "./actions.js";
 import { follow, Lost, Refused, viewer } from "./api.js";
 import { drawAttention } from "./attention.js";
-import { $, mindScrolling, say, show } from "./dom.js";
+import { $, mindScrolling, say, show, visible } from "./dom.js";
 import { drawLeases } from "./leases.js";
 import { everythingIsStale, hear, isEmpty, isStale, loadJournal, lookForLapses, mayAct, model, refresh } from "./model.js";
 import { drawAgents, drawMessages, drawRecipients } from "./people.js";
@@ -158,7 +158,7 @@ function stumbled(error) {
 function drawViewer() {
   const { name, space, version } = model.viewer;
   say($("space"), space.split("/").at(-1));
-  $("space").title = space;
+  $("space").title = visible(space);
   say($("viewer"), mayAct() ? `as ${name}` : `as ${name}, who may only look`);
   say($("version"), `dibs ${version}`);
   show($("freeze").closest("details"), mayAct());

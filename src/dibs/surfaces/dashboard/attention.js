@@ -1,6 +1,6 @@
 // What needs a person: who is blocked now, what is stuck for good, what ends soon, who is dead.
 
-import { $, fill, h, say, show } from "./dom.js";
+import { $, fill, h, say, show, visible } from "./dom.js";
 import { hit, isFrozen, mayAct, model } from "./model.js";
 import { timeAgo, timeIn, timeLeft, timeSince } from "./time.js";
 
@@ -158,5 +158,5 @@ export function drawAttention() {
   say($("count-attention"), all.length ? String(all.length) : "");
   $("count-attention").parentElement.classList.toggle("urgent", all.some((one) => one.level !== "soon"));
   const space = model.viewer.space.split("/").at(-1);
-  document.title = `${all.length ? `(${all.length}) ` : ""}dibs ${space}`;
+  document.title = `${all.length ? `(${all.length}) ` : ""}dibs ${visible(space)}`;
 }

@@ -3,6 +3,16 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// What cannot be seen, or turns the direction of what follows; and letters written right to left.
+const HIDDEN =
+  /[^\P{C}\n\t]|[\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/gu;
+const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
+const READ_OUT = ["title", "aria-label", "alt"];
+
+// Text in which every such character is written as its number, as the terminal shows it.
+export const visible = (text) =>
+  text.replace(HIDDEN, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
+
 export const $ = (id) => document.getElementById(id);
 
 // An element with attributes and children; a child is an element or becomes a text node.
@@ -17,21 +27,34 @@ export function svg(tag, attributes, ...children) {
 function make(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value !== null && value !== undefined && value !== false)
-      element.setAttribute(name, value === true ? "" : value);
+      element.setAttribute(
+        name,
+        value === true ? "" : READ_OUT.includes(name) ? visible(String(value)) : value,
+      );
   }
-  element.append(...nodes(children));
+  element.append(...nodes(children, element.namespaceURI !== SVG));
   return element;
 }
 
-function nodes(children) {
+// isolated: whether letters from right to left are kept from turning what stands beside them
+function nodes(children, isolated = true) {
   return children
     .flat(Infinity)
     .filter((child) => child !== null && child !== undefined && child !== false)
-    .map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
+    .map((child) => (child instanceof Node ? child : textNode(visible(String(child)), isolated)));
+}
+
+function textNode(text, isolated) {
+  const node = document.createTextNode(text);
+  if (!isolated || !RIGHT_TO_LEFT.test(text)) return node;
+  const bdi = document.createElement("bdi");
+  bdi.append(node);
+  return bdi;
 }
 
 // Set the text of an element, only if it is another one.
-export function say(element, text) {
+export function say(element, given) {
+  const text = visible(given);
   if (element.textContent !== text) element.textContent = text;
 }
 

@@ -21,12 +21,12 @@ from __future__ import annotations
 import os
 
 from dibs.errors import DibsError, NotFoundError, NotYoursError, StaleError, UnavailableError
-from dibs.records import Lease, held_by
+from dibs.records import NAME_SHOWN, Lease, called, held_by, quoted
 from dibs.surfaces.hooks.case import BRIEF, EDITED, Case, hooked, is_in
 from dibs.surfaces.hooks.contents import read_file
 from dibs.surfaces.hooks.notes import Flight, Stagings, notes_in, read_note
 from dibs.surroundings import failures
-from dibs.surroundings.wording import quote
+from dibs.surroundings.wording import argument, told
 
 UNDOING = "dibs recover"
 
@@ -302,18 +302,20 @@ def refresh_reads(case: Case, flight: Flight) -> None:
 
 
 def intruded(lease: Lease, by: list[str], doing: str) -> str:
-    whom = " or ".join(by) or "somebody whom dibs does not know"
-    how = f" ({doing})" if doing else ""
-    return (
-        f"dibs: {lease.resource}, which you hold, was changed by {whom}{how}. What you had is "
-        f"kept: `dibs recover {quote(lease.resource)}` brings it back. Read the file before you "
-        "go on."
+    whom = " or ".join(called(name, True) for name in by) or "somebody whom dibs does not know"
+    how = f" ({quoted(doing, NAME_SHOWN)})" if doing else ""
+    return told(
+        "a file that you hold was changed by somebody else. What you had is kept: "
+        f"`dibs recover {argument(lease.resource)}` brings it back. Read the file before you go "
+        "on.",
+        f"{called(lease.resource, True)}, which you hold, was changed by {whom}{how}",
     )
 
 
 def intruder(lease: Lease) -> str:
-    return (
-        f"dibs: {held_by(lease.resource, lease.agent)}, and changed while your command ran. "
-        f"They have been told. If it was you, undo it with `dibs recover {quote(lease.resource)}`, "
-        "and wait for the file before you edit it."
+    return told(
+        "a file of another agent changed while your command ran. They have been told. If it was "
+        f"you, undo it with `dibs recover {argument(lease.resource)}`, and wait for the file "
+        "before you edit it.",
+        held_by(lease.resource, lease.agent, quote=True),
     )

@@ -11,6 +11,7 @@ from dibs.digest import sha256
 from dibs.errors import InvalidError, NotFoundError, StaleError
 from dibs.names.checkouts import content_hash
 from dibs.names.paths import Resource, is_glob
+from dibs.operation import HOOK
 from dibs.records import Lease
 from dibs.storage.folder import Own
 from dibs.surfaces.hooks.contents import Contents, read_file
@@ -36,6 +37,7 @@ class Case:
     """Whether it is a client's hook that acts, which sees every tool of the session."""
 
     def __init__(self, space: Dibs, who: Who, occasion: Occasion) -> None:
+        space.scope.door = space.scope.door.to(HOOK)
         self.space = space
         self.who = who
         self.occasion = occasion

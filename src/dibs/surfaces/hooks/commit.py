@@ -32,7 +32,7 @@ from dibs.errors import HeldError, InvalidError, PrunedError, StaleError, Timeou
 from dibs.names.checkouts import git_directory
 from dibs.names.paths import Place, Resource
 from dibs.operation import EVERYBODY
-from dibs.records import Blocker
+from dibs.records import Blocker, called
 from dibs.storage.clock import process_name
 from dibs.surfaces.hooks.case import Case
 from dibs.surfaces.hooks.notes import Stagings
@@ -41,7 +41,7 @@ from dibs.surroundings.git import elsewhere, git, names, own_git_dir, staged_pat
 from dibs.surroundings.occasion import OTHER, Occasion
 from dibs.surroundings.running import QUEUE_S, perform
 from dibs.surroundings.who import Who, ancestors, of_environment, person
-from dibs.surroundings.wording import blocker_line, complaint, note, paint, printable, where_held
+from dibs.surroundings.wording import argument, blocker_line, complaint, note, paint, where_held
 
 BY = {"merge": EVERYBODY}
 INDEX = "git:index"
@@ -209,12 +209,15 @@ def take_turn(turn: Agent, name: str) -> None:
         return
     except HeldError as error:
         first = error.blockers[0]
-        say(f"{first.agent} commits now; waiting for that to end")
+        say("another commits now; waiting for that to end")
+        note(f"  {blocker_line(first)}")
     then = head()
     turn.leases.claim(name, ttl_s=TTL_S, note=NOTE, wait_s=WAIT_S)
     if head() != then:
         raise StaleError(
-            f"{first.agent} has just committed", next="what you staged is still so: commit again"
+            "another has just committed",
+            next="what you staged is still so: commit again",
+            blockers=[first],
         )
 
 
@@ -251,7 +254,8 @@ def intruders(by: Committer, resource: Resource, blocker: Blocker) -> str:
     mine = [event.data for event in events if event.data["holder_session"] == blocker.session]
     if not mine:
         return ""
-    return f"; changed under that lease by {' or '.join(mine[-1]['by']) or 'somebody'}"
+    whom = " or ".join(map(called, mine[-1]["by"])) or "somebody"
+    return f"; changed under that lease by {whom}"
 
 
 def of_others(by: Committer, paths: dict[str, str]) -> dict[str, str]:
@@ -265,7 +269,7 @@ def of_others(by: Committer, paths: dict[str, str]) -> dict[str, str]:
         return {}
     here = {session.id for one in by.space.agents.list() for session in one.sessions}
     return {
-        path: f"staged by {' or '.join(sorted(who.values()))}"
+        path: f"staged by {' or '.join(sorted(map(called, who.values())))}"
         for path, who in suspects.items()
         if here & set(who)
     }
@@ -319,16 +323,14 @@ def listed(what: str, found: dict[str, str]) -> None:
     if found:
         say(what)
     for path, said in list(found.items())[:MENTIONED]:
-        note(f"  {printable(f'{path}  {said}' if said else path)}")
+        note(f"  {called(path)}{f'  {said}' if said else ''}")
     if len(found) > MENTIONED:
         note(f"  and {len(found) - MENTIONED} more")
 
 
 def spelled(paths: dict[str, str]) -> str:
     """Paths as a shell takes them, not too many."""
-    from shlex import quote
-
-    some = " ".join(quote(printable(path)) for path in list(paths)[:NAMED])
+    some = " ".join(map(argument, list(paths)[:NAMED]))
     return f"{some} …" if len(paths) > NAMED else some
 
 
@@ -368,8 +370,10 @@ def refuse_held(call: Globals, branch: str) -> None:
                 if any(is_here(one, resources[path]) for one in others):
                     first = others[0]
                     raise HeldError(
-                        f"the merge would change {path}, which {first.agent} holds here",
-                        next=f"wait for it (dibs wait {path}), or merge in another worktree",
+                        f"the merge would change {called(path)}, which {called(first.agent)} holds "
+                        "here",
+                        next=f"wait for it (dibs wait {argument(path)}), or merge in another "
+                        "worktree",
                         blockers=others,
                     )
         finally:

@@ -19,11 +19,11 @@ from dibs.digest import sha256
 from dibs.errors import HeldError, InvalidError, NotFoundError
 from dibs.names.checkouts import content_hash
 from dibs.operation import EVERYBODY
-from dibs.records import in_the_way
+from dibs.records import called, in_the_way
 from dibs.storage.folder import Own
 from dibs.surfaces.hooks.notes import read_note, write
 from dibs.surroundings.commands import Globals
-from dibs.surroundings.wording import ago, note, print_json, say
+from dibs.surroundings.wording import ago, argument, note, print_json, say
 
 BY = EVERYBODY
 FILE_LIMIT = 4 << 20
@@ -149,13 +149,13 @@ def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to
         resource = space.scope.place.resource(f"path:{path}")
         file = resource.file or ""
         if os.path.isdir(file):
-            raise InvalidError(f"{resource.text} is a directory", next="name a file")
+            raise InvalidError(f"{called(resource.text)} is a directory", next="name a file")
         contents = Contents(space.scope.place.store_dir)
         versions = contents.versions(file)
         if list:
             listed(call, versions, content_hash(file))
             return 0
-        chosen = choose(versions, to, content_hash(file), resource.text)
+        chosen = choose(versions, to, content_hash(file), called(resource.text))
         content = contents.content(chosen.content_hash)
         if content is None or sha256(content).hexdigest() != chosen.content_hash:
             raise NotFoundError(
@@ -166,7 +166,10 @@ def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to
             import sys
 
             sys.stdout.flush()
-            sys.stdout.buffer.write(content)
+            if sys.stdout.isatty():
+                say(content.decode("utf-8", "backslashreplace"), end="")
+            else:
+                sys.stdout.buffer.write(content)
             return 0
         last = versions[0]
         undoes = not to and last.foreign and last.content_hash == content_hash(file)
@@ -177,7 +180,7 @@ def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to
         if call.json:
             print_json(vars(chosen))
         else:
-            note(f"{resource.text} is as {chosen.agent} left it {ago(chosen.at)}")
+            note(f"{called(resource.text)} is as {called(chosen.agent)} left it {ago(chosen.at)}")
         return 0
 
 
@@ -187,7 +190,7 @@ def choose(versions: list[Version], to: str, now: str | None, name: str) -> Vers
         if version.content_hash.startswith(to) if to else not version.foreign:
             if version.content_hash == now:
                 raise NotFoundError(
-                    f"{name} is as {version.agent} left it already",
+                    f"{name} is as {called(version.agent)} left it already",
                     next=f"choose an earlier one: dibs recover {name} --list",
                 )
             return version
@@ -213,8 +216,8 @@ def permit(call: Globals, space: Dibs, path: str, undone: str) -> None:
         return
     raise HeldError(
         in_the_way(state.blockers, round(time() * 1000)),
-        next=f"ask them to recover it (dibs send TEXT --to {state.blockers[0].agent}), or look: "
-        f"dibs recover {path} --show",
+        next="ask them to recover it (dibs send TEXT --to "
+        f"{argument(state.blockers[0].agent)}), or look: dibs recover {path} --show",
         blockers=state.blockers,
     )
 
@@ -226,6 +229,6 @@ def listed(call: Globals, versions: list[Version], now: str | None) -> None:
     for one in versions:
         here = "  (in the file now)" if one.content_hash == now else ""
         how = "  (without the lease)" if one.foreign else ""
-        say(f"{one.content_hash[:12]}  {ago(one.at):<12}  {one.agent}{how}{here}")
+        say(f"{one.content_hash[:12]}  {ago(one.at):<12}  {called(one.agent)}{how}{here}")
     if not versions:
         note("nothing is kept of this file")

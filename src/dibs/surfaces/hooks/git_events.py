@@ -26,6 +26,7 @@ import os
 import sys
 
 from dibs.errors import NotYoursError
+from dibs.records import quoted
 from dibs.storage.folder import Own
 from dibs.surfaces.hooks.notes import Stagings, append, read_note, write
 from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING, git, names
@@ -209,7 +210,7 @@ def failed(name: str, error: Exception) -> int:
     from dibs.surroundings.failures import hook_failed
 
     what, policy = hook_failed(f"git {name}", error)
-    note(f"dibs: the hook {name} failed: {what} (see: dibs doctor)")
+    note(f"dibs: the hook {name} failed: {quoted(what)} (see: dibs doctor)")
     stops = policy == "closed" and name in STOPPING
     if stops:
         note("next: the policy here is closed, so git stops; a person may go on with --no-verify")

@@ -19,6 +19,7 @@ import sys
 from dibs.clients import Client, client_of
 from dibs.errors import DibsError, NotYoursError, UnfitError
 from dibs.operation import EVERYBODY
+from dibs.records import quoted
 from dibs.storage.folder import Own
 from dibs.surfaces.hooks.notes import Visits, begin_notes, prune, write
 from dibs.surroundings import failures
@@ -36,6 +37,7 @@ from dibs.surroundings.occasion import (
     Occasion,
     Payload,
 )
+from dibs.surroundings.wording import note, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
         return git_events.run(call, arguments[0], list(arguments[1:]))
     if not client or arguments:
         # Not 2: to clients that means that the tool must not run.
-        print("dibs hook: which client? see: dibs hook --help", file=sys.stderr)
+        note("dibs hook: which client? see: dibs hook --help")
         return FAILED
     occasion: Occasion | None = None
     os.umask(0o077)  # what is kept may be secret, and nothing else is written here
@@ -245,8 +247,10 @@ def arrive(case: Case) -> None:
 
 def respond(dialect: Client, occasion: Occasion, answer: Answer) -> int:
     """Give the answer as the client wants it; the exit code that belongs to it."""
+    if answer.deny or answer.context:
+        answer.deny, answer.context = shown(answer.deny), shown(answer.context)
     if answer.deny and dialect.denies_by_exit:
-        print(answer.deny, file=sys.stderr, flush=True)
+        note(answer.deny)
         return DENIED
     sys.stdout.write(dialect.write(occasion, answer))
     sys.stdout.flush()
@@ -327,14 +331,14 @@ def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
     opens = policy != "closed" or (occasion is not None and occasion.event != BEFORE)
     if opens and occasion and isinstance(error, UnfitError) and "untrusted" in error.details:
         return unguarded(occasion, error)
-    print(f"dibs: the hook failed: {what} (see: dibs doctor)", file=sys.stderr)
+    note(f"dibs: the hook failed: {quoted(what)} (see: dibs doctor)")
     if opens:
         return FAILED
     if occasion is None:
         # Not known how to say it in the client's words; this all of them take for a refusal.
         return DENIED
     reason = (
-        f"dibs could not check whether this file is free ({what}), and this repository's policy "
-        "is `closed`. Tell the person you work for; dibs doctor says more."
+        f"dibs could not check whether this file is free ({quoted(what)}), and this repository's "
+        "policy is `closed`. Tell the person you work for; dibs doctor says more."
     )
     return respond(client_of(client), occasion, Answer(deny=reason))

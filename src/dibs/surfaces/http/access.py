@@ -24,6 +24,7 @@ from dibs.dibs import Agent
 from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError, NotYoursError
 from dibs.nouns.agents import operations as agents
+from dibs.operation import ADMIN, AGENT, PEOPLE
 from dibs.remote import BODY_LIMIT
 from dibs.space.scope import AGENTS, mint, origin_of, token_of
 
@@ -40,7 +41,7 @@ CALLS_PER_S = 10_000
 BURST_S = 2
 TOKEN = re.compile(r"[0-9]{1,18}\.[0-9a-f]{1,128}")
 """What the token of a session looks like."""
-SAYS_WHO = ("authorization", "dibs-agent", "dibs-session")
+SAYS_WHO = ("authorization", "dibs-agent", "dibs-session", "dibs-party")
 KNOWN_S = 1.0
 """How long a token is taken for good before it is looked up again: so soon a revocation counts."""
 CODE_S = 60.0
@@ -147,6 +148,7 @@ class Access(NamedTuple):
     session: str | None
     token: int
     origin: str
+    party: str = AGENT
 
 
 def decoded(header: str) -> str:
@@ -282,7 +284,8 @@ class Tokens:
         row = agents.still(self._space.scope, token)
         if row is None:
             raise no_good()
-        return Access(name, row["scope"], name, None, token, self._origin(token))
+        party = ADMIN if row["scope"] == "admin" else AGENT
+        return Access(name, row["scope"], name, None, token, self._origin(token), party)
 
     def _access(self, headers: dict[str, str]) -> Access:
         kind, _, secret = headers.get("authorization", "").partition(" ")
@@ -304,7 +307,10 @@ class Tokens:
             raise NotYoursError(
                 f"this token is {name}'s, not {agent}'s", next="leave Dibs-Agent out"
             )
-        return Access(name, scope, agent, session, row["id"], self._origin(row["id"]))
+        # An agent on the owner's machine has the owner's token, and says that it is an agent.
+        is_admins = scope == "admin" and headers.get("dibs-party", ADMIN) in PEOPLE
+        party = ADMIN if is_admins else AGENT
+        return Access(name, scope, agent, session, row["id"], self._origin(row["id"]), party)
 
 
 def no_good() -> GuardError:

@@ -15,6 +15,7 @@ from dibs.dibs import Dibs, operations
 from dibs.errors import InvalidError
 from dibs.mcp.protocol import DECODER
 from dibs.names.seen import Seen
+from dibs.operation import AGENT
 from dibs.records import Record, fields_of
 from dibs.surroundings.schemas import of_argument, of_kind, of_record, of_type
 
@@ -133,12 +134,14 @@ class Route:
         seconds = given.get("wait_s", self._wait.default)
         return isinstance(seconds, (int, float)) and seconds > 0
 
-    def call(self, space: Dibs, given: dict[str, Any]) -> Any:
+    def call(self, space: Dibs, given: dict[str, Any], party: str = AGENT) -> Any:
         given = dict(given)
         many = given.pop(self._many, []) if self._many else []
         noun = getattr(space, self.operation.noun)
+        if party != AGENT:
+            noun = type(noun)(noun.scope.through(noun.scope.door.to(party)))
         if SEEN in given:
-            noun = type(noun)(noun.scope.at(Seen(given.pop(SEEN))))
+            noun = type(noun)(noun.scope.at(Seen(given.pop(SEEN), noun.scope.place)))
         return getattr(noun, self.operation.verb)(*many, **given)
 
 

@@ -24,7 +24,7 @@ from dibs.errors import (
 )
 from dibs.nouns import topics
 from dibs.nouns.agents import sessions
-from dibs.operation import SCOPES
+from dibs.operation import AGENT, SCOPES
 from dibs.space.scope import AGENTS, mint
 from dibs.storage.group import GroupingDriver
 from dibs.storage.waiting import Hub
@@ -68,6 +68,8 @@ class Daemon:
 
     def __init__(self, space: Dibs, hosts: Iterable[str]) -> None:
         store = space.scope.store
+        # Whoever started it, others call.
+        space.scope.door = space.scope.door.to(AGENT)
         self.space = space
         self.driver = GroupingDriver(store.driver)
         self.hub = Hub(topics.NOUNS, topics.keys, topics.touched, self._moved)
@@ -196,7 +198,8 @@ class Daemon:
         named = operation.mutates or access.session or access.agent != access.name
 
         def job() -> Any:
-            return route.call(self.sessions.of(access) if named else self.space, given)
+            agent = self.sessions.of(access) if named else self.space
+            return route.call(agent, given, access.party)
 
         try:
             waits = route.waits(given)

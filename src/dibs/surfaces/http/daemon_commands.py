@@ -82,7 +82,7 @@ def serve(
         calls_per_s=rate,
     )
     if print_unit:
-        print(unit(call, listening), end="")
+        say(unit(call, listening), end="")
     elif detach:
         return leave_running(call, listening)
     else:
@@ -100,7 +100,7 @@ def run(call: Globals, listening: Listening, parent: int) -> None:
         if call.json:
             print_json({name: word[name] for name in ("url", "space", "pid")})
         else:
-            print(f"dibs serves {word['space']} at {word['url']}")
+            say(f"dibs serves {word['space']} at {word['url']}")
         sys.stdout.flush()
         if parent >= 0:
             to_log(log_file(space, call.user_dir))
@@ -285,7 +285,7 @@ def stop(call: Globals) -> int:
         print_json([{name: word[name] for name in ("url", "space", "pid")} for word in found])
     else:
         for word in found:
-            print(f"stopped the daemon of {word['space']} at {word['url']}")
+            say(f"stopped the daemon of {word['space']} at {word['url']}")
     return 0
 
 

@@ -39,6 +39,13 @@ class Target:
         self._opened.append(made := Pending(self, method, path, body, **headers))
         return made
 
+    def keep(self, line: socket.socket) -> None:
+        """Leave a connection open until the end."""
+        self._opened.append(line)
+
+    def kept(self) -> list[Any]:
+        return self._opened
+
     def close(self) -> None:
         for one in self._opened:
             one.close()

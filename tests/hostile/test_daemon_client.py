@@ -293,6 +293,7 @@ def test_nothing_that_a_server_says_reaches_a_terminal_as_it_is(
         ok([LEASE | {"resource": "port:" + COLOUR, "note": COLOUR, "agent": COLOUR}])
     )
     answer = away("leases")
+    assert answer.code == 0, answer
     assert not set(answer.out + answer.err) & set("\x1b\x07\x9b\r\x08")
     (lease,) = space.leases.list()
     assert "\\u{1b}" in lease.agent and "\x1b" not in lease.agent + lease.note + lease.resource

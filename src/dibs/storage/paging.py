@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dibs.storage.queries import Query
     from dibs.storage.store import Read
 
-STEP = 32
+STEP = 16
 """So many rows are read at once: each may hold a megabyte."""
 
 
@@ -44,7 +44,12 @@ def pages(
         for row in rows:
             room -= weight(row)
             if room < 0 and found:
-                raise too_large(len(found), cursor, found[-1][field])
+                number, at = len(found), found[-1][field]
+                # An error keeps the frames it came through, and these would keep the rows.
+                rows.clear()
+                found.clear()
+                del row
+                raise too_large(number, cursor, at)
             found.append(row)
         if len(rows) < asked:
             break

@@ -42,7 +42,7 @@ from dibs.surfaces.http.access import (
 from dibs.surfaces.http.api import APART, JOIN, Route, read_object, routes
 from dibs.surfaces.http.exchange import CONNECTION, confess, read_body, refuse, respond, unless_gone
 from dibs.surfaces.http.present import Present
-from dibs.surfaces.http.worker import Waits, Worker, Writer
+from dibs.surfaces.http.worker import READS_LIMIT, Waits, Worker, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -57,7 +57,7 @@ SWEEP_S = 0.5
 CUT_S = 0.25
 """So soon a revocation is noticed; what it cuts off ends a moment later."""
 STOP_LOOKS = 150
-PAGE_BYTES = 8 * 1024 * 1024
+PAGE_BYTES = 4 * 1024 * 1024
 """How much of a list one answer holds."""
 BY_NAME = "dibs.headers"
 """Where the headers of a request are found by their names, for pages that are no operations."""
@@ -99,7 +99,7 @@ class Daemon:
         self.hub.start(self.space.scope.store, self.driver.driver)
         self.writer = Writer(self.driver, loop)
         self.writer.undone = self.sessions.clear
-        self.reader = Worker("dibs-reader", loop)
+        self.reader = Worker("dibs-reader", loop, READS_LIMIT)
         self.waits = Waits(self.driver)
         self._sweeping = asyncio.gather(self._sweep(), self._watch_tokens())
 

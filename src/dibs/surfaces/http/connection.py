@@ -25,7 +25,7 @@ REQUEST_S = 15.0
 """How long a client may take to send one whole request."""
 SLOW_S, SLOW_BYTES = 10.0, 64 * 1024
 """Whoever reads less than this in this time, while more is there for it, is hung up on."""
-UNREAD_LIMIT = 128 * 1024 * 1024
+UNREAD_LIMIT = 64 * 1024 * 1024
 """So many bytes may be unread by all clients together."""
 PEER_LIMIT = 1_000
 """How many connections another machine may have, unless it is a proxy that speaks for many."""
@@ -43,6 +43,8 @@ class Gathering:
         self._loop = loop
         self._written: list[bytes] = []
         self._lost = False
+        self.kept = 0
+        """How much memory is kept for what is unread: an answer is kept until all of it is read."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -57,7 +59,9 @@ class Gathering:
     def _send(self) -> None:
         written, self._written = self._written, []
         if written:
-            self._transport.write(b"".join(written))
+            data = b"".join(written)
+            self.kept = len(data) + (self.kept if self.unread else 0)
+            self._transport.write(data)
 
     def close(self) -> None:
         self._send()
@@ -67,7 +71,8 @@ class Gathering:
 
     @property
     def unread(self) -> int:
-        return sum(map(len, self._written)) + self._transport.get_write_buffer_size()
+        size: int = self._transport.get_write_buffer_size()
+        return size
 
     def lose(self) -> None:
         """Nobody is there any more: uvloop raises if a transport that has ended is written to."""
@@ -118,7 +123,7 @@ class HttpConnection(HttpToolsProtocol):
         self._unread = self._gathering.unread
         if self._slow is None:
             self._slow = self.loop.call_later(SLOW_S, self._is_slow)
-        if sum(one._gathering.unread for one in self.unread_by) > UNREAD_LIMIT:
+        if sum(one._gathering.kept for one in self.unread_by) > UNREAD_LIMIT:
             next(iter(self.unread_by)).drop()
 
     def resume_writing(self) -> None:

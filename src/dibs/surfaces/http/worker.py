@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Job = Callable[[], Any]
 
 GROUP_LIMIT = 128
+READS_LIMIT = 16
+"""Fewer reads at once than writes: what they have read is kept until all of them are done."""
 WAITS_LIMIT = 4_000
 STAND_STILL_S = 0.005
 
@@ -55,8 +57,10 @@ class Pending:
 class Worker:
     """One thread that runs jobs in the order they came."""
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, at_once: int) -> None:
+        """A thread that is given so many jobs at once."""
         self._loop = loop
+        self._at_once = at_once
         self._come: list[Pending] = []
         """What waits until the thread is back."""
         self._busy = False
@@ -80,7 +84,7 @@ class Worker:
 
     def _hand_over(self) -> None:
         """Give the thread all that has come by now, at once."""
-        jobs, self._come = self._come[:GROUP_LIMIT], self._come[GROUP_LIMIT:]
+        jobs, self._come = self._come[: self._at_once], self._come[self._at_once :]
         self._busy = True
         self._queue.put(jobs)
 
@@ -119,7 +123,7 @@ class Writer(Worker):
         # A database elsewhere is waited for without the interpreter.
         self._stand_still_s = STAND_STILL_S if driver.liveness is not None else 0.0
         self._ran = threading.Lock()
-        super().__init__("dibs-writer", loop)
+        super().__init__("dibs-writer", loop, GROUP_LIMIT)
 
     def _hand_over(self) -> None:
         self._ran = ran = threading.Lock()

@@ -32,7 +32,7 @@ from dibs.errors import (
 from dibs.names.seen import see
 from dibs.operation import PEOPLE
 from dibs.records import Blocker, Entry, Record, Session, Task, plain
-from dibs.space.scope import Scope
+from dibs.space.scope import Door, Scope
 from dibs.storage.folder import is_held
 from dibs.storage.store import Caller
 from dibs.storage.waiting import CANCEL
@@ -91,8 +91,10 @@ class RemoteScope(Scope):
 
     beats = True
 
-    def __init__(self, link: Link, place: Place, caller: Caller | None, token: str) -> None:
-        self.link = link
+    def __init__(
+        self, link: Link, place: Place, caller: Caller | None, token: str, door: Door = Scope.door
+    ) -> None:
+        self.link, self.door = link, door
         self.daemon = link.address.url
         self.place = place
         self._caller = caller
@@ -115,12 +117,7 @@ class RemoteScope(Scope):
         answer = self.link.ask("/v1/agents/join", headers, given)
         session = Session.from_json(answer["session"])
         caller = Caller(session.agent, session.id, owned=answer["owned"])
-        return self._like(caller, answer["token"])
-
-    def _like(self, caller: Caller, token: str) -> RemoteScope:
-        made = RemoteScope(self.link, self.place, caller, token)
-        made.door = self.door
-        return made
+        return RemoteScope(self.link, self.place, caller, answer["token"], self.door)
 
     def found(self, name: str, client: str | None, process: str | None) -> Caller | None:
         """Nobody: the daemon finds it when somebody joins."""
@@ -136,7 +133,7 @@ class RemoteScope(Scope):
                 "this is not the token of a session here", next="join again"
             ) from error
         caller = Caller(me["agent"], me["session"], owned=False)
-        return self._like(caller, token)
+        return RemoteScope(self.link, self.place, caller, token, self.door)
 
     @property
     def space(self) -> str:

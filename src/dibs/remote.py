@@ -35,7 +35,7 @@ from dibs.errors import (
 from dibs.names.seen import see
 from dibs.operation import PEOPLE
 from dibs.records import Session, plain, visible
-from dibs.space.scope import Scope
+from dibs.space.scope import Door, Scope
 from dibs.storage.folder import is_held
 from dibs.storage.store import Caller
 from dibs.storage.waiting import CANCEL
@@ -90,8 +90,10 @@ class RemoteScope(Scope):
 
     beats = True
 
-    def __init__(self, link: Link, place: Place, caller: Caller | None, token: str) -> None:
-        self.link = link
+    def __init__(
+        self, link: Link, place: Place, caller: Caller | None, token: str, door: Door = Scope.door
+    ) -> None:
+        self.link, self.door = link, door
         self.daemon = link.address.url
         self.place = place
         self._caller = caller
@@ -116,12 +118,8 @@ class RemoteScope(Scope):
             session = sound(Session.from_json(answer["session"]), "Session")
             token, owned = sound(answer["token"], "str"), sound(answer["owned"], "bool")
             check_token(token)
-        return self._like(Caller(session.agent, session.id, owned=owned), token)
-
-    def _like(self, caller: Caller, token: str) -> RemoteScope:
-        made = RemoteScope(self.link, self.place, caller, token)
-        made.door = self.door
-        return made
+        caller = Caller(session.agent, session.id, owned=owned)
+        return RemoteScope(self.link, self.place, caller, token, self.door)
 
     def found(
         self, name: str, client: str | None, process: str | None, origin: str = ""
@@ -140,7 +138,8 @@ class RemoteScope(Scope):
             ) from error
         with self.link.trusting_nothing():
             name, session = sound(me["agent"], "str"), sound(me["session"], "int")
-        return self._like(Caller(name, session, owned=False), token)
+        caller = Caller(name, session, owned=False)
+        return RemoteScope(self.link, self.place, caller, token, self.door)
 
     @property
     def space(self) -> str:

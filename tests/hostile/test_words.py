@@ -36,7 +36,10 @@ from dibs.surfaces.cli.main import main
 from dibs.surfaces.hooks.hook import respond
 from dibs.surroundings.commands import Globals
 from dibs.surroundings.occasion import Answer
+from tests.surfaces.conftest import new_shell, pycache  # noqa: F401 - a fixture
+from tests.surfaces.daemon import serving
 from tests.surfaces.test_hook_dialects import HOOKED, payloads, read
+from tests.surfaces.test_http_mcp import Raw
 
 MARK = "zq"
 """What every hostile word begins with; nothing of ours has it."""
@@ -365,6 +368,27 @@ def check_marked(answer: dict[str, Any]) -> None:
             assert not (isinstance(value, str) and MARK in value), (path, value, marks)
 
     look({name: value for name, value in answer.items() if name != "untrusted"}, "")
+
+
+def test_a_daemon_sends_what_others_say_as_data_only(tmp_path: Path, pycache: Path) -> None:  # noqa: F811
+    shell = new_shell(tmp_path, pycache)
+    user_dir = Path(shell.environment["XDG_DATA_HOME"]) / "dibs"
+    with dibs.open(start=shell.folder, user_dir=user_dir) as space, serving(shell) as daemon:
+        space.scope.place.start = str(shell.folder)
+        with WORST.fill(space):
+            reads = ["leases.list", "work.list", "messages.history", "agents.overview"]
+            for name in (*reads, "events.since", "messages.inbox"):
+                reply = daemon.client("bob").ask(name, {})
+                assert reply.status == 200 and MARK in json.dumps(reply.json), name
+                assert reply.body.isascii() and not any(map(is_unseen, reply.body.decode())), name
+            caller = Raw(daemon, daemon.token_of("bob", "agent"))
+            for tool, arguments in CALLS[:6]:
+                status, answer = caller.modern("tools/call", name=tool, arguments=arguments)
+                said = answer["result"]["content"][0]["text"]
+                assert status == 200 and not any(map(is_unseen, said)), said
+                check_marked(json.loads(said))
+            status, answer = caller.modern("resources/read", uri="dibs://leases")
+            check_marked(json.loads(answer["result"]["contents"][0]["text"]))
 
 
 # What a hook may report.

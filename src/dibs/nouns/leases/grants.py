@@ -143,9 +143,9 @@ def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False)
         resource = place.resource(text)
         known = wants.get(resource.text)
         if known is None:
-            want = wants[resource.text] = Want(resource, mode, place.content_hash(resource), here)
+            known = wants[resource.text] = Want(resource, mode, place.content_hash(resource), here)
             if not resource.base:
-                want.most_ms = most_ms(scope, resource)
+                known.most_ms = most_ms(scope, resource)
         elif known.resource.checkout != resource.checkout:
             # Named in two checkouts, it is wanted in all of them.
             known.here, known.resource.checkout = False, None
@@ -163,12 +163,22 @@ def most_ms(scope: Scope, resource: Resource) -> int | None:
     return milliseconds(scope.door.tree_s())
 
 
-def within(tx: Read, row: Row, most: int | None) -> None:
-    """Let a lease that is renewed not last for longer than that, counted from its grant."""
-    if most is not None:
-        held_ms = max(0, tx.wall - row["granted_at"])
-        row["ttl_ms"] = min(row["ttl_ms"], most)
-        row["deadline"] = min(row["deadline"], tx.now + max(0, most - held_ms))
+def within(tx: Read, row: Row, most: int, before: int) -> None:
+    """Let a lease last no longer than that, counted from its grant; before: when it ended so far"""
+    left = max(0, most - max(0, tx.wall - row["granted_at"]))
+    row["ttl_ms"] = min(row["ttl_ms"], most)
+    row["deadline"] = min(row["deadline"], max(before, tx.now + left))
+
+
+def prolong(tx: Write, scope: Scope, row: Row, ttl_ms: int, deadline: int) -> Lease:
+    """Renew a lease of the caller."""
+    before = row["deadline"]
+    row |= {"ttl_ms": ttl_ms, "deadline": deadline}
+    if not row["base"] and (most := most_ms(scope, resource_of(row))) is not None:
+        within(tx, row, most, before)
+    row["signature"] = scope.keys.lease(row)
+    tx.run(LEASES.renew, row)
+    return lease_record(row, tx.now)
 
 
 def take(
@@ -279,9 +289,7 @@ def grant(
         "deadline": deadline,
     }
     if want.most_ms is not None:
-        before = own["deadline"] if own is not None and renewed else 0
-        within(tx, row, want.most_ms)
-        row["deadline"] = max(row["deadline"], before)
+        within(tx, row, want.most_ms, own["deadline"] if own is not None and renewed else 0)
     row["signature"] = keys.lease(row)
     tx.run(LEASES.grant, row)
     said = {"mode": want.mode, "epoch": epoch, "ttl_ms": row["ttl_ms"], "note": note, "task": task}

@@ -151,15 +151,9 @@ class Leases(Noun):
         ttl_ms = None if ttl_s is None else milliseconds(ttl_s)
         renewed = []
         for row in own_leases(tx, self.scope, resources, everything, epoch):
-            row["ttl_ms"] = ttl_ms or row["ttl_ms"]
-            deadline, row["deadline"] = row["deadline"], tx.now + row["ttl_ms"]
-            if not row["base"]:
-                grants.within(tx, row, grants.most_ms(self.scope, grants.resource_of(row)))
-                row["deadline"] = max(deadline, row["deadline"])
-            row["signature"] = self.scope.keys.lease(row)
-            tx.run(LEASES.renew, row)
+            lasts = ttl_ms or row["ttl_ms"]
+            renewed.append(grants.prolong(tx, self.scope, row, lasts, tx.now + lasts))
             tx.event("lease.renewed", row["resource"], {"epoch": row["epoch"]})
-            renewed.append(lease_record(row, tx.now))
         if not renewed and idempotency_key is None:
             tx.discard()
         return tuple(renewed)

@@ -79,15 +79,7 @@ def prolong(tx: Write, scope: Scope, row: Row) -> list[Lease]:
     for lease in tx.rows(grants.LEASES.of_session, session=row["session"]):
         if lease["task"] == row["id"] and lease["deadline"] > tx.now:
             scope.keys.require("lease", lease, lease["resource"])
-            deadline = lease["deadline"]
-            lease |= {"ttl_ms": row["ttl_ms"], "deadline": row["due"]}
-            if not lease["base"]:
-                most = grants.most_ms(scope, grants.resource_of(lease))
-                grants.within(tx, lease, most)
-                lease["deadline"] = max(deadline, lease["deadline"])
-            lease["signature"] = scope.keys.lease(lease)
-            tx.run(grants.LEASES.renew, lease)
-            leases.append(grants.lease_record(lease, tx.now))
+            leases.append(grants.prolong(tx, scope, lease, row["ttl_ms"], row["due"]))
     return leases
 
 

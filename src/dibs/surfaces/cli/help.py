@@ -11,7 +11,7 @@ from dibs.arguments import NEWEST, Choice
 from dibs.dibs import operations
 from dibs.errors import InvalidError
 from dibs.operation import EVERYBODY, NOUNS
-from dibs.records import span
+from dibs.records import called, span
 from dibs.surfaces.cli.main import BY_HAND, find, written_by_hand
 from dibs.surroundings.commands import Command, Globals, Option
 
@@ -227,7 +227,8 @@ def protocol(call: Globals) -> int:
     """
     with call.open() as space:
         text = PROTOCOL.format(
-            space=os.path.basename(space.scope.place.root) or "/", name=call.agent or "NAME"
+            space=called(os.path.basename(space.scope.place.root) or "/"),
+            name=called(call.agent or "NAME"),
         )
     return call.answer({"protocol": text}, text)
 

@@ -30,6 +30,6 @@ def make_old(driver: Driver, space: str, key_check: str, schema: int) -> None:
         migrate(driver, connection, migrations()[:schema])
         row = {"name": space, "key_check": key_check, "wall": driver.clock.wall()}
         connection.run(create, row)
-        connection.commit(set())
+        connection.commit(set(), 0)
     finally:
         driver.give_back(connection)

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
         def sleep(self, listener: Listener, seconds: float) -> None:
             """Let time pass until the listener is rung, at most so many seconds."""
 
+COPY = "copy"
+"""What stands in place of a boot id in a store, and in its sessions, that went back in time."""
+
 
 class SystemClock:
     """The monotonic clock of this machine plus the store's offset."""
@@ -64,6 +67,16 @@ def boot_id() -> str:
     if ctypes.CDLL(None).sysctlbyname(b"kern.bootsessionuuid", value, ctypes.byref(size), None, 0):
         raise OSError("this system does not tell its boot apart from others")
     return value.value.decode("ascii")
+
+
+def unseen_seq(seq: int, wall: int) -> int:
+    """A seq above all that were given out before this moment of the wall clock.
+
+    No store gives out a thousand in a millisecond, so this rises faster than any counter, and
+    each restoration begins above the one before it. It stays below 2**53, so that every JSON
+    reader has it exactly.
+    """
+    return max(seq + 1, wall << 10)
 
 
 def time_namespace() -> str:

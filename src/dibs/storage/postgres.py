@@ -22,8 +22,8 @@ from queue import Empty, SimpleQueue
 
 import psycopg
 
-from dibs.errors import BusyError, DibsError, InvalidError, StorageError
-from dibs.storage.clock import SystemClock, unusable
+from dibs.errors import BusyError, DibsError, InvalidError, StorageError, StoreGoneError
+from dibs.storage.clock import SystemClock, unseen_seq, unusable
 from dibs.storage.postgres_pipeline import (
     CHANNEL,
     CONNECT_S,
@@ -38,6 +38,7 @@ from dibs.storage.queries import Queries, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from psycopg.pq.abc import PGresult
@@ -65,6 +66,7 @@ SYNCHRONOUS = {"full": "on", "fast": "off"}
 class PostgresDriver:
     boot = ""
     liveness = None
+    renew: Callable[[PostgresConnection], None]
 
     def __init__(self, url: str, durability: str, clock: Clock | None, key: bytes) -> None:
         self.url = url
@@ -75,6 +77,12 @@ class PostgresDriver:
         self.injected = clock is not None
         self.clock: Clock = clock or SystemClock()
         self.space = 0
+        self.history = ""
+        """The server's, as the space knows it."""
+        self.seen = 0
+        """Where the journal ended after the last commit of this process."""
+        self.behind = False
+        """Whether the journal was found to end before that, or the history to be another."""
         self._pid = os.getpid()
         self._closed = False
         # Not a semaphore: a seat may be left while garbage is collected, even within an `acquire`.
@@ -96,9 +104,38 @@ class PostgresDriver:
         # Text is compared by bytes, as in SQLite; the prefix ranges of paths rely on it.
         return text.replace(" TEXT", ' TEXT COLLATE "C"')
 
-    def enter(self, space: Row) -> dict[str, Any]:
+    def enter(
+        self, space: Row, connection: PostgresConnection, fresh: bool = False
+    ) -> dict[str, Any]:
+        """Compare the server's history with the one the space knows; return what has to be stored.
+
+        Another server, timeline or table means that a standby took over or a backup was restored,
+        so that the last commits may be lost. A server that was started again has lost something
+        only if somebody writes without waiting for its disk.
+        """
         self.space = space["id"]
-        return {}
+        now = connection.history()
+        known, _, started = space["history"].partition(" ")
+        if now["history"] is None:
+            return {}  # a standby, which can only be read
+        history = now["history"]
+        if started or self.synchronous == SYNCHRONOUS["fast"]:
+            history = f"{history} {now['started']}"
+        self.history = now["history"]
+        seq, restored_seq = space["seq"], space["restored_seq"]
+        lost = (known and known != now["history"]) or (started and started != str(now["started"]))
+        if lost or seq < max(restored_seq, self.seen):
+            seq = restored_seq = unseen_seq(max(seq, self.seen), now["now"])
+        elif history == space["history"]:
+            return {}
+        return {
+            "boot": self.boot,
+            "time_namespace": "",
+            "clock_offset": 0,
+            "seq": seq,
+            "restored_seq": restored_seq,
+            "history": history,
+        }
 
     def take(self) -> PostgresConnection:
         if self._closed or os.getpid() != self._pid:
@@ -110,7 +147,9 @@ class PostgresDriver:
                 f"{CONNECTIONS} connections of this process are in use", next="try again"
             ) from None
         try:
-            connection = self._idle() or PostgresConnection(self)
+            connection = self._idle() or self._connect()
+            if self.behind:
+                self._renew(connection)
             connection.seat = seat
             return connection
         except BaseException as error:
@@ -118,6 +157,22 @@ class PostgresDriver:
             if isinstance(error, psycopg.Error):
                 raise translate(error) from error
             raise
+
+    def _connect(self) -> PostgresConnection:
+        connection = PostgresConnection(self)
+        if self.history and connection.history()["history"] != self.history:
+            self._renew(connection)
+        return connection
+
+    def _renew(self, connection: PostgresConnection) -> None:
+        """Let the space go on above all that it has lost."""
+        self.behind = True
+        try:
+            self.renew(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self.behind = False
 
     def _idle(self) -> PostgresConnection | None:
         with suppress(IndexError):  # another thread may have taken the last one
@@ -229,8 +284,15 @@ class PostgresConnection:
         self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
         self._send(POSTGRES.now, {}, wanted=True)
         self._send(SPACE.enter, {"space": space, "session": session}, wanted=True)
+        seen = self._driver.seen
         clock, entered = self._ask(asked)
         row = named(SPACE.enter, entered)[0]
+        if row["seq"] < seen:
+            self._driver.behind = True
+            raise StoreGoneError(
+                f"{self._driver.address} went back in time while it was open",
+                next="join again, then claim again what you still need",
+            )
         row["seq"] += 1
         return *self._times(clock), row
 
@@ -283,6 +345,10 @@ class PostgresConnection:
             return 0
         return int(self.rows(POSTGRES.version, {})[0]["version"])
 
+    def history(self) -> Row:
+        """What identifies the server's history, and when it was started; None on a standby."""
+        return self.rows(POSTGRES.history, {})[0]
+
     def migrate(self, version: int, text: str) -> None:
         for statement in text.split(";\n"):
             self._say(statement)
@@ -325,7 +391,7 @@ class PostgresConnection:
         self._send_later()
         self._say(text)
 
-    def commit(self, rings: set[str]) -> None:
+    def commit(self, rings: set[str], seq: int) -> None:
         self._ahead.clear()
         self._send_later()
         self._say("COMMIT", wanted=True)
@@ -340,6 +406,8 @@ class PostgresConnection:
         # After an error that somebody has caught, a commit undoes everything and is no error.
         if ended.command_status != b"COMMIT":
             raise StorageError("a statement before the commit failed", next="report this")
+        if rings:
+            self._driver.seen = seq
 
     def rollback(self) -> None:
         self._later.clear()

@@ -22,17 +22,15 @@ from _weakref import ref
 import apsw
 
 from dibs.errors import BusyError, StorageError, StoreGoneError, UnfitError
-from dibs.storage.clock import SystemClock, boot_id, time_namespace, unusable
-from dibs.storage.folder import Bells, FileLiveness, Folder, check_disk
+from dibs.storage.clock import COPY, SystemClock, boot_id, time_namespace, unseen_seq, unusable
+from dibs.storage.folder import Bells, FileLiveness, Folder, Last, check_disk
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
     APPLICATION_ID,
-    COPY,
     check_program,
     copy,
     refuse_other_program,
     translate,
-    unseen_seq,
 )
 
 TYPE_CHECKING = False
@@ -55,6 +53,8 @@ SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 
 
 class SqliteDriver:
+    renew: Callable[[SqliteConnection], None]
+
     def __init__(self, path: str, durability: str, clock: Clock | None) -> None:
         self.path = self.address = path
         self._synchronous = SYNCHRONOUS[durability]
@@ -68,8 +68,12 @@ class SqliteDriver:
         self.clock: Clock = clock or self._native_clock
         self.liveness = FileLiveness(self.folder.alive)
         self.bells = Bells(self.folder.bells, self.liveness.path)
+        self.last = Last(self.folder)
+        self.seen = 0
+        """Where the journal ended after the last commit of this process."""
         self._pid = os.getpid()
         self._closed = False
+        self._above = False
         self._present_until = 0
         self._turns: dict[int, ref[SqliteConnection]] = {}
         self._idle: list[SqliteConnection] = []
@@ -83,10 +87,13 @@ class SqliteDriver:
         # The primary key is the table: one b-tree to write where there would be two.
         return text.replace("\n);", "\n) WITHOUT ROWID;")
 
-    def enter(self, space: Row) -> dict[str, Any]:
+    def enter(self, space: Row, connection: Any, fresh: bool = False) -> dict[str, Any]:
         """Go on from the time of the space, over a reboot too; return what has to be stored."""
         self.liveness.space = space["id"]
         namespace, wall = time_namespace(), self._native_clock.wall()
+        seq, restored_seq = space["seq"], space["restored_seq"]
+        last = self.last.open(space["name"], self._synchronous == SYNCHRONOUS["fast"])
+        lost = space["boot"] == COPY or seq < max(last, restored_seq) or (fresh and self._above)
         if space["boot"] == self.boot:
             if space["time_namespace"] != namespace:
                 raise UnfitError(
@@ -95,19 +102,23 @@ class SqliteDriver:
                     next="start it outside that container, or share the store by postgresql://",
                 )
             self._native_clock.offset = space["clock_offset"]
-            return {}
-        seq, restored_seq = space["seq"], space["restored_seq"]
-        if space["boot"] == COPY:
-            seq = restored_seq = unseen_seq(seq, wall)
-        self._native_clock.offset = 0
-        passed = max(0, wall - space["wall_time"])
-        self._native_clock.offset = space["store_time"] + passed - self._native_clock.now()
+            if not lost:
+                return {}
+        else:
+            # A power cut may have taken the last commits of those who chose `fast`.
+            lost = lost or (bool(space["boot"]) and self.last.is_unsure())
+            self._native_clock.offset = 0
+            passed = max(0, wall - space["wall_time"])
+            self._native_clock.offset = space["store_time"] + passed - self._native_clock.now()
+        if lost:
+            seq = restored_seq = unseen_seq(max(seq, last), wall)
         return {
             "boot": self.boot,
             "time_namespace": namespace,
             "clock_offset": self._native_clock.offset,
             "seq": seq,
             "restored_seq": restored_seq,
+            "history": "",
         }
 
     def take(self) -> SqliteConnection:
@@ -156,9 +167,9 @@ class SqliteDriver:
             pass
         raise self._gone()
 
-    def _gone(self) -> StoreGoneError:
+    def _gone(self, how: str = "was deleted or replaced") -> StoreGoneError:
         return StoreGoneError(
-            f"{self.path} was deleted or replaced while it was open",
+            f"{self.path} {how} while it was open",
             next="open the store again: it starts afresh",
         )
 
@@ -203,6 +214,7 @@ class SqliteDriver:
         self._closed = True
         self.liveness.close()
         self.bells.close()
+        self.last.close()
         if os.getpid() == self._pid:
             while self._idle:
                 self._idle.pop().db.close()
@@ -288,7 +300,10 @@ class SqliteConnection:
     def enter(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
         clock = self._driver.clock
         now, wall = clock.now(), clock.wall()
+        seen = self._driver.seen  # first: a signal handler may write in between
         entered = self.rows(SPACE.enter, {"space": space, "session": session})[0]
+        if entered["seq"] < seen:
+            raise self._driver._gone("went back in time")
         entered["seq"] += 1
         if now - entered["store_time"] >= NOTE_TIME_MS:
             self.run(SPACE.note_time, {"space": space, "now": now, "wall": wall})
@@ -352,9 +367,12 @@ class SqliteConnection:
         self._control("ROLLBACK TO member")
         self._control("RELEASE member")
 
-    def commit(self, rings: set[str]) -> None:
+    def commit(self, rings: set[str], seq: int) -> None:
         self._control("COMMIT")
-        self._driver.bells.ring(rings)
+        if rings:
+            self._driver.seen = seq
+            self._driver.last.note(seq)
+            self._driver.bells.ring(rings)
 
     def rollback(self) -> None:
         # SQLite has rolled back by itself after some errors; a second one would only hide them.

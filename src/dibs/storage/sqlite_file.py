@@ -20,14 +20,13 @@ from dibs.errors import (
     UnavailableError,
     UnfitError,
 )
+from dibs.storage.clock import COPY
 from dibs.storage.folder import Folder
 from dibs.storage.queries import Queries
 
 SQLITE = Queries("sqlite")
 SQLITE_VERSION = apsw.sqlite_lib_version()
 APPLICATION_ID = 0x64696273
-COPY = "copy"
-"""What a backup has in place of a boot id."""
 
 
 def refuse_other_program(path: str) -> None:
@@ -85,16 +84,6 @@ def copy(db: apsw.Connection, target: str, key: bytes) -> None:
         if isinstance(error, apsw.Error):
             raise translate(error, target) from error
         raise
-
-
-def unseen_seq(seq: int, wall: int) -> int:
-    """A seq above all that were given out before this moment of the wall clock.
-
-    No store gives out a thousand in a millisecond, so this rises faster than any counter, and
-    each restoration begins above the one before it. It stays below 2**53, so that every JSON
-    reader has it exactly.
-    """
-    return max(seq + 1, wall << 10)
 
 
 def translate(error: apsw.Error, path: str) -> DibsError:

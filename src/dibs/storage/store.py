@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dibs.errors import CancelledError, NotYoursError, UnfitError
 from dibs.records import to_text
-from dibs.storage.clock import runs
+from dibs.storage.clock import COPY, runs
 from dibs.storage.queries import Queries, Query, migrations, newest_migration
 
 TYPE_CHECKING = False
@@ -31,12 +31,14 @@ SPACE = Queries("space")
 class Caller:
     """Who makes a write: an agent's session, and whether this very process keeps it alive."""
 
-    __slots__ = ("agent", "owned", "session")
+    __slots__ = ("agent", "nonce", "owned", "session")
 
-    def __init__(self, agent: str, session: int, owned: bool) -> None:
+    def __init__(self, agent: str, session: int, owned: bool, nonce: str = "") -> None:
         self.agent = agent
         self.session = session
         self.owned = owned
+        self.nonce = nonce
+        """Random: in a store that went back in time, another session may get the same number."""
 
 
 class Store:
@@ -48,6 +50,7 @@ class Store:
         """The store time at which this process last looked for the dead."""
         self.name = name
         self.at_close: list[Callable[[], None]] = []
+        driver.renew = lambda connection: self._enter(prepare(driver, connection, name, key_check))
         connection = driver.take()
         try:
             row = self._current(connection)
@@ -55,6 +58,9 @@ class Store:
                 row = prepare(driver, connection, name, key_check)
         finally:
             driver.give_back(connection)
+        self._enter(row)
+
+    def _enter(self, row: Row) -> None:
         self.space: int = row["id"]
         self.key_check: str = row["key_check"]
         self.restored_seq: int = row["restored_seq"]
@@ -64,15 +70,15 @@ class Store:
         if connection.version() != newest_migration():
             return None
         found = connection.rows(SPACE.find, {"name": self.name})
-        return found[0] if found and not self.driver.enter(found[0]) else None
+        return found[0] if found and not self.driver.enter(found[0], connection) else None
 
     def write(self, caller: Caller | None, ahead: Ahead = None) -> Write:
         """A write; what it is going to ask first may be given, and travels with its beginning."""
         return Write(self, ahead, caller)
 
-    def read(self, ahead: Ahead = None) -> Read:
+    def read(self, ahead: Ahead = None, caller: Caller | None = None) -> Read:
         """A read, likewise."""
-        return Read(self, ahead)
+        return Read(self, ahead, caller)
 
     def alive(self, session: Row, now: int, known_to_run: bool = False) -> bool:
         """Whether the process behind a session still runs, as far as can be known."""
@@ -160,7 +166,17 @@ class Read:
             raise
 
     def _begin(self) -> None:
-        self.now, self.wall = self.connection.begin_read(self._ahead)
+        caller, ahead = self.caller, self._ahead
+        if caller is None:
+            self.now, self.wall = self.connection.begin_read(ahead)
+            return
+        mine = (SPACE.caller, {"session": caller.session})
+        self.now, self.wall = self.connection.begin_read(
+            lambda: [mine, *(() if ahead is None else ahead())]
+        )
+        row = self.row(SPACE.caller, session=caller.session)
+        if row is None or row["nonce"] != caller.nonce:
+            raise stranger(caller)
 
     def ahead(self, ahead: Ahead) -> None:
         """Say what will be asked next, so that it can travel together."""
@@ -211,10 +227,8 @@ class Write(Read):
             self._check(caller, entered)
 
     def _check(self, caller: Caller, row: Row) -> None:
-        if row["agent"] is None:
-            raise NotYoursError(
-                f"{caller.agent} has no session {caller.session} here", next="join again"
-            )
+        if row["nonce"] != caller.nonce:
+            raise stranger(caller)
         # Another process of the session, or another thread, may have given it another name.
         caller.agent = row["agent"]
         if self.store.alive(row, self.now, known_to_run=caller.owned):
@@ -292,11 +306,21 @@ class Write(Read):
             return
         try:
             # A write without an event, such as a beat, uses no seq: the journal has no gap.
-            self.connection.commit(self._rings)
+            self.connection.commit(self._rings, self.seq + self._events - 1)
         except BaseException:
             self._leave()
             raise
         self._give_back()
+
+
+def stranger(caller: Caller) -> NotYoursError:
+    """The caller's session is not the one that has its number here, if any has."""
+    return NotYoursError(
+        f"{caller.agent} has no session {caller.session} here: it was removed, or the store went "
+        "back in time (deleted, restored, or a standby took over)",
+        next="join again, then claim again what you still need",
+        session=caller.session,
+    )
 
 
 def from_text(text: str | None) -> Any:
@@ -328,6 +352,7 @@ def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -
         )
     connection.begin_setup()
     try:
+        fresh = connection.version() == 0
         migrate(driver, connection, steps)
         found = connection.rows(SPACE.find, {"name": name})
         if not found:
@@ -335,10 +360,13 @@ def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -
             connection.run(SPACE.create, {"name": name, "wall": wall, "key_check": key_check})
             found = connection.rows(SPACE.find, {"name": name})
         space = found[0]
-        changes = driver.enter(space)
+        changes = driver.enter(space, connection, fresh)
+        rings = set()
         if changes:
             connection.run(SPACE.reboot, changes | {"space": space["id"]})
             if changes["seq"] != space["seq"]:
+                rings = {"space"}
+                connection.run(SPACE.outlive, {"space": space["id"], "copy": COPY})
                 event = {
                     "space": space["id"],
                     "seq": changes["seq"],
@@ -351,7 +379,7 @@ def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -
                 }
                 connection.run(SPACE.journal, event)
             space |= changes
-        connection.commit(set())
+        connection.commit(rings, space["seq"])
     except BaseException:
         connection.rollback()
         raise

@@ -42,7 +42,7 @@ class State(Noun):
     @operation(by=EVERYBODY, example="budget total")
     def get(self, namespace: str, key: str) -> Entry | None:
         """Get an entry, or nothing if there is none."""
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             row = tx.row(STATE.get, namespace=namespace, key=key)
             return entry_record(row, tx.now) if row is not None and present(row, tx.now) else None
 
@@ -120,14 +120,14 @@ class State(Noun):
 
         after: only keys after this one
         """
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             rows = tx.rows(STATE.list, namespace=namespace, after=after, now=tx.now, limit=limit)
             return tuple(entry_record(row, tx.now) for row in rows)
 
     @operation(by=EVERYBODY)
     def namespaces(self) -> dict[str, int]:
         """List the namespaces that have entries, and how many each has."""
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             rows = tx.rows(STATE.namespaces, now=tx.now)
             return {row["namespace"]: row["number"] for row in rows}
 
@@ -139,14 +139,14 @@ class State(Noun):
 
         before: only versions below this one
         """
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             rows = tx.rows(STATE.history, namespace=namespace, key=key, before=before, limit=limit)
             return tuple(entry_record(row, tx.now) for row in rows)
 
     @operation(by=EVERYBODY, example="budget --json")
     def export(self, namespace: str) -> EntryExport:
         """Export a namespace: its entries by key, and the history of each, newest first."""
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             entries = tx.rows(STATE.list, namespace=namespace, after="", now=tx.now, limit=NEWEST)
             history = tx.rows(STATE.whole_history, namespace=namespace)
             return EntryExport(
@@ -168,7 +168,7 @@ class State(Noun):
 
         def look() -> tuple[Entry | None, int | None]:
             nonlocal after_version, was_there
-            with self.scope.store.read() as tx:
+            with self.scope.read() as tx:
                 row = tx.row(STATE.get, namespace=namespace, key=key)
                 there = row is not None and present(row, tx.now)
                 version = 0 if row is None else row["version"]

@@ -18,11 +18,12 @@ import sys
 from dibs.arguments import NAME_LIMIT, Choice, check_name, check_text, visible
 from dibs.digest import sha256
 from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
+from dibs.names.checkouts import index_around
 from dibs.names.paths import Place, find_place, space_name
 from dibs.operation import NOUNS, OPERATIONS, Operation
 from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
-from dibs.storage.folder import write_once
+from dibs.storage.folder import Note, write_once
 from dibs.storage.store import Store
 
 TYPE_CHECKING = False
@@ -248,6 +249,7 @@ def open(
                 f"the key on this machine is not the key of the space {name}",
                 next="copy the key file from the machine where the space was made, or give key=",
             )
+        driver.settle()
     except BaseException:
         driver.close()
         raise
@@ -298,7 +300,38 @@ def connect(
     if key is not None:
         raise InvalidError("a SQLite store has its key in a file beside it", next="leave key out")
     # SQLite follows symbolic links, and what lies beside the database has to as well.
-    return SqliteDriver(os.path.realpath(path), durability, clock), None
+    note = Note(user_dir, os.path.realpath(path))
+    check_untracked(note)
+    return SqliteDriver(note, durability, clock), None
+
+
+def check_untracked(note: Note) -> None:
+    """Refuse a store that git tracks: whoever has the repository has its key, and may write it.
+
+    Before the database is opened, since a log beside it that came with a pull would be taken in.
+    """
+    around = index_around(os.path.dirname(note.path))
+    if around is None:
+        return
+    top, index = around
+    try:
+        seen = os.stat(index)
+    except OSError:
+        return  # nothing is tracked yet
+    note.index_now = f"{seen.st_ino}.{seen.st_size}.{seen.st_mtime_ns}"
+    if note.index_now == note.index:
+        return
+    from dibs.names.tracked import tracked  # an index is looked at once
+
+    name = os.path.relpath(note.path, top)
+    found = tracked(index, name)
+    if found:
+        raise UnfitError(
+            f"git tracks {found}: whoever has this repository knows the store's key, and can "
+            "change the store",
+            next=f"git rm -r --cached {os.path.dirname(name) or name}, commit that, and delete the "
+            "store; dibs makes a new one",
+        )
 
 
 def space_key(user_dir: str, name: str) -> tuple[bytes, str | None]:

@@ -141,7 +141,7 @@ class Scope:
         return self.store.write(self.caller, ahead)
 
     def read(self, ahead: Ahead = None) -> Read:
-        """A read for the caller, if anybody has joined: refused in a session that is no longer it."""
+        """A read for the caller, if anybody has joined; refused where its session is unknown."""
         return self.store.read(ahead, self._caller)
 
     def once(

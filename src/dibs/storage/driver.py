@@ -111,6 +111,9 @@ if TYPE_CHECKING:
             fresh: the database had no tables yet
             """
 
+        def settle(self) -> None:
+            """Note that the store has been looked at and set up."""
+
         def take(self) -> Any:
             """A `Connection` for one transaction."""
 

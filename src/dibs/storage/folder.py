@@ -60,8 +60,6 @@ class Folder:
             for folder in (self.path, self.bells, self.alive):
                 if not os.path.isdir(folder):
                     os.makedirs(folder, mode=0o700, exist_ok=True)
-            if not os.path.exists(self.key_file):
-                write_once(self.key_file, os.urandom(32))
         except OSError as error:
             raise _disk_error(error, self.path) from error
 
@@ -81,6 +79,58 @@ class Folder:
                 return source.read()
         except OSError as error:
             raise _disk_error(error, self.key_file) from error
+
+
+class Note:
+    """What the user's data folder says of the store at a path; `adoption` says what for.
+
+    key: that of the store, None if it has none yet
+    known: whether this user made or adopted the store
+    above: whether it took the place of another, above whose seqs it begins
+    life, schema, index: what was last seen there, "-" for nothing
+    """
+
+    def __init__(self, user_dir: str, database: str) -> None:
+        self.path = database
+        self.folder = os.path.join(user_dir, "stores")
+        self.place = sha256(os.fsencode(database)).hexdigest()[:32]
+        self.index_now = "-"
+        self.read()
+
+    def read(self) -> None:
+        self.key: bytes | None = None
+        self.known = self.above = False
+        self.life = self.schema = self.index = "-"
+        store = Folder(self.path)
+        try:
+            self.born = os.lstat(store.key_file).st_ctime_ns
+        except OSError:
+            return  # there is none, or it cannot be read, as whoever makes it finds out
+        self.key = store.key()
+        self.file = os.path.join(self.folder, fingerprint(self.key))
+        try:
+            with open(self.file, "rb") as source:
+                head, *lines = source.read().split(b"\n")
+        except OSError:
+            return
+        self.known, self.above = True, head == b"above"
+        for line in lines:
+            if line.startswith(self.place.encode()):
+                _, life, schema, index, _ = line.split(b" ", 4)
+                self.life, self.schema, self.index = life.decode(), schema.decode(), index.decode()
+                return
+            if line:
+                self.life = "elsewhere"
+
+    def stamp(self, inode: int, cookie: int) -> tuple[str, str]:
+        """Life and schema of a database, which SQLite gives another cookie with each change."""
+        return f"{inode}.{self.born}", f"{inode}.{cookie}"
+
+
+def fingerprint(key: bytes) -> str:
+    """What tells a store apart from others, and does not tell its key."""
+    text: str = sha256(b"dibs store\n" + key).hexdigest()
+    return text[:32]
 
 
 def write_once(path: str, content: bytes) -> None:
@@ -299,54 +349,3 @@ class Bells:
             os.close(self._open.popitem()[1])
         while self._ears:
             os.close(self._ears.pop())
-
-
-class Last:
-    """Where the journal of a space ends, outside the database, so that a database which went back
-    in time is noticed: deleted and made again, replaced by an older copy, or cut short.
-
-    A writer notes it after its commit, so it is never ahead of a database that lost nothing. The
-    last few seqs have a place each: a writer that is late does not cover the one after it.
-    """
-
-    PLACES = 8
-
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder.path
-        self._file = ""
-        self._handle = -1
-
-    def open(self, space: str, fast: bool) -> int:
-        """The highest seq that was noted for a space, 0 for none."""
-        name = sha256(space.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        self._file = os.path.join(self._folder, f"last-{name}")
-        if fast and not self.is_unsure():
-            write_once(os.path.join(self._folder, "fast"), b"")
-        self.close()
-        try:
-            self._handle = os.open(self._file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            noted = os.pread(self._handle, 8 * self.PLACES, 0)
-        except OSError:
-            return 0  # nothing was written yet, or by an earlier release only
-        seqs = [int.from_bytes(noted[at : at + 8], "big") for at in range(0, len(noted), 8)]
-        # What no JSON reader has exactly was never given out: the file is damaged.
-        return max((seq for seq in seqs if seq < 1 << 53), default=0)
-
-    def note(self, seq: int) -> None:
-        """Note it; where that fails, less is noticed later, and nothing is lost now."""
-        try:
-            if self._handle < 0:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._handle = os.open(self._file, flags, 0o600)
-            os.pwrite(self._handle, seq.to_bytes(8, "big"), seq % self.PLACES * 8)
-        except OSError:
-            return
-
-    def is_unsure(self) -> bool:
-        """Whether somebody has ever written without waiting for the disk."""
-        return os.path.exists(os.path.join(self._folder, "fast"))
-
-    def close(self) -> None:
-        handle, self._handle = self._handle, -1
-        if handle >= 0:
-            os.close(handle)

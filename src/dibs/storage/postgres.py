@@ -23,14 +23,15 @@ from queue import Empty, SimpleQueue
 import psycopg
 
 from dibs.errors import BusyError, DibsError, InvalidError, StorageError, StoreGoneError
-from dibs.storage.clock import SystemClock, unseen_seq, unusable
+from dibs.storage.clock import SystemClock, unusable
 from dibs.storage.postgres_pipeline import (
     CHANNEL,
-    CONNECT_S,
     EVERYBODY,
     Pipeline,
     PostgresListener,
+    Seat,
     connect,
+    gone_on,
     named,
     translate,
 )
@@ -107,35 +108,13 @@ class PostgresDriver:
     def enter(
         self, space: Row, connection: PostgresConnection, fresh: bool = False
     ) -> dict[str, Any]:
-        """Compare the server's history with the one the space knows; return what has to be stored.
-
-        Another server, timeline or table means that a standby took over or a backup was restored,
-        so that the last commits may be lost. A server that was started again has lost something
-        only if somebody writes without waiting for its disk.
-        """
         self.space = space["id"]
         now = connection.history()
-        known, _, started = space["history"].partition(" ")
-        if now["history"] is None:
-            return {}  # a standby, which can only be read
-        history = now["history"]
-        if started or self.synchronous == SYNCHRONOUS["fast"]:
-            history = f"{history} {now['started']}"
-        self.history = now["history"]
-        seq, restored_seq = space["seq"], space["restored_seq"]
-        lost = (known and known != now["history"]) or (started and started != str(now["started"]))
-        if lost or seq < max(restored_seq, self.seen):
-            seq = restored_seq = unseen_seq(max(seq, self.seen), now["now"])
-        elif history == space["history"]:
-            return {}
-        return {
-            "boot": self.boot,
-            "time_namespace": "",
-            "clock_offset": 0,
-            "seq": seq,
-            "restored_seq": restored_seq,
-            "history": history,
-        }
+        self.history = now["history"] or ""
+        return gone_on(space, now, self.synchronous == SYNCHRONOUS["fast"], self.seen)
+
+    def settle(self) -> None:
+        """Nothing is noted: whose space it is, its key tells."""
 
     def take(self) -> PostgresConnection:
         if self._closed or os.getpid() != self._pid:
@@ -218,26 +197,6 @@ class PostgresDriver:
         if os.getpid() == self._pid:
             while self._kept:
                 self._kept.pop().close()
-
-
-class Seat:
-    """The right to use a connection.
-
-    It ends at the latest with the connection: an interrupt may keep that from being given back.
-    """
-
-    taken = False
-
-    def __init__(self, seats: SimpleQueue[bool]) -> None:
-        self._seats = seats
-        self.taken = seats.get(timeout=CONNECT_S)
-
-    def leave(self) -> None:
-        if self.taken:
-            self.taken = False
-            self._seats.put(True)
-
-    __del__ = leave
 
 
 class PostgresConnection:
@@ -346,7 +305,6 @@ class PostgresConnection:
         return int(self.rows(POSTGRES.version, {})[0]["version"])
 
     def history(self) -> Row:
-        """What identifies the server's history, and when it was started; None on a standby."""
         return self.rows(POSTGRES.history, {})[0]
 
     def migrate(self, version: int, text: str) -> None:

@@ -21,15 +21,31 @@ from _weakref import ref
 
 import apsw
 
-from dibs.errors import BusyError, StorageError, StoreGoneError, UnfitError
-from dibs.storage.clock import COPY, SystemClock, boot_id, time_namespace, unseen_seq, unusable
-from dibs.storage.folder import Bells, FileLiveness, Folder, Last, check_disk
+from dibs.errors import StorageError, StoreGoneError, UnfitError
+from dibs.storage.clock import (
+    COPY,
+    Last,
+    SystemClock,
+    boot_id,
+    time_namespace,
+    unseen_seq,
+    unusable,
+)
+from dibs.storage.folder import Bells, FileLiveness, Folder, Note, check_disk
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
     APPLICATION_ID,
+    BUSY_S,
+    HARDENED,
+    Patience,
+    Torn,
+    as_sqlite,
+    check_own,
     check_program,
+    claim_own,
     copy,
     refuse_other_program,
+    settle,
     translate,
 )
 
@@ -47,45 +63,59 @@ NOTE_TIME_MS = 1_000
 """How far store time may fall back if the wall clock is wrong after a reboot."""
 PRESENT_NS = 1_000_000
 """How long a look at the file counts: its deletion takes as much with it as it did before."""
-BUSY_S = 4.5
-BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 
 
 class SqliteDriver:
     renew: Callable[[SqliteConnection], None]
 
-    def __init__(self, path: str, durability: str, clock: Clock | None) -> None:
-        self.path = self.address = path
+    def __init__(self, note: Note, durability: str, clock: Clock | None) -> None:
+        self.path = self.address = path = note.path
+        self._note = note
         self._synchronous = SYNCHRONOUS[durability]
         check_disk(path)
         self.folder = Folder(path)
         if os.path.exists(path) and not os.path.isdir(self.folder.path):
             refuse_other_program(path)  # before anything is made beside it
+        if not note.known:
+            claim_own(note)
         self.folder.make()
         self.boot = boot_id()
         self._native_clock = SystemClock()
         self.clock: Clock = clock or self._native_clock
         self.liveness = FileLiveness(self.folder.alive)
         self.bells = Bells(self.folder.bells, self.liveness.path)
-        self.last = Last(self.folder)
+        self.last = Last(self.folder.path)
         self.seen = 0
         """Where the journal ended after the last commit of this process."""
         self._pid = os.getpid()
         self._closed = False
-        self._above = False
+        # If it has to be made: whether there was one of this key, or another before it.
+        self._above = note.above or note.life != "-"
         self._present_until = 0
         self._turns: dict[int, ref[SqliteConnection]] = {}
         self._idle: list[SqliteConnection] = []
-        self._idle.append(SqliteConnection(self))
+        connection = SqliteConnection(self)
         self._inode = os.stat(path).st_ino
+        try:
+            self._stamp = stamp = note.stamp(self._inode, connection.db.pragma("schema_version"))
+            if stamp != (note.life, note.schema):
+                check_own(connection.db, note, stamp)
+        except apsw.Error as error:
+            raise translate(error, path) from error
+        self._idle.append(connection)
 
     def key(self) -> bytes:
-        return self.folder.key()
+        return self._note.key or self.folder.key()
 
     def schema(self, text: str) -> str:
-        # The primary key is the table: one b-tree to write where there would be two.
-        return text.replace("\n);", "\n) WITHOUT ROWID;")
+        return as_sqlite(text)
+
+    def settle(self) -> None:
+        """Note what was looked at, so that the next does not have to."""
+        note = self._note
+        if self._stamp != (note.life, note.schema) or note.index_now != note.index:
+            self._apart(lambda db: settle(db, note, self._inode))
 
     def enter(self, space: Row, connection: Any, fresh: bool = False) -> dict[str, Any]:
         """Go on from the time of the space, over a reboot too; return what has to be stored."""
@@ -169,8 +199,7 @@ class SqliteDriver:
 
     def _gone(self, how: str = "was deleted or replaced") -> StoreGoneError:
         return StoreGoneError(
-            f"{self.path} {how} while it was open",
-            next="open the store again: it starts afresh",
+            f"{self.path} {how} while it was open", next="open the store again: it starts afresh"
         )
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
@@ -220,30 +249,6 @@ class SqliteDriver:
                 self._idle.pop().db.close()
 
 
-class Torn:
-    """What is left of a connection whose transaction was undone behind its back."""
-
-    def execute(self, *_: object) -> Any:
-        raise BusyError(
-            "a signal handler used the store in the middle of this call, which was undone",
-            next="try again",
-        )
-
-
-class Patience:
-    """How a connection waits for its turn.
-
-    It does not know the connection: one that an interrupt loses in mid-transaction is then
-    freed at once, and its lock with it, instead of when the garbage collector comes by.
-    """
-
-    def __call__(self, attempts: int) -> bool:
-        if attempts == 0:
-            self._since = time.monotonic()
-        time.sleep(BUSY_STEPS_S[min(attempts, len(BUSY_STEPS_S) - 1)])
-        return time.monotonic() - self._since < BUSY_S
-
-
 class SqliteConnection:
     def __init__(self, driver: SqliteDriver) -> None:
         self._driver = driver
@@ -254,6 +259,8 @@ class SqliteConnection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         try:
             self.db = apsw.Connection(uri, flags=flags, statementcachesize=100)
+            for option, value in HARDENED:
+                self.db.config(option, value)
             self.db.set_busy_handler(Patience())
             # Otherwise SQLite plans a statement anew whenever its parameters change.
             self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

@@ -27,3 +27,11 @@ UPDATE space SET boot = :copy;
 -- name: copy_sessions
 -- Nobody who was alive in the original is alive in its copy.
 UPDATE session SET boot = :copy;
+
+-- name: boots
+-- In which boots the spaces were last used.
+SELECT DISTINCT boot FROM space;
+
+-- name: objects
+-- All that a database consists of.
+SELECT type, name, tbl_name, sql FROM sqlite_schema;

@@ -291,18 +291,26 @@ def connect(
         return PostgresDriver(url, durability, clock, key), made
     from dibs.storage.sqlite import SqliteDriver
 
-    path = url.removeprefix("sqlite://")
+    note = note_of(url, None, user_dir)
+    if key is not None:
+        raise InvalidError("a SQLite store has its key in a file beside it", next="leave key out")
+    return SqliteDriver(note, durability, clock), None
+
+
+def note_of(url: str | None, start: str | None, user_dir: str | None) -> Note:
+    """What this user's data folder says of a SQLite store, which git must not track."""
+    user_dir = user_dir or default_user_dir()
+    path = own_store(find_place(start, user_dir)) if url is None else url
+    path = path.removeprefix("sqlite://")
     if "://" in path or not path or "\0" in path:
         raise InvalidError(
             f"{url!r} is not an address dibs knows",
             next="give a path, sqlite:///path, postgresql://user@host/database or http://host:port",
         )
-    if key is not None:
-        raise InvalidError("a SQLite store has its key in a file beside it", next="leave key out")
     # SQLite follows symbolic links, and what lies beside the database has to as well.
     note = Note(user_dir, os.path.realpath(path))
     check_untracked(note)
-    return SqliteDriver(note, durability, clock), None
+    return note
 
 
 def check_untracked(note: Note) -> None:
@@ -363,6 +371,10 @@ def own_store(place: Place) -> str:
 
 
 def default_user_dir() -> str:
+    # As the commands find it, so that both know the same stores and keys.
+    chosen = os.path.expandvars("$XDG_DATA_HOME")
+    if chosen.startswith("/"):
+        return os.path.join(chosen, "dibs")
     home = os.path.expanduser("~")
     if sys.platform == "darwin":
         return os.path.join(home, "Library", "Application Support", "dibs")

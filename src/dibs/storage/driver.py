@@ -111,7 +111,7 @@ if TYPE_CHECKING:
             fresh: the database had no tables yet
             """
 
-        def settle(self) -> None:
+        def settle(self, changed: bool = False) -> None:
             """Note that the store has been looked at and set up."""
 
         def take(self) -> Any:

@@ -113,7 +113,7 @@ class PostgresDriver:
         self.history = now["history"] or ""
         return gone_on(space, now, self.synchronous == SYNCHRONOUS["fast"], self.seen)
 
-    def settle(self) -> None:
+    def settle(self, changed: bool = False) -> None:
         """Nothing is noted: whose space it is, its key tells."""
 
     def take(self) -> PostgresConnection:

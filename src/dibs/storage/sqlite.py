@@ -111,10 +111,15 @@ class SqliteDriver:
     def schema(self, text: str) -> str:
         return as_sqlite(text)
 
-    def settle(self) -> None:
-        """Note what was looked at, so that the next does not have to."""
+    def settle(self, changed: bool = False) -> None:
+        """Note what was looked at, so that the next does not have to.
+
+        changed: the modes of the files were, by us
+        """
         note = self._note
-        if self._stamp != (note.life, note.schema) or note.index_now != note.index:
+        if changed:
+            note.read()
+        if changed or self._stamp != (note.life, note.schema) or note.index_now != note.index:
             self._apart(lambda db: settle(db, note, self._inode))
 
     def enter(self, space: Row, connection: Any, fresh: bool = False) -> dict[str, Any]:

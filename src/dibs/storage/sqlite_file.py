@@ -24,12 +24,14 @@ from dibs.errors import (
 from dibs.storage.adoption import make_key, save, unknown, unwritable
 from dibs.storage.clock import COPY, boot_id
 from dibs.storage.folder import Folder, Note
-from dibs.storage.queries import Queries, migrations
+from dibs.storage.queries import Queries, migrations, newest_migration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
+
+    from dibs.storage.driver import Row
 
     T = TypeVar("T")
 
@@ -44,16 +46,8 @@ HARDENED = (
     (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
 )
 """Nothing in a file runs by itself, also before anybody has looked at what is in it."""
-NOTED_SCHEMA = 10
-"""The first schema whose stores are noted in the user's data folder when they are made."""
-ESTIMATES = {
-    ("table", name, name, f"CREATE TABLE {name}({columns})")
-    for name, columns in (
-        ("sqlite_stat1", "tbl,idx,stat"),
-        ("sqlite_stat4", "tbl,idx,neq,nlt,ndlt,sample"),
-    )
-}
-"""What SQLite itself makes for its planner."""
+WITH_TOKENS, NOTED_SCHEMA = 7, 10
+"""The first schemas with access tokens, and with a note in the user's data folder."""
 
 
 def refuse_other_program(path: str) -> None:
@@ -155,7 +149,7 @@ def check_schema(db: apsw.Connection, version: int, path: str) -> None:
     query, none = SQLITE.objects.bind("sqlite", {})
     expected, found = ({*one.execute(query, none)} for one in (ours, db))
     ours.close()
-    odd = sorted({f"{row[0]} {row[1]}" for row in expected ^ found - ESTIMATES})
+    odd = sorted({f"{row[0]} {row[1]}" for row in expected ^ found})
     if db.pragma("encoding") != "UTF-8":
         odd.append("the encoding")
     if odd:
@@ -165,6 +159,43 @@ def check_schema(db: apsw.Connection, version: int, path: str) -> None:
             next="restore a backup, or remove the store; dibs makes a new one",
             odd=odd[:50],
         )
+
+
+def contents(db: apsw.Connection, path: str) -> Row:
+    """What is in a store that somebody else has made; refused if dibs could not have made it."""
+    version = int(db.pragma("user_version"))
+    if not WITH_TOKENS <= version <= newest_migration():
+        raise UnfitError(
+            f"{path} was made by another release of dibs (schema {version})",
+            next="use it with that release, or remove the store",
+        )
+    check_schema(db, version, path)
+    found: Row = {}
+    for query in (SQLITE.spaces_there, SQLITE.agents_there, SQLITE.tokens_there):
+        cursor = db.execute(*query.bind("sqlite", {}))
+        names = [column[0] for column in cursor.get_description()] if cursor else []
+        found[query.name.removesuffix("_there")] = [
+            dict(zip(names, row, strict=True)) for row in cursor
+        ]
+    return found | {
+        "damage": [row[0] for row in db.execute("PRAGMA quick_check(5)") if row[0] != "ok"]
+    }
+
+
+def take_over(path: str, wall: int) -> None:
+    """Revoke the tokens of a store that somebody else has made, and end the sessions in it."""
+    try:
+        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            for option, value in HARDENED:
+                db.config(option, value)
+            with db:
+                db.execute(*SQLITE.revoke_there.bind("sqlite", {"at": wall}))
+                mark_copy(db)
+        finally:
+            db.close()
+    except apsw.Error as error:
+        raise translate(error, path) from error
 
 
 def mark_copy(db: apsw.Connection) -> None:

@@ -292,6 +292,7 @@ class PostgresConnection:
 
     def begin_setup(self) -> None:
         self._say("BEGIN")
+        self._say("SET LOCAL synchronous_commit = on")  # what it notes of the server must stay
         self._send(POSTGRES.set_up_alone, {"lock": SETUP_LOCK})
         self._send(POSTGRES.create_schema, {})
         # Not in the same packet: a table is only prepared for once its schema is there.

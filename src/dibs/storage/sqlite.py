@@ -71,6 +71,7 @@ class SqliteDriver:
 
     def __init__(self, note: Note, durability: str, clock: Clock | None) -> None:
         self.path = self.address = path = note.path
+        self._log = f"{path}-wal"
         self._note = note
         self._synchronous = SYNCHRONOUS[durability]
         check_disk(path)
@@ -97,6 +98,8 @@ class SqliteDriver:
         self._idle: list[SqliteConnection] = []
         connection = SqliteConnection(self)
         self._inode = os.stat(path).st_ino
+        # As long as anybody has the store open, SQLite keeps its log.
+        self._log_inode = inode_of(self._log)
         try:
             self._stamp = stamp = note.stamp(self._inode, connection.db.pragma("schema_version"))
             if stamp != (note.life, note.schema):
@@ -195,7 +198,10 @@ class SqliteDriver:
     def check_present(self) -> None:
         """Never go on with a file that has been deleted: what is committed vanishes with it."""
         try:
-            if os.stat(self.path).st_ino == self._inode and self.liveness.present():
+            there = os.stat(self.path).st_ino == self._inode and self.liveness.present()
+            log = inode_of(self._log)
+            if there and log == (self._log_inode or log):
+                self._log_inode = log
                 self._present_until = time.monotonic_ns() + PRESENT_NS
                 return
         except (FileNotFoundError, NotADirectoryError):
@@ -223,7 +229,7 @@ class SqliteDriver:
 
     def log_bytes(self) -> int:
         try:
-            return os.stat(f"{self.path}-wal").st_size
+            return os.stat(self._log).st_size
         except FileNotFoundError:
             return 0
 
@@ -400,6 +406,14 @@ class SqliteConnection:
             self._cursor.execute(text)
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
+
+
+def inode_of(path: str) -> int:
+    """The inode of a file, 0 if there is none."""
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return 0
 
 
 def named(query: Query, cursor: apsw.Cursor) -> tuple[str, ...]:

@@ -175,7 +175,7 @@ class Read:
             lambda: [mine, *(() if ahead is None else ahead())]
         )
         row = self.row(SPACE.caller, session=caller.session)
-        if row is None or row["nonce"] != caller.nonce:
+        if row is None or row["nonce"] != caller.nonce or row["boot"] == COPY:
             raise stranger(caller)
 
     def ahead(self, ahead: Ahead) -> None:

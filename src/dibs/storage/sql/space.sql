@@ -12,7 +12,7 @@ WHERE s.id = :space;
 
 -- name: caller
 -- Whether the session that a read is made in is the one it was.
-SELECT agent, nonce FROM session WHERE space = :space AND id = :session;
+SELECT nonce, boot FROM session WHERE space = :space AND id = :session;
 
 -- name: note_time
 -- From here store time goes on after a reboot.

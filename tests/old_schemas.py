@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dibs.storage.prepare import migrate
 from dibs.storage.queries import Query, migrations
-from dibs.storage.store import SPACE, migrate
+from dibs.storage.store import SPACE
 
 if TYPE_CHECKING:
     from dibs.storage.driver import Driver

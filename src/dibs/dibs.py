@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.arguments import NAME_LIMIT, Choice, check_name, check_text, visible
+from dibs.arguments import NAME_LIMIT, Choice, Whole, check_name, check_text, visible
 from dibs.digest import sha256
 from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
 from dibs.names.checkouts import index_around
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Driver
 
 DURABILITY = Choice("full", "fast")
+SIZE = Whole(1 << 20, 1 << 40)
 POSTGRES = ("postgresql://", "postgres://")
 DAEMON = ("http://", "https://", "unix:/", "http+unix://")
 DATABASE = "dibs.db"
@@ -207,6 +208,7 @@ def open(
     key: bytes | None = None,
     clock: Clock | None = None,
     token: str | None = None,
+    size_limit: int = 2 << 30,
 ) -> Dibs:
     """Open a space.
 
@@ -220,8 +222,10 @@ def open(
     key: the space key, where it is not in its usual file
     clock: a clock to use instead of the machine's, for tests
     token: what lets you in at a daemon; by default what a daemon of this user left for it
+    size_limit: how many bytes a SQLite store may hold before nothing is added to it any more
     """
     DURABILITY.check("durability", durability)
+    SIZE.check("size_limit", size_limit)
     url, start = check_path("url", url), check_path("start", start)
     user_dir = check_path("user_dir", user_dir) or default_user_dir()
     if key is not None and not isinstance(key, bytes):
@@ -238,7 +242,7 @@ def open(
     if url is None:
         url = own_store(place)
     name = check_name("space", default_space(url, place) if space is None else space)
-    driver, key_file = connect(url, name, durability, clock, key, user_dir)
+    driver, key_file = connect(url, name, durability, clock, key, user_dir, size_limit)
     try:
         keys = Keyring(driver.key(), name)
         store = Store(driver, name, keys.check())
@@ -275,7 +279,13 @@ def check_path(what: str, value: object) -> str | None:
 
 
 def connect(
-    url: str, name: str, durability: str, clock: Clock | None, key: bytes | None, user_dir: str
+    url: str,
+    name: str,
+    durability: str,
+    clock: Clock | None,
+    key: bytes | None,
+    user_dir: str,
+    size_limit: int,
 ) -> tuple[Driver, str | None]:
     """The driver for an address, and the key file if one had to be made for it."""
     if url.startswith(POSTGRES):
@@ -294,7 +304,7 @@ def connect(
     note = note_of(url, None, user_dir)
     if key is not None:
         raise InvalidError("a SQLite store has its key in a file beside it", next="leave key out")
-    return SqliteDriver(note, durability, clock), None
+    return SqliteDriver(note, durability, clock, size_limit), None
 
 
 def note_of(url: str | None, start: str | None, user_dir: str | None) -> Note:

@@ -63,7 +63,7 @@ class Failover:
         words = ["-D", self._data(), "-h", "", "-k", str(self._folder)]
         self._process = subprocess.Popen(
             [binaries() / "postgres", *words], user=self._user, cwd="/", env={"LC_ALL": "C"},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_us,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_us,  # noqa: PLW1509 - no threads yet
         )  # fmt: skip
         end = time.monotonic() + PATIENCE_S
         while True:

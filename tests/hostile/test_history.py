@@ -266,11 +266,11 @@ def test_a_session_of_the_same_number_is_not_the_same(url: str, tmp_path: Path) 
         bob.scope.caller.session = alice.session
         for call in (
             lambda: bob.leases.claim("lock:a"),
-            lambda: bob.messages.inbox(),
-            lambda: bob.agents.overview(),
-            lambda: bob.leases.list(),
-            lambda: bob.agents.beat(),
-            lambda: bob.agents.leave(),
+            bob.messages.inbox,
+            bob.agents.overview,
+            bob.leases.list,
+            bob.agents.beat,
+            bob.agents.leave,
         ):
             with pytest.raises(NotYoursError, match="went back in time") as refusal:
                 call()

@@ -91,6 +91,11 @@ if TYPE_CHECKING:
         boot: str
         """The boot in which sessions live; empty where heartbeats decide alone."""
         clock: Clock
+        over: bool
+        """Whether the database's file is larger than `size_limit`."""
+        size_limit: int
+        used: Query
+        """Asks for the bytes that are in use."""
         renew: Callable[[Any], None]
         """Called with a connection to a server whose history is not the one the space knows."""
 

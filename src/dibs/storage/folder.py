@@ -173,6 +173,14 @@ def check_disk(database: str) -> None:
         )
 
 
+def inode_of(path: str) -> int:
+    """The inode of a file, 0 if there is none."""
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return 0
+
+
 def file_system(path: str, mounts: str = "/proc/self/mountinfo") -> str | None:
     """The type of the file system that holds path, or None where the system does not say."""
     while not os.path.exists(path):

@@ -27,6 +27,7 @@ from dibs.storage.clock import SystemClock, unusable
 from dibs.storage.postgres_pipeline import (
     CHANNEL,
     EVERYBODY,
+    Kept,
     Pipeline,
     PostgresListener,
     Seat,
@@ -64,9 +65,11 @@ KEPT = 4
 SYNCHRONOUS = {"full": "on", "fast": "off"}
 
 
-class PostgresDriver:
+class PostgresDriver(Kept):
     boot = ""
     liveness = None
+    over, size_limit = False, 0  # the server has its own limits
+    used = POSTGRES.now
     renew: Callable[[PostgresConnection], None]
 
     def __init__(self, url: str, durability: str, clock: Clock | None, key: bytes) -> None:
@@ -112,9 +115,6 @@ class PostgresDriver:
         now = connection.history()
         self.history = now["history"] or ""
         return gone_on(space, now, self.synchronous == SYNCHRONOUS["fast"], self.seen)
-
-    def settle(self, changed: bool = False) -> None:
-        """Nothing is noted: whose space it is, its key tells."""
 
     def take(self) -> PostgresConnection:
         if self._closed or os.getpid() != self._pid:
@@ -171,25 +171,6 @@ class PostgresDriver:
 
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> PostgresListener:
         return PostgresListener(self.url, self.space, topics, cancel)
-
-    def backup(self, target: str) -> None:
-        raise InvalidError(
-            "a store on PostgreSQL is backed up with the server",
-            next="use pg_dump, and copy the key",
-        )
-
-    def integrity(self) -> list[str]:
-        """The server looks after its own files."""
-        return []
-
-    def log_bytes(self) -> int:
-        return 0
-
-    def shorten_log(self) -> None:
-        """The server looks after its own log."""
-
-    def private_files(self) -> list[str]:
-        return []
 
     def close(self) -> None:
         # A forked child that says goodbye on the shared sockets would cut its parent off.

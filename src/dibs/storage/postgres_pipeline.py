@@ -27,6 +27,7 @@ from dibs.errors import (
     DibsError,
     DisconnectedError,
     DiskFullError,
+    InvalidError,
     ReadOnlyError,
     StorageError,
     UnfitError,
@@ -340,3 +341,29 @@ def gone_on(space: Row, now: Row, fast: bool, seen: int) -> Row:
         "restored_seq": restored_seq,
         "history": history,
     }
+
+
+class Kept:
+    """What a server looks after by itself."""
+
+    def backup(self, target: str) -> None:
+        raise InvalidError(
+            "a store on PostgreSQL is backed up with the server",
+            next="use pg_dump, and copy the key",
+        )
+
+    def integrity(self) -> list[str]:
+        """The server looks after its own files."""
+        return []
+
+    def log_bytes(self) -> int:
+        return 0
+
+    def shorten_log(self) -> None:
+        """The server looks after its own log."""
+
+    def private_files(self) -> list[str]:
+        return []
+
+    def settle(self, changed: bool = False) -> None:
+        """Nothing is noted: whose space it is, its key tells."""

@@ -31,19 +31,19 @@ from dibs.storage.clock import (
     unseen_seq,
     unusable,
 )
-from dibs.storage.folder import Bells, FileLiveness, Folder, Note, check_disk
+from dibs.storage.folder import Bells, FileLiveness, Folder, Note, check_disk, inode_of
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
     APPLICATION_ID,
     BUSY_S,
     HARDENED,
+    Maintained,
     Patience,
     Torn,
     as_sqlite,
     check_own,
     check_program,
     claim_own,
-    copy,
     refuse_other_program,
     settle,
     translate,
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 SPACE = Queries("space")
 SQLITE = Queries("sqlite")
+SIZE_LIMIT = 2 << 30
 NOTE_TIME_MS = 1_000
 """How far store time may fall back if the wall clock is wrong after a reboot."""
 PRESENT_NS = 1_000_000
@@ -66,10 +67,15 @@ PRESENT_NS = 1_000_000
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 
 
-class SqliteDriver:
+class SqliteDriver(Maintained):
     renew: Callable[[SqliteConnection], None]
+    over = False
+    used = SQLITE.used
 
-    def __init__(self, note: Note, durability: str, clock: Clock | None) -> None:
+    def __init__(
+        self, note: Note, durability: str, clock: Clock | None, size_limit: int = SIZE_LIMIT
+    ) -> None:
+        self.size_limit = size_limit
         self.path = self.address = path = note.path
         self._log = f"{path}-wal"
         self._note = note
@@ -198,7 +204,9 @@ class SqliteDriver:
     def check_present(self) -> None:
         """Never go on with a file that has been deleted: what is committed vanishes with it."""
         try:
-            there = os.stat(self.path).st_ino == self._inode and self.liveness.present()
+            seen = os.stat(self.path)
+            self.over = seen.st_size > self.size_limit
+            there = seen.st_ino == self._inode and self.liveness.present()
             log = inode_of(self._log)
             if there and log == (self._log_inode or log):
                 self._log_inode = log
@@ -219,36 +227,6 @@ class SqliteDriver:
             return self.bells.listen(topics, cancel)
         except FileNotFoundError as error:
             raise self._gone() from error
-
-    def backup(self, target: str) -> None:
-        self._apart(lambda db: copy(db, target, self.key()))
-
-    def integrity(self) -> list[str]:
-        said = [row[0] for row in self._apart(lambda db: [*db.execute("PRAGMA integrity_check")])]
-        return [] if said == ["ok"] else said
-
-    def log_bytes(self) -> int:
-        try:
-            return os.stat(self._log).st_size
-        except FileNotFoundError:
-            return 0
-
-    def shorten_log(self) -> None:
-        self._apart(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
-
-    def _apart(self, do: Callable[[apsw.Connection], Any]) -> Any:
-        """Do something with the file that is no transaction."""
-        connection = self.take()
-        try:
-            return do(connection.db)
-        except apsw.Error as error:
-            raise translate(error, self.path) from error
-        finally:
-            self.give_back(connection)
-
-    def private_files(self) -> list[str]:
-        folder = self.folder
-        return [self.path, folder.path, folder.bells, folder.alive, folder.key_file]
 
     def close(self) -> None:
         self._closed = True
@@ -406,14 +384,6 @@ class SqliteConnection:
             self._cursor.execute(text)
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
-
-
-def inode_of(path: str) -> int:
-    """The inode of a file, 0 if there is none."""
-    try:
-        return os.stat(path).st_ino
-    except FileNotFoundError:
-        return 0
 
 
 def named(query: Query, cursor: apsw.Cursor) -> tuple[str, ...]:

@@ -304,3 +304,48 @@ class Patience:
             self._since = time.monotonic()
         time.sleep(BUSY_STEPS_S[min(attempts, len(BUSY_STEPS_S) - 1)])
         return time.monotonic() - self._since < BUSY_S
+
+
+class Maintained:
+    """What is done with a file as a whole by the driver that has it open."""
+
+    path: str
+    folder: Folder
+    _log: str
+    _note: Note
+
+    def take(self) -> Any:
+        raise NotImplementedError
+
+    def give_back(self, connection: Any) -> None:
+        raise NotImplementedError
+
+    def backup(self, target: str) -> None:
+        self._apart(lambda db: copy(db, target, self._note.key or b""))
+
+    def integrity(self) -> list[str]:
+        said = [row[0] for row in self._apart(lambda db: [*db.execute("PRAGMA integrity_check")])]
+        return [] if said == ["ok"] else said
+
+    def log_bytes(self) -> int:
+        try:
+            return os.stat(self._log).st_size
+        except FileNotFoundError:
+            return 0
+
+    def shorten_log(self) -> None:
+        self._apart(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+
+    def _apart(self, do: Callable[[apsw.Connection], Any]) -> Any:
+        """Do something with the file that is no transaction."""
+        connection = self.take()
+        try:
+            return do(connection.db)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self.give_back(connection)
+
+    def private_files(self) -> list[str]:
+        folder = self.folder
+        return [self.path, folder.path, folder.bells, folder.alive, folder.key_file]

@@ -11,10 +11,10 @@ next look come soon; the slow look beneath them makes a lost hint harmless.
 
 from __future__ import annotations
 
-from dibs.errors import CancelledError, NotYoursError, UnfitError
+from dibs.errors import CancelledError, NotYoursError, SpaceFullError
 from dibs.records import to_text
 from dibs.storage.clock import COPY, runs
-from dibs.storage.queries import Queries, Query, migrations, newest_migration
+from dibs.storage.queries import Queries, Query, newest_migration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SPACE = Queries("space")
+GROWING = frozenset(
+    "lease.claimed lease.queued task.added message.sent message.announced entry.set "
+    "token.added".split()
+)
+"""What is refused in a store that has reached its limit: what only adds to it."""
 
 
 class Caller:
@@ -50,15 +55,22 @@ class Store:
         """The store time at which this process last looked for the dead."""
         self.name = name
         self.at_close: list[Callable[[], None]] = []
-        driver.renew = lambda connection: self._enter(prepare(driver, connection, name, key_check))
+
+        def set_up(connection: Connection) -> None:
+            from dibs.storage.prepare import prepare  # late, since hardly anybody has to
+
+            self._enter(prepare(driver, connection, name, key_check))
+
+        driver.renew = set_up
         connection = driver.take()
         try:
             row = self._current(connection)
             if row is None:
-                row = prepare(driver, connection, name, key_check)
+                set_up(connection)
+            else:
+                self._enter(row)
         finally:
             driver.give_back(connection)
-        self._enter(row)
 
     def _enter(self, row: Row) -> None:
         self.space: int = row["id"]
@@ -261,8 +273,12 @@ class Write(Read):
         """
         seq = self.seq + self._events
         self._events += 1
+        mine = self.caller.session if self.caller is not None else None
         if agent is None and self.caller is not None:
-            agent, session = self.caller.agent, self.caller.session
+            agent, session = self.caller.agent, mine
+        # What is handed over to somebody else is part of a release.
+        if self.store.driver.over and kind in GROWING and session == mine:
+            self._refuse_if_full()
         row = {
             "space": self.space,
             "seq": seq,
@@ -276,6 +292,19 @@ class Write(Read):
         self.connection.run(SPACE.journal, row)
         self._rings.add(kind.partition(".")[0])
         return seq
+
+    def _refuse_if_full(self) -> None:
+        """The file is over the limit; what pruning has freed in it counts as free."""
+        driver = self.store.driver
+        used = self.connection.rows(driver.used, {})[0]["used"]
+        if used > driver.size_limit:
+            raise SpaceFullError(
+                f"{driver.address} holds {used >> 20} MiB, more than its limit of "
+                f"{driver.size_limit >> 20} MiB",
+                next="have a person remove what is old (dibs gc --keep 7d), or raise "
+                "DIBS_SIZE_LIMIT",
+                limit=driver.size_limit,
+            )
 
     def ring(self, number: int) -> None:
         """Wake the one who waits under this number, once the write is done."""
@@ -332,63 +361,3 @@ def from_text(text: str | None) -> Any:
     import json  # late, since most commands read none
 
     return json.loads(text)
-
-
-def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -> Row:
-    """Bring the database to the schema of this release, and find or make the space in it.
-
-    Everything happens under the driver's set-up lock in one transaction, so any number of
-    processes may open a fresh or an old database at the same moment.
-    """
-    steps = migrations()
-    newest = steps[-1][0]
-    version = connection.version()
-    if version > newest:
-        raise UnfitError(
-            f"this store was made by a newer dibs (schema {version}, this one knows {newest})",
-            next="upgrade agent-dibs",
-            schema=version,
-            known=newest,
-        )
-    connection.begin_setup()
-    try:
-        fresh = connection.version() == 0
-        migrate(driver, connection, steps)
-        found = connection.rows(SPACE.find, {"name": name})
-        if not found:
-            wall = driver.clock.wall()
-            connection.run(SPACE.create, {"name": name, "wall": wall, "key_check": key_check})
-            found = connection.rows(SPACE.find, {"name": name})
-        space = found[0]
-        changes = driver.enter(space, connection, fresh)
-        rings = set()
-        if changes:
-            connection.run(SPACE.reboot, changes | {"space": space["id"]})
-            if changes["seq"] != space["seq"]:
-                rings = {"space"}
-                connection.run(SPACE.outlive, {"space": space["id"], "copy": COPY})
-                event = {
-                    "space": space["id"],
-                    "seq": changes["seq"],
-                    "kind": "space.restored",
-                    "agent": None,
-                    "session": None,
-                    "subject": space["name"],
-                    "data": f'{{"from": {space["seq"]}}}',
-                    "at": driver.clock.wall(),
-                }
-                connection.run(SPACE.journal, event)
-            space |= changes
-        connection.commit(rings, space["seq"])
-    except BaseException:
-        connection.rollback()
-        raise
-    return space
-
-
-def migrate(driver: Driver, connection: Connection, steps: list[tuple[int, str, str]]) -> None:
-    """Apply those of the steps that the database has not seen yet."""
-    version = connection.version()
-    for number, _, text in steps:
-        if number > version:
-            connection.migrate(number, driver.schema(text))

@@ -54,3 +54,8 @@ SELECT name, scope FROM token WHERE revoked_at IS NULL ORDER BY id LIMIT 20;
 -- name: revoke_there
 -- Whoever has such a token got it from the one who made the file.
 UPDATE token SET revoked_at = :at WHERE revoked_at IS NULL;
+
+-- name: used
+-- The bytes of a database without the pages that are free.
+SELECT (page_count - freelist_count) * page_size AS used
+FROM pragma_page_count, pragma_freelist_count, pragma_page_size;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -15,6 +16,14 @@ from tests.postgres_server import new_database, running
 # How long one example takes depends on the database and the machine.
 hypothesis.settings.register_profile("dibs", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("dibs")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A home of the tests' own: which stores are theirs is noted there."""
+    before, os.environ["HOME"] = os.environ.get("HOME", ""), str(tmp_path_factory.mktemp("home"))
+    yield
+    os.environ["HOME"] = before
 
 
 @pytest.fixture(scope="session")

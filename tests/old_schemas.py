@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dibs.storage.prepare import migrate
 from dibs.storage.queries import Query, migrations
-from dibs.storage.store import SPACE, migrate
+from dibs.storage.store import SPACE
 
 if TYPE_CHECKING:
     from dibs.storage.driver import Driver
@@ -30,6 +31,6 @@ def make_old(driver: Driver, space: str, key_check: str, schema: int) -> None:
         migrate(driver, connection, migrations()[:schema])
         row = {"name": space, "key_check": key_check, "wall": driver.clock.wall()}
         connection.run(create, row)
-        connection.commit(set())
+        connection.commit(set(), 0)
     finally:
         driver.give_back(connection)

@@ -47,6 +47,7 @@ __all__ = [
     "ReadOnlyError",
     "RefusedError",
     "Session",
+    "SpaceFullError",
     "StaleError",
     "StateError",
     "StorageError",

@@ -15,15 +15,16 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.arguments import NAME_LIMIT, Choice, check_name, check_text
+from dibs.arguments import NAME_LIMIT, Choice, Whole, check_name, check_text
 from dibs.digest import sha256
 from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
+from dibs.names.checkouts import index_around
 from dibs.names.paths import Place, find_place, space_name
 from dibs.operation import NOUNS, OPERATIONS, Operation
 from dibs.records import visible
 from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
-from dibs.storage.folder import Own, refused
+from dibs.storage.folder import Note, Own, refused
 from dibs.storage.store import Store
 
 TYPE_CHECKING = False
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Driver
 
 DURABILITY = Choice("full", "fast")
+SIZE = Whole(1 << 20, 1 << 40)
 POSTGRES = ("postgresql://", "postgres://")
 DAEMON = ("http://", "https://", "unix:/", "http+unix://")
 DATABASE = "dibs.db"
@@ -207,6 +209,7 @@ def open(
     key: bytes | None = None,
     clock: Clock | None = None,
     token: str | None = None,
+    size_limit: int = 2 << 30,
 ) -> Dibs:
     """Open a space.
 
@@ -220,8 +223,10 @@ def open(
     key: the space key, where it is not in its usual file
     clock: a clock to use instead of the machine's, for tests
     token: what lets you in at a daemon; by default what a daemon of this user left for it
+    size_limit: how many bytes a SQLite store may hold before nothing is added to it any more
     """
     DURABILITY.check("durability", durability)
+    SIZE.check("size_limit", size_limit)
     url, start = check_path("url", url), check_path("start", start)
     user_dir = check_path("user_dir", user_dir) or default_user_dir()
     if key is not None and not isinstance(key, bytes):
@@ -238,7 +243,7 @@ def open(
     if url is None:
         url = own_store(place)
     name = check_name("space", default_space(url, place) if space is None else space)
-    driver, key_file = connect(url, name, durability, clock, key, user_dir)
+    driver, key_file = connect(url, name, durability, clock, key, user_dir, size_limit)
     try:
         keys = Keyring(driver.key(), name)
         store = Store(driver, name, keys.check())
@@ -249,6 +254,7 @@ def open(
                 f"the key on this machine is not the key of the space {name}",
                 next="copy the key file from the machine where the space was made, or give key=",
             )
+        driver.settle()
     except BaseException:
         driver.close()
         raise
@@ -274,7 +280,13 @@ def check_path(what: str, value: object) -> str | None:
 
 
 def connect(
-    url: str, name: str, durability: str, clock: Clock | None, key: bytes | None, user_dir: str
+    url: str,
+    name: str,
+    durability: str,
+    clock: Clock | None,
+    key: bytes | None,
+    user_dir: str,
+    size_limit: int,
 ) -> tuple[Driver, str | None]:
     """The driver for an address, and the key file if one had to be made for it."""
     if url.startswith(POSTGRES):
@@ -290,16 +302,55 @@ def connect(
         return PostgresDriver(url, durability, clock, key), made
     from dibs.storage.sqlite import SqliteDriver
 
-    path = url.removeprefix("sqlite://")
+    note = note_of(url, None, user_dir)
+    if key is not None:
+        raise InvalidError("a SQLite store has its key in a file beside it", next="leave key out")
+    return SqliteDriver(note, durability, clock, size_limit), None
+
+
+def note_of(url: str | None, start: str | None, user_dir: str | None) -> Note:
+    """What this user's data folder says of a SQLite store, which git must not track."""
+    user_dir = user_dir or default_user_dir()
+    path = own_store(find_place(start, user_dir)) if url is None else url
+    path = path.removeprefix("sqlite://")
     if "://" in path or not path or "\0" in path:
         raise InvalidError(
             f"{url!r} is not an address dibs knows",
             next="give a path, sqlite:///path, postgresql://user@host/database or http://host:port",
         )
-    if key is not None:
-        raise InvalidError("a SQLite store has its key in a file beside it", next="leave key out")
     # SQLite follows symbolic links, and what lies beside the database has to as well.
-    return SqliteDriver(os.path.realpath(path), durability, clock), None
+    note = Note(user_dir, os.path.realpath(path))
+    check_untracked(note)
+    return note
+
+
+def check_untracked(note: Note) -> None:
+    """Refuse a store that git tracks: whoever has the repository has its key, and may write it.
+
+    Before the database is opened, since a log beside it that came with a pull would be taken in.
+    """
+    around = index_around(os.path.dirname(note.path))
+    if around is None:
+        return
+    top, index = around
+    try:
+        seen = os.stat(index)
+    except OSError:
+        return  # nothing is tracked yet
+    note.index_now = f"{seen.st_ino}.{seen.st_size}.{seen.st_mtime_ns}"
+    if note.index_now == note.index:
+        return
+    from dibs.names.tracked import tracked  # an index is looked at once
+
+    name = os.path.relpath(note.path, top)
+    found = tracked(index, name)
+    if found:
+        raise UnfitError(
+            f"git tracks {found}: whoever has this repository knows the store's key, and can "
+            "change the store",
+            next=f"git rm -r --cached {os.path.dirname(name) or name}, commit that, and delete the "
+            "store; dibs makes a new one",
+        )
 
 
 def space_key(user_dir: str, name: str) -> tuple[bytes, str | None]:
@@ -327,6 +378,10 @@ def own_store(place: Place) -> str:
 
 
 def default_user_dir() -> str:
+    # As the commands find it, so that both know the same stores and keys.
+    chosen = os.path.expandvars("$XDG_DATA_HOME")
+    if chosen.startswith("/"):
+        return os.path.join(chosen, "dibs")
     home = os.path.expanduser("~")
     if sys.platform == "darwin":
         return os.path.join(home, "Library", "Application Support", "dibs")

@@ -175,6 +175,13 @@ class DiskFullError(UnavailableError):
     code = "disk_full"
 
 
+class SpaceFullError(UnavailableError):
+    """The store has reached its size limit. Releasing, completing, leaving and pruning go on."""
+
+    code = "space_full"
+    http_status = 507
+
+
 class ReadOnlyError(UnavailableError):
     """The store cannot be written."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import dibs
 from dibs.errors import DibsError, UnfitError
+from dibs.storage.folder import Note
 from dibs.storage.postgres import PostgresDriver
 from dibs.storage.queries import migrations
 from dibs.storage.sqlite import SqliteDriver
@@ -40,7 +42,7 @@ def is_postgres(url: str) -> bool:
 def driver_of(url: str) -> Driver:
     if is_postgres(url):
         return PostgresDriver(url, "full", None, KEY)
-    return SqliteDriver(url, "full", None)
+    return SqliteDriver(Note(os.path.join(os.path.dirname(url), "../user"), url), "full", None)
 
 
 def build(url: str, to: int) -> None:

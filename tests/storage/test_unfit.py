@@ -293,12 +293,10 @@ def test_the_key_of_another_store_is_refused(sqlite_url, tmp_path):
     open_store(sqlite_url, tmp_path).close()
     key = Path(f"{sqlite_url}.d/key")
     right = key.read_bytes()
-    key.write_bytes(bytes(32))
-    with pytest.raises(UnfitError, match="not the key of the space here"):
-        open_store(sqlite_url, tmp_path)
-    key.write_bytes(b"too short")
-    with pytest.raises(UnfitError, match="9 bytes instead of 32"):
-        open_store(sqlite_url, tmp_path)
+    for other in (bytes(32), b"too short"):
+        key.write_bytes(other)
+        with pytest.raises(UnfitError, match="you did not make the store"):
+            open_store(sqlite_url, tmp_path)
     key.write_bytes(right)
     open_store(sqlite_url, tmp_path).close()
 
@@ -330,7 +328,7 @@ def test_a_store_that_was_deleted_says_so_and_the_next_one_starts_afresh(tmp_pat
     (repository / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     space = dibs.open(start=str(repository), user_dir=str(tmp_path / "user"))
     alice = space.join("alice")
-    alice.leases.claim("port:1")
+    grant = alice.leases.claim("port:1")
     shutil.rmtree(repository / ".dibs")
     outlast_the_last_look()
 
@@ -350,8 +348,8 @@ def test_a_store_that_was_deleted_says_so_and_the_next_one_starts_afresh(tmp_pat
     assert not (repository / ".dibs").exists()
 
     with dibs.open(start=str(repository), user_dir=str(tmp_path / "user")) as again:
-        assert again.events.last() == 0
-        assert again.join("alice").leases.claim("port:1").epoch == 2
+        assert [event.kind for event in again.events.since(0)] == ["space.restored"]
+        assert again.join("alice").leases.claim("port:1").epoch > grant.epoch
 
 
 def outlast_the_last_look() -> None:

@@ -45,6 +45,11 @@ class Shell:
         self.always = always
 
     @property
+    def user_dir(self) -> str:
+        """Where this user's stores and keys are noted."""
+        return f"{self.environment['XDG_DATA_HOME']}/dibs"
+
+    @property
     def through_daemon(self) -> bool:
         return self.environment.get("DIBS_URL", "").startswith("http")
 

@@ -413,7 +413,7 @@ def test_the_log_tells_what_happened_from_a_place_on(shell: Shell) -> None:
 
 def test_a_log_longer_than_one_page_is_shown_whole(shell: Shell) -> None:
     with (
-        dibs.open(start=str(shell.folder), user_dir=str(shell.folder)) as space,
+        dibs.open(start=str(shell.folder), user_dir=shell.user_dir) as space,
         space.join("alice") as alice,
     ):
         for number in range(1100):

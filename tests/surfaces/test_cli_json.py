@@ -101,6 +101,7 @@ alice gc
 - doctor
 - backup ../copy.db
 - backup ../copy.db
+- adopt
 alice protocol
 - --version
 - clam

@@ -596,7 +596,7 @@ def test_an_mcp_server_that_ends_does_not_end_the_session_of_the_hooks(
     a: Client, b: Client
 ) -> None:
     a.start()
-    with dibs.open(start=a.folder) as space:
+    with dibs.open(start=a.folder, user_dir=a.shell.user_dir) as space:
         server = space.join("somebody", client="claude:a")
         assert server.name == name_of(a)
         a.write("src/a.py", "1")

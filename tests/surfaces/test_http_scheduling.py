@@ -120,7 +120,8 @@ def test_a_wait_is_woken_whoever_writes(daemon: Daemon) -> None:
     own = daemon.client("own")
     own("agents.beat")
     path = daemon.shell.folder / ".dibs/dibs.db"
-    with dibs.open(path, space="main", durability="fast", start=daemon.shell.folder) as space:
+    where = {"start": daemon.shell.folder, "user_dir": daemon.shell.user_dir}
+    with dibs.open(path, space="main", durability="fast", **where) as space:
         other = space.join("other", shell=True)
         for number in range(60):
             named = {"namespace": "n", "key": f"k{number}"}

@@ -478,7 +478,8 @@ def beneath(on_each: Shell, sqlite_url: str, space_name: str) -> Iterator[dibs.D
         with look_into(on_each) as space:
             yield space
         return
-    with dibs.open(sqlite_url, space=space_name, start=on_each.folder) as space:
+    where = {"start": on_each.folder, "user_dir": on_each.user_dir}
+    with dibs.open(sqlite_url, space=space_name, **where) as space:
         yield space
 
 

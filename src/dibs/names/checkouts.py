@@ -93,6 +93,14 @@ def git_directory(top: str) -> str:
     return _git_dir(top) if os.access(f"{top}/.git", os.F_OK) else top
 
 
+def index_around(directory: str) -> tuple[str, str] | None:
+    """The nearest checkout around a directory, and its index, the list of what git tracks."""
+    for top in _upwards(directory):
+        if os.access(f"{top}/.git", os.F_OK):
+            return top, os.path.join(_git_dir(top), "index")
+    return None
+
+
 def is_case_blind(root: str) -> bool:
     """Look at one entry of a directory under its own name and in the other case."""
     sure = [name for name in (".git", ".dibs", "HEAD") if os.access(f"{root}/{name}", os.F_OK)]

@@ -127,7 +127,7 @@ class Scope:
         bound = row["process"]
         if process is not None and (bound is None or not runs(row["host"], bound)):
             return None
-        return Caller(row["agent"], row["id"], owned=False)
+        return Caller(row["agent"], row["id"], owned=False, nonce=row["nonce"])
 
     def resume(self, token: str) -> Scope:
         """The same space for a session that another process keeps alive."""
@@ -142,7 +142,7 @@ class Scope:
     @property
     def token(self) -> str:
         """What another process needs to act in the caller's session."""
-        return self.keys.session_token(self.caller.session)
+        return self.keys.session_token(self.caller.session, self.caller.nonce)
 
     @property
     def beats(self) -> bool:
@@ -180,6 +180,10 @@ class Scope:
 
     def write(self, ahead: Ahead = None) -> Write:
         return self.store.write(self.caller, ahead)
+
+    def read(self, ahead: Ahead = None) -> Read:
+        """A read for the caller, if anybody has joined; refused where its session is unknown."""
+        return self.store.read(ahead, self._caller)
 
     def once(
         self, tx: Write, name: str, key: str | None, request: object, do: Callable[[], T]
@@ -275,7 +279,7 @@ def mint(
             from dibs.nouns.recovery import end_dead_sessions  # hardly ever has anybody died
 
             end_dead_sessions(tx, scope.keys, there)
-        ttl_ms = None if bound or shell else beat_ms
+        ttl_ms, nonce = None if bound or shell else beat_ms, os.urandom(8).hex()
         session = tx.event("session.joined", name, {"status": status}, agent=name)
         if bound:
             tx.hold(session)
@@ -294,8 +298,9 @@ def mint(
             joined_at=tx.wall,
             ttl_ms=ttl_ms,
             deadline=None if ttl_ms is None else tx.now + ttl_ms,
+            nonce=nonce,
         )
-    return Caller(name, session, owned=not shell)
+    return Caller(name, session, owned=not shell, nonce=nonce)
 
 
 def origin_of(token: int) -> str:
@@ -342,10 +347,10 @@ def keep(
     gone = bound_to is None or not runs(row["host"], bound_to)
     if shell and process is not None and gone:
         tx.run(AGENTS.bind, session=row["id"], process=process, host=host)
-        return Caller(row["agent"], row["id"], owned=False)
+        return Caller(row["agent"], row["id"], owned=False, nonce=row["nonce"])
     if shell or (row["process_bound"] and tx.store.lock_held(row["id"])):
         tx.discard()
-        return Caller(row["agent"], row["id"], owned=False)
+        return Caller(row["agent"], row["id"], owned=False, nonce=row["nonce"])
     if bound:
         tx.hold(row["id"])
     ttl_ms = max(beat_ms, row["ttl_ms"] or 0)
@@ -358,4 +363,5 @@ def keep(
         ttl_ms=None if bound else ttl_ms,
         deadline=None if bound else tx.now + ttl_ms,
     )
-    return Caller(row["agent"], row["id"], owned=bound or row["ttl_ms"] is None)
+    owned = bound or row["ttl_ms"] is None
+    return Caller(row["agent"], row["id"], owned=owned, nonce=row["nonce"])

@@ -94,14 +94,16 @@ class Keyring:
             f"{row['channel']}\n{row['thread']}\n{row['reply_to']}\n{row['body']}",
         )
 
-    def session_token(self, session: int) -> str:
+    def session_token(self, session: int, nonce: str) -> str:
         """What a process shows to act in a session that another one keeps alive."""
-        # Signed by no agent, since a session may take another name.
-        signature = self.sign("", f"session\n{session}")
+        # Signed by no agent, since a session may take another name. One that an earlier release
+        # began has no random part, and keeps its token.
+        random = f"\n{nonce}" if nonce else ""
+        signature = self.sign("", f"session\n{session}{random}")
         return f"{session}.{signature}"
 
-    def same_token(self, token: str, session: int) -> bool:
-        expected = self.session_token(session)
+    def same_token(self, token: str, session: Row) -> bool:
+        expected = self.session_token(session["id"], session["nonce"])
         return same(token.encode("utf-8", "replace"), expected.encode())
 
     def fits(self, noun: str, row: Row) -> bool:

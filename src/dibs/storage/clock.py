@@ -8,6 +8,9 @@ stands beside it for display, and nothing is ever decided by it.
 The monotonic clock restarts with the machine and may be shifted in a container, so a
 deadline means something only together with its boot and its time namespace.
 
+Where the journal ends is noted beside the database too: what has happened once must not happen
+again under the same number, should the database go back in time.
+
 A clock given to `dibs.open` takes the place of both; that is how tests move time.
 """
 
@@ -17,7 +20,9 @@ import os
 import sys
 import time
 
+from dibs.digest import sha256
 from dibs.errors import ClosedError, ForkedError
+from dibs.storage.folder import write_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +39,10 @@ if TYPE_CHECKING:
 
         def sleep(self, listener: Listener, seconds: float) -> None:
             """Let time pass until the listener is rung, at most so many seconds."""
+
+
+COPY = "copy"
+"""What stands in place of a boot id in a store, and in its sessions, that went back in time."""
 
 
 class SystemClock:
@@ -64,6 +73,16 @@ def boot_id() -> str:
     if ctypes.CDLL(None).sysctlbyname(b"kern.bootsessionuuid", value, ctypes.byref(size), None, 0):
         raise OSError("this system does not tell its boot apart from others")
     return value.value.decode("ascii")
+
+
+def unseen_seq(seq: int, wall: int) -> int:
+    """A seq above all that were given out before this moment of the wall clock.
+
+    No store gives out a thousand in a millisecond, so this rises faster than any counter, and
+    each restoration begins above the one before it. It stays below 2**53, so that every JSON
+    reader has it exactly.
+    """
+    return max(seq + 1, wall << 10)
 
 
 def time_namespace() -> str:
@@ -130,3 +149,54 @@ def _signalled(pid: str) -> bool:
     except PermissionError:
         pass  # it is somebody else's, and runs
     return True
+
+
+class Last:
+    """Where the journal of a space ends, outside the database, so that a database which went back
+    in time is noticed: deleted and made again, replaced by an older copy, or cut short.
+
+    A writer notes it after its commit, so it is never ahead of a database that lost nothing. The
+    last few seqs have a place each: a writer that is late does not cover the one after it.
+    """
+
+    PLACES = 8
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._file = ""
+        self._handle = -1
+
+    def open(self, space: str, fast: bool) -> int:
+        """The highest seq that was noted for a space, 0 for none."""
+        name = sha256(space.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        self._file = os.path.join(self._folder, f"last-{name}")
+        if fast and not self.is_unsure():
+            write_once(os.path.join(self._folder, "fast"), b"")
+        self.close()
+        try:
+            self._handle = os.open(self._file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            noted = os.pread(self._handle, 8 * self.PLACES, 0)
+        except OSError:
+            return 0  # nothing was written yet, or by an earlier release only
+        seqs = [int.from_bytes(noted[at : at + 8], "big") for at in range(0, len(noted), 8)]
+        # What no JSON reader has exactly was never given out: the file is damaged.
+        return max((seq for seq in seqs if seq < 1 << 53), default=0)
+
+    def note(self, seq: int) -> None:
+        """Note it; where that fails, less is noticed later, and nothing is lost now."""
+        try:
+            if self._handle < 0:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._handle = os.open(self._file, flags, 0o600)
+            os.pwrite(self._handle, seq.to_bytes(8, "big"), seq % self.PLACES * 8)
+        except OSError:
+            return
+
+    def is_unsure(self) -> bool:
+        """Whether somebody has ever written without waiting for the disk."""
+        return os.path.exists(os.path.join(self._folder, "fast"))
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)

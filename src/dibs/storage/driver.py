@@ -68,8 +68,8 @@ if TYPE_CHECKING:
         def run(self, query: Query, parameters: dict[str, Any]) -> None:
             """Run a statement whose rows nobody needs; it may travel with the next one."""
 
-        def commit(self, rings: set[str]) -> None:
-            """Make it durable, then ring those bells."""
+        def commit(self, rings: set[str], seq: int) -> None:
+            """Make it durable, note where the journal ends now, then ring those bells."""
 
         def rollback(self) -> None:
             """Undo everything; never raises, so that it cannot hide the first error."""
@@ -91,6 +91,13 @@ if TYPE_CHECKING:
         boot: str
         """The boot in which sessions live; empty where heartbeats decide alone."""
         clock: Clock
+        over: bool
+        """Whether the database's file is larger than `size_limit`."""
+        size_limit: int
+        used: Query
+        """Asks for the bytes that are in use."""
+        renew: Callable[[Any], None]
+        """Called with a connection to a server whose history is not the one the space knows."""
 
         @property
         def liveness(self) -> FileLiveness | None:
@@ -102,8 +109,15 @@ if TYPE_CHECKING:
         def schema(self, text: str) -> str:
             """A migration as this database takes it."""
 
-        def enter(self, space: Row) -> dict[str, Any]:
-            """Set the clock by the space's row; return the columns that have to change."""
+        def enter(self, space: Row, connection: Any, fresh: bool = False) -> dict[str, Any]:
+            """Set the clock by the space's row; return the columns that have to change.
+
+            If the space has lost some of its past, its seq is one of them.
+            fresh: the database had no tables yet
+            """
+
+        def settle(self, changed: bool = False) -> None:
+            """Note that the store has been looked at and set up."""
 
         def take(self) -> Any:
             """A `Connection` for one transaction."""

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import os
 
+from dibs.digest import sha256
 from dibs.errors import (
     BusyError,
     DiskFullError,
@@ -208,7 +209,6 @@ class Folder:
         try:
             for folder in ("bells", "alive"):
                 self._own.folder(folder, make=True)
-            self._own.once("key", os.urandom(32))
         except OSError as error:
             raise _disk_error(error, self.path) from error
 
@@ -229,6 +229,58 @@ class Folder:
         if not found:
             raise StorageError(f"{self.key_file} is gone", next="restore a backup")
         return found
+
+
+class Note:
+    """What the user's data folder says of the store at a path; `adoption` says what for.
+
+    key: that of the store, None if it has none yet
+    known: whether this user made or adopted the store
+    above: whether it took the place of another, above whose seqs it begins
+    life, schema, index: what was last seen there, "-" for nothing
+    """
+
+    def __init__(self, user_dir: str, database: str) -> None:
+        self.path = database
+        self.folder = os.path.join(user_dir, "stores")
+        self.place = sha256(os.fsencode(database)).hexdigest()[:32]
+        self.index_now = "-"
+        self.read()
+
+    def read(self) -> None:
+        self.key: bytes | None = None
+        self.known = self.above = False
+        self.life = self.schema = self.index = "-"
+        store = Folder(self.path)
+        try:
+            self.born = os.lstat(store.key_file).st_ctime_ns
+        except OSError:
+            return  # there is none, or it cannot be read, as whoever makes it finds out
+        self.key = store.key()
+        self.file = os.path.join(self.folder, fingerprint(self.key))
+        try:
+            with open(self.file, "rb") as source:
+                head, *lines = source.read().split(b"\n")
+        except OSError:
+            return
+        self.known, self.above = True, head == b"above"
+        for line in lines:
+            if line.startswith(self.place.encode()):
+                _, life, schema, index, _ = line.split(b" ", 4)
+                self.life, self.schema, self.index = life.decode(), schema.decode(), index.decode()
+                return
+            if line:
+                self.life = "elsewhere"
+
+    def stamp(self, inode: int, cookie: int) -> tuple[str, str]:
+        """Life and schema of a database, which SQLite gives another cookie with each change."""
+        return f"{inode}.{self.born}", f"{inode}.{cookie}"
+
+
+def fingerprint(key: bytes) -> str:
+    """What tells a store apart from others, and does not tell its key."""
+    text: str = sha256(b"dibs store\n" + key).hexdigest()
+    return text[:32]
 
 
 def write_once(path: str, content: bytes) -> bool:
@@ -270,6 +322,14 @@ def check_disk(database: str) -> None:
             next="keep the store on a local disk, or use postgresql:// to share it",
             file_system=kind,
         )
+
+
+def inode_of(path: str) -> int:
+    """The inode of a file, 0 if there is none."""
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return 0
 
 
 def file_system(path: str, mounts: str = "/proc/self/mountinfo") -> str | None:

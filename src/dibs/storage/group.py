@@ -160,9 +160,9 @@ class Guest(Noting):
         self._use(connection)
         return connection
 
-    def commit(self, rings: set[str]) -> None:
+    def commit(self, rings: set[str], seq: int) -> None:
         if self._connection is not None:
-            self._connection.commit(rings)
+            self._connection.commit(rings, seq)
             if self.events:
                 self._grouping.told(self.events)
 
@@ -189,6 +189,7 @@ class Group:
         self.driver = grouping.driver
         self.connection: Connection | None = None
         self.rings: set[str] = set()
+        self.seq = 0
         self.events: list[Row] = []
         self.broken: BaseException | None = None
         self.kept: BusyError | None = None
@@ -229,7 +230,7 @@ class Group:
             return
         try:
             if kind is None and self.broken is None:
-                connection.commit(self.rings)
+                connection.commit(self.rings, self.seq)
             else:
                 connection.rollback()
         except BaseException:
@@ -267,9 +268,10 @@ class Member(Noting):
         self._use(connection)
         return connection.begin_read(ahead)
 
-    def commit(self, rings: set[str]) -> None:
+    def commit(self, rings: set[str], seq: int) -> None:
         if self._connection is not None:
             self._connection.keep()
+            self._group.seq = seq
             self._connection = None
             self._group.rings |= rings
             self._group.events += self.events

@@ -22,15 +22,17 @@ from queue import Empty, SimpleQueue
 
 import psycopg
 
-from dibs.errors import BusyError, DibsError, InvalidError, StorageError
+from dibs.errors import BusyError, DibsError, InvalidError, StorageError, StoreGoneError
 from dibs.storage.clock import SystemClock, unusable
 from dibs.storage.postgres_pipeline import (
     CHANNEL,
-    CONNECT_S,
     EVERYBODY,
+    Kept,
     Pipeline,
     PostgresListener,
+    Seat,
     connect,
+    gone_on,
     named,
     translate,
 )
@@ -38,6 +40,7 @@ from dibs.storage.queries import Queries, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from psycopg.pq.abc import PGresult
@@ -62,9 +65,12 @@ KEPT = 4
 SYNCHRONOUS = {"full": "on", "fast": "off"}
 
 
-class PostgresDriver:
+class PostgresDriver(Kept):
     boot = ""
     liveness = None
+    over, size_limit = False, 0  # the server has its own limits
+    used = POSTGRES.now
+    renew: Callable[[PostgresConnection], None]
 
     def __init__(self, url: str, durability: str, clock: Clock | None, key: bytes) -> None:
         self.url = url
@@ -75,6 +81,12 @@ class PostgresDriver:
         self.injected = clock is not None
         self.clock: Clock = clock or SystemClock()
         self.space = 0
+        self.history = ""
+        """The server's, as the space knows it."""
+        self.seen = 0
+        """Where the journal ended after the last commit of this process."""
+        self.behind = False
+        """Whether the journal was found to end before that, or the history to be another."""
         self._pid = os.getpid()
         self._closed = False
         # Not a semaphore: a seat may be left while garbage is collected, even within an `acquire`.
@@ -96,9 +108,13 @@ class PostgresDriver:
         # Text is compared by bytes, as in SQLite; the prefix ranges of paths rely on it.
         return text.replace(" TEXT", ' TEXT COLLATE "C"')
 
-    def enter(self, space: Row) -> dict[str, Any]:
+    def enter(
+        self, space: Row, connection: PostgresConnection, fresh: bool = False
+    ) -> dict[str, Any]:
         self.space = space["id"]
-        return {}
+        now = connection.history()
+        self.history = now["history"] or ""
+        return gone_on(space, now, self.synchronous == SYNCHRONOUS["fast"], self.seen)
 
     def take(self) -> PostgresConnection:
         if self._closed or os.getpid() != self._pid:
@@ -110,7 +126,9 @@ class PostgresDriver:
                 f"{CONNECTIONS} connections of this process are in use", next="try again"
             ) from None
         try:
-            connection = self._idle() or PostgresConnection(self)
+            connection = self._idle() or self._connect()
+            if self.behind:
+                self._renew(connection)
             connection.seat = seat
             return connection
         except BaseException as error:
@@ -118,6 +136,22 @@ class PostgresDriver:
             if isinstance(error, psycopg.Error):
                 raise translate(error) from error
             raise
+
+    def _connect(self) -> PostgresConnection:
+        connection = PostgresConnection(self)
+        if self.history and connection.history()["history"] != self.history:
+            self._renew(connection)
+        return connection
+
+    def _renew(self, connection: PostgresConnection) -> None:
+        """Let the space go on above all that it has lost."""
+        self.behind = True
+        try:
+            self.renew(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self.behind = False
 
     def _idle(self) -> PostgresConnection | None:
         with suppress(IndexError):  # another thread may have taken the last one
@@ -138,51 +172,12 @@ class PostgresDriver:
     def listen(self, topics: tuple[str, ...], cancel: int | None) -> PostgresListener:
         return PostgresListener(self.url, self.space, topics, cancel)
 
-    def backup(self, target: str) -> None:
-        raise InvalidError(
-            "a store on PostgreSQL is backed up with the server",
-            next="use pg_dump, and copy the key",
-        )
-
-    def integrity(self) -> list[str]:
-        """The server looks after its own files."""
-        return []
-
-    def log_bytes(self) -> int:
-        return 0
-
-    def shorten_log(self) -> None:
-        """The server looks after its own log."""
-
-    def private_files(self) -> list[str]:
-        return []
-
     def close(self) -> None:
         # A forked child that says goodbye on the shared sockets would cut its parent off.
         self._closed = True
         if os.getpid() == self._pid:
             while self._kept:
                 self._kept.pop().close()
-
-
-class Seat:
-    """The right to use a connection.
-
-    It ends at the latest with the connection: an interrupt may keep that from being given back.
-    """
-
-    taken = False
-
-    def __init__(self, seats: SimpleQueue[bool]) -> None:
-        self._seats = seats
-        self.taken = seats.get(timeout=CONNECT_S)
-
-    def leave(self) -> None:
-        if self.taken:
-            self.taken = False
-            self._seats.put(True)
-
-    __del__ = leave
 
 
 class PostgresConnection:
@@ -229,8 +224,15 @@ class PostgresConnection:
         self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
         self._send(POSTGRES.now, {}, wanted=True)
         self._send(SPACE.enter, {"space": space, "session": session}, wanted=True)
+        seen = self._driver.seen
         clock, entered = self._ask(asked)
         row = named(SPACE.enter, entered)[0]
+        if row["seq"] < seen:
+            self._driver.behind = True
+            raise StoreGoneError(
+                f"{self._driver.address} went back in time while it was open",
+                next="join again, then claim again what you still need",
+            )
         row["seq"] += 1
         return *self._times(clock), row
 
@@ -271,6 +273,7 @@ class PostgresConnection:
 
     def begin_setup(self) -> None:
         self._say("BEGIN")
+        self._say("SET LOCAL synchronous_commit = on")  # what it notes of the server must stay
         self._send(POSTGRES.set_up_alone, {"lock": SETUP_LOCK})
         self._send(POSTGRES.create_schema, {})
         # Not in the same packet: a table is only prepared for once its schema is there.
@@ -282,6 +285,9 @@ class PostgresConnection:
         if not self.rows(POSTGRES.has_migration, {})[0]["there"]:
             return 0
         return int(self.rows(POSTGRES.version, {})[0]["version"])
+
+    def history(self) -> Row:
+        return self.rows(POSTGRES.history, {})[0]
 
     def migrate(self, version: int, text: str) -> None:
         for statement in text.split(";\n"):
@@ -325,7 +331,7 @@ class PostgresConnection:
         self._send_later()
         self._say(text)
 
-    def commit(self, rings: set[str]) -> None:
+    def commit(self, rings: set[str], seq: int) -> None:
         self._ahead.clear()
         self._send_later()
         self._say("COMMIT", wanted=True)
@@ -340,6 +346,8 @@ class PostgresConnection:
         # After an error that somebody has caught, a commit undoes everything and is no error.
         if ended.command_status != b"COMMIT":
             raise StorageError("a statement before the commit failed", next="report this")
+        if rings:
+            self._driver.seen = seq
 
     def rollback(self) -> None:
         self._later.clear()

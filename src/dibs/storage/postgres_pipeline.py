@@ -16,6 +16,7 @@ import select
 import time
 from collections import deque
 from itertools import count
+from queue import SimpleQueue
 
 import psycopg
 from psycopg import errors as pg
@@ -26,10 +27,12 @@ from dibs.errors import (
     DibsError,
     DisconnectedError,
     DiskFullError,
+    InvalidError,
     ReadOnlyError,
     StorageError,
     UnfitError,
 )
+from dibs.storage.clock import unseen_seq
 from dibs.storage.waiting import PATIENCE_S, Ear
 
 TYPE_CHECKING = False
@@ -289,3 +292,78 @@ _READERS: dict[int, Callable[[bytes], Any]] = {
     INT4: int,
     NUMERIC: int,
 }
+
+
+class Seat:
+    """The right to use a connection.
+
+    It ends at the latest with the connection: an interrupt may keep that from being given back.
+    """
+
+    taken = False
+
+    def __init__(self, seats: SimpleQueue[bool]) -> None:
+        self._seats = seats
+        self.taken = seats.get(timeout=CONNECT_S)
+
+    def leave(self) -> None:
+        if self.taken:
+            self.taken = False
+            self._seats.put(True)
+
+    __del__ = leave
+
+
+def gone_on(space: Row, now: Row, fast: bool, seen: int) -> Row:
+    """What has to be stored in the row of a space whose server is as it is now.
+
+    Another server, timeline or table means that a standby took over or that a dump was restored,
+    so that the last commits may be lost. A server that was only started again has lost something
+    if somebody writes without waiting for its disk: then its start is part of its history.
+
+    seen: where the journal ended after the last commit of this process
+    """
+    known, _, started = space["history"].partition(" ")
+    if now["history"] is None:
+        return {}  # a standby, which can only be read
+    history = f"{now['history']} {now['started']}" if started or fast else now["history"]
+    lost = (known and known != now["history"]) or (started and started != str(now["started"]))
+    seq, restored_seq = space["seq"], space["restored_seq"]
+    if lost or seq < max(restored_seq, seen):
+        seq = restored_seq = unseen_seq(max(seq, seen), now["now"])
+    elif history == space["history"]:
+        return {}
+    return {
+        "boot": "",
+        "time_namespace": "",
+        "clock_offset": 0,
+        "seq": seq,
+        "restored_seq": restored_seq,
+        "history": history,
+    }
+
+
+class Kept:
+    """What a server looks after by itself."""
+
+    def backup(self, target: str) -> None:
+        raise InvalidError(
+            "a store on PostgreSQL is backed up with the server",
+            next="use pg_dump, and copy the key",
+        )
+
+    def integrity(self) -> list[str]:
+        """The server looks after its own files."""
+        return []
+
+    def log_bytes(self) -> int:
+        return 0
+
+    def shorten_log(self) -> None:
+        """The server looks after its own log."""
+
+    def private_files(self) -> list[str]:
+        return []
+
+    def settle(self, changed: bool = False) -> None:
+        """Nothing is noted: whose space it is, its key tells."""

@@ -21,18 +21,32 @@ from _weakref import ref
 
 import apsw
 
-from dibs.errors import BusyError, StorageError, UnfitError
-from dibs.storage.clock import SystemClock, boot_id, time_namespace, unusable
-from dibs.storage.folder import Bells, FileLiveness, Folder, check_disk, store_gone
+from dibs.errors import StorageError, UnfitError
+from dibs.storage.clock import (
+    COPY,
+    Last,
+    SystemClock,
+    boot_id,
+    time_namespace,
+    unseen_seq,
+    unusable,
+)
+from dibs.storage.folder import Bells, FileLiveness, Folder, Note, check_disk, inode_of, store_gone
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
     APPLICATION_ID,
-    COPY,
+    BUSY_S,
+    HARDENED,
+    Maintained,
+    Patience,
+    Torn,
+    as_sqlite,
+    check_own,
     check_program,
-    copy,
+    claim_own,
     refuse_other_program,
+    settle,
     translate,
-    unseen_seq,
 )
 
 TYPE_CHECKING = False
@@ -45,48 +59,85 @@ if TYPE_CHECKING:
 
 SPACE = Queries("space")
 SQLITE = Queries("sqlite")
+SIZE_LIMIT = 2 << 30
 NOTE_TIME_MS = 1_000
 """How far store time may fall back if the wall clock is wrong after a reboot."""
 PRESENT_NS = 1_000_000
 """How long a look at the file counts: its deletion takes as much with it as it did before."""
-BUSY_S = 4.5
-BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 
 
-class SqliteDriver:
-    def __init__(self, path: str, durability: str, clock: Clock | None) -> None:
-        self.path = self.address = path
+class SqliteDriver(Maintained):
+    renew: Callable[[SqliteConnection], None]
+    over = False
+    used = SQLITE.used
+
+    def __init__(
+        self, note: Note, durability: str, clock: Clock | None, size_limit: int = SIZE_LIMIT
+    ) -> None:
+        self.size_limit = size_limit
+        self.path = self.address = path = note.path
+        self._log = f"{path}-wal"
+        self._note = note
         self._synchronous = SYNCHRONOUS[durability]
         check_disk(path)
         self.folder = Folder(path)
         if os.path.exists(path) and not os.path.isdir(self.folder.path):
             refuse_other_program(path)  # before anything is made beside it
+        if not note.known:
+            claim_own(note)
         self.folder.make()
         self.boot = boot_id()
         self._native_clock = SystemClock()
         self.clock: Clock = clock or self._native_clock
         self.liveness = FileLiveness(self.folder.alive)
         self.bells = Bells(self.folder.bells, self.liveness.path)
+        self.last = Last(self.folder.path)
+        self.seen = 0
+        """Where the journal ended after the last commit of this process."""
         self._pid = os.getpid()
         self._closed = False
+        # If it has to be made: whether there was one of this key, or another before it.
+        self._above = note.above or note.life != "-"
         self._present_until = 0
         self._turns: dict[int, ref[SqliteConnection]] = {}
         self._idle: list[SqliteConnection] = []
-        self._idle.append(SqliteConnection(self))
+        connection = SqliteConnection(self)
         self._inode = os.stat(path).st_ino
+        # As long as anybody has the store open, SQLite keeps its log.
+        self._log_inode = inode_of(self._log)
+        try:
+            self._stamp = stamp = note.stamp(self._inode, connection.db.pragma("schema_version"))
+            if stamp != (note.life, note.schema):
+                check_own(connection.db, note, stamp)
+        except apsw.Error as error:
+            raise translate(error, path) from error
+        self._idle.append(connection)
 
     def key(self) -> bytes:
-        return self.folder.key()
+        return self._note.key or self.folder.key()
 
     def schema(self, text: str) -> str:
-        # The primary key is the table: one b-tree to write where there would be two.
-        return text.replace("\n);", "\n) WITHOUT ROWID;")
+        return as_sqlite(text)
 
-    def enter(self, space: Row) -> dict[str, Any]:
+    def settle(self, changed: bool = False) -> None:
+        """Note what was looked at, so that the next does not have to.
+
+        changed: the modes of the files were, by us
+        """
+        note = self._note
+        if changed:
+            note.read()
+        if changed or self._stamp != (note.life, note.schema) or note.index_now != note.index:
+            self._apart(lambda db: settle(db, note, self._inode))
+
+    def enter(self, space: Row, connection: Any, fresh: bool = False) -> dict[str, Any]:
         """Go on from the time of the space, over a reboot too; return what has to be stored."""
         self.liveness.space = space["id"]
         namespace, wall = time_namespace(), self._native_clock.wall()
+        seq, restored_seq = space["seq"], space["restored_seq"]
+        last = self.last.open(space["name"], self._synchronous == SYNCHRONOUS["fast"])
+        lost = space["boot"] == COPY or seq < max(last, restored_seq) or (fresh and self._above)
         if space["boot"] == self.boot:
             if space["time_namespace"] != namespace:
                 raise UnfitError(
@@ -95,19 +146,23 @@ class SqliteDriver:
                     next="start it outside that container, or share the store by postgresql://",
                 )
             self._native_clock.offset = space["clock_offset"]
-            return {}
-        seq, restored_seq = space["seq"], space["restored_seq"]
-        if space["boot"] == COPY:
-            seq = restored_seq = unseen_seq(seq, wall)
-        self._native_clock.offset = 0
-        passed = max(0, wall - space["wall_time"])
-        self._native_clock.offset = space["store_time"] + passed - self._native_clock.now()
+            if not lost:
+                return {}
+        else:
+            # A power cut may have taken the last commits of those who chose `fast`.
+            lost = lost or (bool(space["boot"]) and self.last.is_unsure())
+            self._native_clock.offset = 0
+            passed = max(0, wall - space["wall_time"])
+            self._native_clock.offset = space["store_time"] + passed - self._native_clock.now()
+        if lost:
+            seq = restored_seq = unseen_seq(max(seq, last), wall)
         return {
             "boot": self.boot,
             "time_namespace": namespace,
             "clock_offset": self._native_clock.offset,
             "seq": seq,
             "restored_seq": restored_seq,
+            "history": "",
         }
 
     def take(self) -> SqliteConnection:
@@ -149,7 +204,12 @@ class SqliteDriver:
     def check_present(self) -> None:
         """Never go on with a file that has been deleted: what is committed vanishes with it."""
         try:
-            if os.stat(self.path).st_ino == self._inode and self.liveness.present():
+            seen = os.stat(self.path)
+            self.over = seen.st_size > self.size_limit
+            there = seen.st_ino == self._inode and self.liveness.present()
+            log = inode_of(self._log)
+            if there and log == (self._log_inode or log):
+                self._log_inode = log
                 self._present_until = time.monotonic_ns() + PRESENT_NS
                 return
         except (FileNotFoundError, NotADirectoryError):
@@ -163,67 +223,14 @@ class SqliteDriver:
         except FileNotFoundError as error:
             raise store_gone(self.path) from error
 
-    def backup(self, target: str) -> None:
-        self._apart(lambda db: copy(db, target, self.key()))
-
-    def integrity(self) -> list[str]:
-        said = [row[0] for row in self._apart(lambda db: [*db.execute("PRAGMA integrity_check")])]
-        return [] if said == ["ok"] else said
-
-    def log_bytes(self) -> int:
-        try:
-            return os.stat(f"{self.path}-wal").st_size
-        except FileNotFoundError:
-            return 0
-
-    def shorten_log(self) -> None:
-        self._apart(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
-
-    def _apart(self, do: Callable[[apsw.Connection], Any]) -> Any:
-        """Do something with the file that is no transaction."""
-        connection = self.take()
-        try:
-            return do(connection.db)
-        except apsw.Error as error:
-            raise translate(error, self.path) from error
-        finally:
-            self.give_back(connection)
-
-    def private_files(self) -> list[str]:
-        folder = self.folder
-        return [self.path, folder.path, folder.bells, folder.alive, folder.key_file]
-
     def close(self) -> None:
         self._closed = True
         self.liveness.close()
         self.bells.close()
+        self.last.close()
         if os.getpid() == self._pid:
             while self._idle:
                 self._idle.pop().db.close()
-
-
-class Torn:
-    """What is left of a connection whose transaction was undone behind its back."""
-
-    def execute(self, *_: object) -> Any:
-        raise BusyError(
-            "a signal handler used the store in the middle of this call, which was undone",
-            next="try again",
-        )
-
-
-class Patience:
-    """How a connection waits for its turn.
-
-    It does not know the connection: one that an interrupt loses in mid-transaction is then
-    freed at once, and its lock with it, instead of when the garbage collector comes by.
-    """
-
-    def __call__(self, attempts: int) -> bool:
-        if attempts == 0:
-            self._since = time.monotonic()
-        time.sleep(BUSY_STEPS_S[min(attempts, len(BUSY_STEPS_S) - 1)])
-        return time.monotonic() - self._since < BUSY_S
 
 
 class SqliteConnection:
@@ -236,6 +243,8 @@ class SqliteConnection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         try:
             self.db = apsw.Connection(uri, flags=flags, statementcachesize=100)
+            for option, value in HARDENED:
+                self.db.config(option, value)
             self.db.set_busy_handler(Patience())
             # Otherwise SQLite plans a statement anew whenever its parameters change.
             self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -282,7 +291,13 @@ class SqliteConnection:
     def enter(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
         clock = self._driver.clock
         now, wall = clock.now(), clock.wall()
+        seen = self._driver.seen  # first: a signal handler may write in between
         entered = self.rows(SPACE.enter, {"space": space, "session": session})[0]
+        if entered["seq"] < seen:
+            raise StoreGoneError(
+                f"{self._driver.path} went back in time while it was open, as a restored copy does",
+                next="open the store again, and claim again what you are working on",
+            )
         entered["seq"] += 1
         if now - entered["store_time"] >= NOTE_TIME_MS:
             self.run(SPACE.note_time, {"space": space, "now": now, "wall": wall})
@@ -346,9 +361,12 @@ class SqliteConnection:
         self._control("ROLLBACK TO member")
         self._control("RELEASE member")
 
-    def commit(self, rings: set[str]) -> None:
+    def commit(self, rings: set[str], seq: int) -> None:
         self._control("COMMIT")
-        self._driver.bells.ring(rings)
+        if rings:
+            self._driver.seen = seq
+            self._driver.last.note(seq)
+            self._driver.bells.ring(rings)
 
     def rollback(self) -> None:
         # SQLite has rolled back by itself after some errors; a second one would only hide them.

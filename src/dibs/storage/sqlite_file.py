@@ -6,6 +6,7 @@ What SQLite's errors mean to those who use dibs is said here, by their codes.
 from __future__ import annotations
 
 import os
+import time
 
 import apsw
 
@@ -20,28 +21,187 @@ from dibs.errors import (
     UnavailableError,
     UnfitError,
 )
-from dibs.storage.folder import Folder
-from dibs.storage.queries import Queries
+from dibs.storage.adoption import make_key, save, unknown, unwritable
+from dibs.storage.clock import COPY, boot_id
+from dibs.storage.folder import Folder, Note
+from dibs.storage.queries import Queries, migrations, newest_migration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    from dibs.storage.driver import Row
+
+    T = TypeVar("T")
 
 SQLITE = Queries("sqlite")
 SQLITE_VERSION = apsw.sqlite_lib_version()
 APPLICATION_ID = 0x64696273
-COPY = "copy"
-"""What a backup has in place of a boot id."""
+BUSY_S = 4.5
+BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
+HARDENED = (
+    (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
+    (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
+    (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
+)
+"""Nothing in a file runs by itself, also before anybody has looked at what is in it."""
+WITH_TOKENS, NOTED_SCHEMA = 7, 10
+"""The first schemas with access tokens, and with a note in the user's data folder."""
 
 
 def refuse_other_program(path: str) -> None:
     """Look into a file that has no folder of ours beside it, and leave no trace."""
-    if not os.path.getsize(path):
-        return
+    if os.path.getsize(path):
+        look(path, lambda db: None)
+
+
+def look(path: str, do: Callable[[apsw.Connection], T]) -> T:
+    """Look into a database of dibs without changing anything, and without trusting it."""
     try:
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         try:
+            for option, value in HARDENED:
+                db.config(option, value)
             check_program(db, path)
+            return do(db)
         finally:
             db.close()
     except apsw.Error as error:
         raise translate(error, path) from error
+
+
+def as_sqlite(text: str) -> str:
+    """A migration as SQLite takes it."""
+    # The primary key is the table: one b-tree to write where there would be two.
+    return text.replace("\n);", "\n) WITHOUT ROWID;")
+
+
+def claim_own(note: Note) -> None:
+    """Make a new store this user's own; refuse one that is there, and that nobody knows."""
+    there = os.path.exists(note.path) and os.path.getsize(note.path)
+    if note.key is None:
+        if there:
+            raise UnfitError(
+                f"{note.path} has lost its key, {Folder(note.path).key_file}",
+                next="put the key file back from a backup, or remove the store",
+            )
+        make_key(note)
+    elif not there or not look(note.path, lambda db: is_of_this_boot(db, note.path)):
+        raise unknown(note)
+    else:
+        try:
+            save(note, "-", "-", "-")
+        except OSError as error:
+            raise unwritable(note, error) from error
+
+
+def is_of_this_boot(db: apsw.Connection, path: str) -> bool:
+    """Whether an earlier release has used the store since this machine was started."""
+    version = int(db.pragma("user_version"))
+    if not 0 < version < NOTED_SCHEMA:
+        return False
+    check_schema(db, version, path)
+    return db.execute(*SQLITE.boots.bind("sqlite", {})).fetchall() == [(boot_id(),)]
+
+
+def check_own(db: apsw.Connection, note: Note, stamp: tuple[str, str]) -> None:
+    """Look at a database that was not looked at before, or that is not the one that was here."""
+    version = int(db.pragma("user_version"))
+    if version == 0:
+        return  # it is going to be set up
+    if note.schema != stamp[1]:
+        check_schema(db, version, note.path)
+    if note.life in ("-", stamp[0]):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        note.read()
+        if note.life not in ("-", stamp[0]):  # nobody else was faster
+            mark_copy(db)
+            keep(note, stamp)
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
+def settle(db: apsw.Connection, note: Note, inode: int) -> None:
+    keep(note, note.stamp(inode, db.pragma("schema_version")))
+
+
+def keep(note: Note, stamp: tuple[str, str]) -> None:
+    """Renew the note, where the user's data folder can be written."""
+    try:
+        save(note, *stamp, note.index_now)
+    except OSError:
+        return
+
+
+def check_schema(db: apsw.Connection, version: int, path: str) -> None:
+    """Refuse a database with anything that dibs did not create, or created in another way."""
+    steps = [text for number, _, text in migrations() if number <= version]
+    if version != len(steps):
+        return  # a newer release made it, which `prepare` says
+    ours = apsw.Connection(":memory:")
+    for text in steps:
+        ours.execute(as_sqlite(text))
+    query, none = SQLITE.objects.bind("sqlite", {})
+    expected, found = ({*one.execute(query, none)} for one in (ours, db))
+    ours.close()
+    odd = sorted({f"{row[0]} {row[1]}" for row in expected ^ found})
+    if db.pragma("encoding") != "UTF-8":
+        odd.append("the encoding")
+    if odd:
+        names = ", ".join(ascii(name)[1:-1][:60] for name in odd[:5])
+        raise UnfitError(
+            f"{path} is not as dibs made it: {names}{' …' if len(odd) > 5 else ''}",
+            next="restore a backup, or remove the store; dibs makes a new one",
+            odd=odd[:50],
+        )
+
+
+def contents(db: apsw.Connection, path: str) -> Row:
+    """What is in a store that somebody else has made; refused if dibs could not have made it."""
+    version = int(db.pragma("user_version"))
+    if not WITH_TOKENS <= version <= newest_migration():
+        raise UnfitError(
+            f"{path} was made by another release of dibs (schema {version})",
+            next="use it with that release, or remove the store",
+        )
+    check_schema(db, version, path)
+    found: Row = {}
+    for query in (SQLITE.spaces_there, SQLITE.agents_there, SQLITE.tokens_there):
+        cursor = db.execute(*query.bind("sqlite", {}))
+        names = [column[0] for column in cursor.get_description()] if cursor else []
+        found[query.name.removesuffix("_there")] = [
+            dict(zip(names, row, strict=True)) for row in cursor
+        ]
+    return found | {
+        "damage": [row[0] for row in db.execute("PRAGMA quick_check(5)") if row[0] != "ok"]
+    }
+
+
+def take_over(path: str, wall: int) -> None:
+    """Revoke the tokens of a store that somebody else has made, and end the sessions in it."""
+    try:
+        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            for option, value in HARDENED:
+                db.config(option, value)
+            with db:
+                db.execute(*SQLITE.revoke_there.bind("sqlite", {"at": wall}))
+                mark_copy(db)
+        finally:
+            db.close()
+    except apsw.Error as error:
+        raise translate(error, path) from error
+
+
+def mark_copy(db: apsw.Connection) -> None:
+    """Mark a store as one that may have lost some of its past."""
+    for query in (SQLITE.copy_spaces, SQLITE.copy_sessions):
+        db.execute(*query.bind("sqlite", {"copy": COPY}))
 
 
 def check_program(db: apsw.Connection, path: str) -> None:
@@ -74,10 +234,11 @@ def copy(db: apsw.Connection, target: str, key: bytes) -> None:
         Folder(target).receive(key)
         made = apsw.Connection(target)
         try:
+            for option, value in HARDENED:
+                made.config(option, value)
             with made.backup("main", db, "main") as backup:
                 backup.step()  # all in one step: it begins again whenever somebody writes
-            for query in (SQLITE.copy_spaces, SQLITE.copy_sessions):
-                made.execute(*query.bind("sqlite", {"copy": COPY}))
+            mark_copy(made)
         finally:
             made.close()
     except BaseException as error:
@@ -85,16 +246,6 @@ def copy(db: apsw.Connection, target: str, key: bytes) -> None:
         if isinstance(error, apsw.Error):
             raise translate(error, target) from error
         raise
-
-
-def unseen_seq(seq: int, wall: int) -> int:
-    """A seq above all that were given out before this moment of the wall clock.
-
-    No store gives out a thousand in a millisecond, so this rises faster than any counter, and
-    each restoration begins above the one before it. It stays below 2**53, so that every JSON
-    reader has it exactly.
-    """
-    return max(seq + 1, wall << 10)
 
 
 def translate(error: apsw.Error, path: str) -> DibsError:
@@ -129,3 +280,72 @@ _REASONS = {
     apsw.SQLITE_NOTADB: "this is not a database of dibs",
     apsw.SQLITE_IOERR: "the disk failed a read, a write or a sync",
 }
+
+
+class Torn:
+    """What is left of a connection whose transaction was undone behind its back."""
+
+    def execute(self, *_: object) -> Any:
+        raise BusyError(
+            "a signal handler used the store in the middle of this call, which was undone",
+            next="try again",
+        )
+
+
+class Patience:
+    """How a connection waits for its turn.
+
+    It does not know the connection: one that an interrupt loses in mid-transaction is then
+    freed at once, and its lock with it, instead of when the garbage collector comes by.
+    """
+
+    def __call__(self, attempts: int) -> bool:
+        if attempts == 0:
+            self._since = time.monotonic()
+        time.sleep(BUSY_STEPS_S[min(attempts, len(BUSY_STEPS_S) - 1)])
+        return time.monotonic() - self._since < BUSY_S
+
+
+class Maintained:
+    """What is done with a file as a whole by the driver that has it open."""
+
+    path: str
+    folder: Folder
+    _log: str
+    _note: Note
+
+    def take(self) -> Any:
+        raise NotImplementedError
+
+    def give_back(self, connection: Any) -> None:
+        raise NotImplementedError
+
+    def backup(self, target: str) -> None:
+        self._apart(lambda db: copy(db, target, self._note.key or b""))
+
+    def integrity(self) -> list[str]:
+        said = [row[0] for row in self._apart(lambda db: [*db.execute("PRAGMA integrity_check")])]
+        return [] if said == ["ok"] else said
+
+    def log_bytes(self) -> int:
+        try:
+            return os.stat(self._log).st_size
+        except FileNotFoundError:
+            return 0
+
+    def shorten_log(self) -> None:
+        self._apart(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+
+    def _apart(self, do: Callable[[apsw.Connection], Any]) -> Any:
+        """Do something with the file that is no transaction."""
+        connection = self.take()
+        try:
+            return do(connection.db)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self.give_back(connection)
+
+    def private_files(self) -> list[str]:
+        folder = self.folder
+        return [self.path, folder.path, folder.bells, folder.alive, folder.key_file]

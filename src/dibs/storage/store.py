@@ -11,10 +11,10 @@ next look come soon; the slow look beneath them makes a lost hint harmless.
 
 from __future__ import annotations
 
-from dibs.errors import CancelledError, NotYoursError, UnfitError
+from dibs.errors import CancelledError, NotYoursError, SpaceFullError
 from dibs.records import to_text
-from dibs.storage.clock import runs
-from dibs.storage.queries import Queries, Query, migrations, newest_migration
+from dibs.storage.clock import COPY, runs
+from dibs.storage.queries import Queries, Query, newest_migration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,17 +26,24 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SPACE = Queries("space")
+GROWING = frozenset(
+    "lease.claimed lease.queued task.added message.sent message.announced entry.set "
+    "token.added".split()
+)
+"""What is refused in a store that has reached its limit: what only adds to it."""
 
 
 class Caller:
     """Who makes a write: an agent's session, and whether this very process keeps it alive."""
 
-    __slots__ = ("agent", "owned", "session")
+    __slots__ = ("agent", "nonce", "owned", "session")
 
-    def __init__(self, agent: str, session: int, owned: bool) -> None:
+    def __init__(self, agent: str, session: int, owned: bool, nonce: str = "") -> None:
         self.agent = agent
         self.session = session
         self.owned = owned
+        self.nonce = nonce
+        """Random: in a store that went back in time, another session may get the same number."""
 
 
 class Store:
@@ -50,13 +57,24 @@ class Store:
         self.at_close: list[Callable[[], None]] = []
         self.page_bytes: int | None = None
         """How many bytes a list may have, in a process that reads for others."""
+
+        def set_up(connection: Connection) -> None:
+            from dibs.storage.prepare import prepare  # late, since hardly anybody has to
+
+            self._enter(prepare(driver, connection, name, key_check))
+
+        driver.renew = set_up
         connection = driver.take()
         try:
             row = self._current(connection)
             if row is None:
-                row = prepare(driver, connection, name, key_check)
+                set_up(connection)
+            else:
+                self._enter(row)
         finally:
             driver.give_back(connection)
+
+    def _enter(self, row: Row) -> None:
         self.space: int = row["id"]
         self.key_check: str = row["key_check"]
         self.restored_seq: int = row["restored_seq"]
@@ -66,15 +84,15 @@ class Store:
         if connection.version() != newest_migration():
             return None
         found = connection.rows(SPACE.find, {"name": self.name})
-        return found[0] if found and not self.driver.enter(found[0]) else None
+        return found[0] if found and not self.driver.enter(found[0], connection) else None
 
     def write(self, caller: Caller | None, ahead: Ahead = None) -> Write:
         """A write; what it is going to ask first may be given, and travels with its beginning."""
         return Write(self, ahead, caller)
 
-    def read(self, ahead: Ahead = None) -> Read:
+    def read(self, ahead: Ahead = None, caller: Caller | None = None) -> Read:
         """A read, likewise."""
-        return Read(self, ahead)
+        return Read(self, ahead, caller)
 
     def alive(self, session: Row, now: int, known_to_run: bool = False) -> bool:
         """Whether the process behind a session still runs, as far as can be known."""
@@ -162,7 +180,17 @@ class Read:
             raise
 
     def _begin(self) -> None:
-        self.now, self.wall = self.connection.begin_read(self._ahead)
+        caller, ahead = self.caller, self._ahead
+        if caller is None:
+            self.now, self.wall = self.connection.begin_read(ahead)
+            return
+        mine = (SPACE.caller, {"session": caller.session})
+        self.now, self.wall = self.connection.begin_read(
+            lambda: [mine, *(() if ahead is None else ahead())]
+        )
+        row = self.row(SPACE.caller, session=caller.session)
+        if row is None or row["nonce"] != caller.nonce or row["boot"] == COPY:
+            raise stranger(caller)
 
     def ahead(self, ahead: Ahead) -> None:
         """Say what will be asked next, so that it can travel together."""
@@ -229,10 +257,8 @@ class Write(Read):
             self._check(caller, entered)
 
     def _check(self, caller: Caller, row: Row) -> None:
-        if row["agent"] is None:
-            raise NotYoursError(
-                f"{caller.agent} has no session {caller.session} here", next="join again"
-            )
+        if row["nonce"] != caller.nonce:
+            raise stranger(caller)
         # Another process of the session, or another thread, may have given it another name.
         caller.agent = row["agent"]
         if self.store.alive(row, self.now, known_to_run=caller.owned):
@@ -265,8 +291,12 @@ class Write(Read):
         """
         seq = self.seq + self._events
         self._events += 1
+        mine = self.caller.session if self.caller is not None else None
         if agent is None and self.caller is not None:
-            agent, session = self.caller.agent, self.caller.session
+            agent, session = self.caller.agent, mine
+        # What is handed over to somebody else is part of a release.
+        if self.store.driver.over and kind in GROWING and session == mine:
+            self._refuse_if_full()
         row = {
             "space": self.space,
             "seq": seq,
@@ -280,6 +310,19 @@ class Write(Read):
         self.connection.run(SPACE.journal, row)
         self._rings.add(kind.partition(".")[0])
         return seq
+
+    def _refuse_if_full(self) -> None:
+        """The file is over the limit; what pruning has freed in it counts as free."""
+        driver = self.store.driver
+        used = self.connection.rows(driver.used, {})[0]["used"]
+        if used > driver.size_limit:
+            raise SpaceFullError(
+                f"{driver.address} holds {used >> 20} MiB, more than its limit of "
+                f"{driver.size_limit >> 20} MiB",
+                next="have a person remove what is old (dibs gc --keep 7d), or raise "
+                "DIBS_SIZE_LIMIT",
+                limit=driver.size_limit,
+            )
 
     def ring(self, number: int) -> None:
         """Wake the one who waits under this number, once the write is done."""
@@ -310,11 +353,21 @@ class Write(Read):
             return
         try:
             # A write without an event, such as a beat, uses no seq: the journal has no gap.
-            self.connection.commit(self._rings)
+            self.connection.commit(self._rings, self.seq + self._events - 1)
         except BaseException:
             self._leave()
             raise
         self._give_back()
+
+
+def stranger(caller: Caller) -> NotYoursError:
+    """The caller's session is not the one that has its number here, if any has."""
+    return NotYoursError(
+        f"{caller.agent} has no session {caller.session} here: it was removed, or the store went "
+        "back in time (deleted, restored, or a standby took over)",
+        next="join again, then claim again what you still need",
+        session=caller.session,
+    )
 
 
 def from_text(text: str | None) -> Any:
@@ -326,59 +379,3 @@ def from_text(text: str | None) -> Any:
     import json  # late, since most commands read none
 
     return json.loads(text)
-
-
-def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -> Row:
-    """Bring the database to the schema of this release, and find or make the space in it.
-
-    Everything happens under the driver's set-up lock in one transaction, so any number of
-    processes may open a fresh or an old database at the same moment.
-    """
-    steps = migrations()
-    newest = steps[-1][0]
-    version = connection.version()
-    if version > newest:
-        raise UnfitError(
-            f"this store was made by a newer dibs (schema {version}, this one knows {newest})",
-            next="upgrade agent-dibs",
-            schema=version,
-            known=newest,
-        )
-    connection.begin_setup()
-    try:
-        migrate(driver, connection, steps)
-        found = connection.rows(SPACE.find, {"name": name})
-        if not found:
-            wall = driver.clock.wall()
-            connection.run(SPACE.create, {"name": name, "wall": wall, "key_check": key_check})
-            found = connection.rows(SPACE.find, {"name": name})
-        space = found[0]
-        changes = driver.enter(space)
-        if changes:
-            connection.run(SPACE.reboot, changes | {"space": space["id"]})
-            if changes["seq"] != space["seq"]:
-                event = {
-                    "space": space["id"],
-                    "seq": changes["seq"],
-                    "kind": "space.restored",
-                    "agent": None,
-                    "session": None,
-                    "subject": space["name"],
-                    "data": f'{{"from": {space["seq"]}}}',
-                    "at": driver.clock.wall(),
-                }
-                connection.run(SPACE.journal, event)
-            space |= changes
-        connection.commit(set())
-    except BaseException:
-        connection.rollback()
-        raise
-    return space
-
-
-def migrate(driver: Driver, connection: Connection, steps: list[tuple[int, str, str]]) -> None:
-    """Apply those of the steps that the database has not seen yet."""
-    version = connection.version()
-    for number, _, text in steps:
-        if number > version:
-            connection.migrate(number, driver.schema(text))

@@ -84,8 +84,13 @@ class Globals:
         except FileNotFoundError:
             raise InvalidError("the current directory is gone", next="cd somewhere else") from None
         token = os.environ.get("DIBS_TOKEN") if (self.store or "").startswith(DAEMON) else None
+        more: dict[str, Any] = {}
+        if limit := os.environ.get("DIBS_SIZE_LIMIT"):
+            if not limit.isdecimal() or len(limit) > 18:
+                raise InvalidError("DIBS_SIZE_LIMIT must be a number of bytes")
+            more["size_limit"] = int(limit)
         space = open(self.store, space=self.space, start=start, user_dir=self.user_dir,
-                     token=token)  # fmt: skip
+                     token=token, **more)  # fmt: skip
         place = space.scope.place
         space.scope.door = Door(self.party, lambda: whole_tree_s(place))
         return space

@@ -133,7 +133,7 @@ class Agents(Noun):
         """
         from dibs.nouns.agents.overview import presences  # joining does not need it
 
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             return presences(tx, tx.rows(AGENTS.open), everybody)
 
     @operation(by=EVERYBODY, cli="overview", example="--json")
@@ -147,7 +147,7 @@ class Agents(Noun):
 
         if agent is None and self.scope.session:
             agent = self.scope.caller.agent
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             return overview(self.scope, tx, agent, limit)
 
     @operation(by=EVERYBODY, cli="verify", empty="every signature is right")
@@ -155,7 +155,7 @@ class Agents(Noun):
         """Check every signature, and list the rows that do not match theirs."""
         keys = self.scope.keys
         found = []
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             for row in tx.rows(AGENTS.signed_leases):
                 if not keys.fits("lease", row):
                     found.append(mismatch("lease", row["resource"], row["agent"], row))
@@ -209,7 +209,7 @@ class Agents(Noun):
     @operation(by=PEOPLE, cli="token list", empty="no tokens")
     def tokens(self) -> tuple[Token, ...]:
         """List the access tokens, without their secrets; those that are over too."""
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             return tuple(map(Token.of, tx.rows(AGENTS.tokens)))
 
     @writes(

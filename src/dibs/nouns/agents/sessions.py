@@ -83,9 +83,9 @@ def resume(scope: Scope, token: str) -> Caller:
     if number.isascii() and number.isdigit() and len(number) < 19:
         with scope.store.read() as tx:
             row = tx.row(AGENTS.one, session=int(number))
-    if row is None or not scope.keys.same_token(token, row["id"]):
+    if row is None or not scope.keys.same_token(token, row):
         raise NotYoursError("this is not the token of a session here", next="join again")
-    return Caller(row["agent"], row["id"], owned=False)
+    return Caller(row["agent"], row["id"], owned=False, nonce=row["nonce"])
 
 
 def session_record(tx: Read, row: Row) -> Session:

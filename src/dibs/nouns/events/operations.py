@@ -47,7 +47,7 @@ class Events(Noun):
         agent: only what this agent did
         subject: only what was done to this resource, task, entry or agent
         """
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             position = tx.rows(SPACE.position)[0]
             if seq is not None and seq < position["pruned_seq"]:
                 raise PrunedError(
@@ -71,7 +71,7 @@ class Events(Noun):
     @operation(by=EVERYBODY)
     def last(self) -> int:
         """Give the seq of the last write: where a reader starts that wants only what is new."""
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             seq: int = tx.rows(SPACE.position)[0]["seq"]
         return seq
 

@@ -16,7 +16,7 @@ def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
     """Of each, whether it is free for the caller, and if not, who is in the way."""
     session = scope.session
     found = []
-    with scope.store.read() as tx:
+    with scope.read() as tx:
         for want in wants:
             rows = grants.standing(tx, grants.look(tx, want, session, None)[1])
             found.append(

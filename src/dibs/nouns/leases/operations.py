@@ -463,13 +463,13 @@ class Leases(Noun):
         agent: only those of this agent
         session: only those of this session
         """
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             return grants.in_force(tx, agent, session, limit)
 
     @operation(by=EVERYBODY, empty="nobody waits")
     def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:
         """List who waits for what, first come first."""
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             return grants.waiters(tx, limit)
 
     @operation(by=EVERYBODY, example="src/a.py", empty="nobody has said anything")
@@ -481,7 +481,7 @@ class Leases(Noun):
         """
         found: dict[str, Row] = {}
         wanted = self._resources(resources)
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             for want in wanted:
                 rows = tx.rows(LEASES.said, **near(want.base))
                 said = [row for row in rows if resources_overlap(grants.resource_of(row), want)]

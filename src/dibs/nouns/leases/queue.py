@@ -72,7 +72,7 @@ class Ticket:
 
         def waiting() -> tuple[Grant | None, int | None]:
             nonlocal kept_at
-            with store.read(lambda: [ticket, *held]) as tx:
+            with self.scope.read(lambda: [ticket, *held]) as tx:
                 rows = tx.rows(LEASES.ticket, number=self.number)
                 if not rows:
                     return self._granted(tx, self.number), None

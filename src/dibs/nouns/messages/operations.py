@@ -112,7 +112,7 @@ class Messages(Noun):
 
         def look() -> tuple[tuple[Message, ...] | None, None]:
             agent = self.scope.caller.agent  # it may take another name during the wait
-            with self.scope.store.read() as tx:
+            with self.scope.read() as tx:
                 rows = self._unread(tx, agent, channel, limit, until)
                 if peek:
                     while rows and not self._genuine(rows):
@@ -186,7 +186,7 @@ class Messages(Noun):
 
         id: the message
         """
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             readers = self._readers(tx, self._row(tx, id))
             times = {ack["agent"]: ack["at"] for ack in tx.rows(MESSAGES.acknowledgements, id=id)}
         return tuple(
@@ -227,7 +227,7 @@ class Messages(Noun):
         thread: only those of the thread that began with this message
         before: only those with a smaller id
         """
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             asked = {"channel": channel, "thread": thread, "before": before, "limit": limit}
             rows = tx.pages(MESSAGES.history, "before", "id", agent=agent, **asked)
             return self._records(tx, self._genuine(rows))
@@ -241,7 +241,7 @@ class Messages(Noun):
         found = sorted(words(text))
         if not found:
             raise InvalidError(f"{text!r} has no word to look for")
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             rows = tx.rows(MESSAGES.search, words=found, number=len(found), limit=limit)
             return self._records(tx, self._genuine(rows))
 

@@ -42,7 +42,7 @@ class State(Noun):
     @operation(by=EVERYBODY, example="budget total")
     def get(self, namespace: str, key: str) -> Entry | None:
         """Get an entry, or nothing if there is none."""
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             row = tx.row(STATE.get, namespace=namespace, key=key)
             return entry_record(row, tx.now) if row is not None and present(row, tx.now) else None
 
@@ -122,7 +122,7 @@ class State(Noun):
 
         after: only keys after this one
         """
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             asked = {"namespace": namespace, "after": after, "now": tx.now, "limit": limit}
             rows = tx.pages(STATE.list, "after", "key", **asked)
             return tuple(entry_record(row, tx.now) for row in rows)
@@ -130,7 +130,7 @@ class State(Noun):
     @operation(by=EVERYBODY)
     def namespaces(self) -> dict[str, int]:
         """List the namespaces that have entries, and how many each has."""
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             rows = tx.rows(STATE.namespaces, now=tx.now)
             return {row["namespace"]: row["number"] for row in rows}
 
@@ -142,7 +142,7 @@ class State(Noun):
 
         before: only versions below this one
         """
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             asked = {"namespace": namespace, "key": key, "before": before, "limit": limit}
             rows = tx.pages(STATE.history, "before", "version", **asked)
             return tuple(entry_record(row, tx.now) for row in rows)
@@ -150,7 +150,7 @@ class State(Noun):
     @operation(by=EVERYBODY, example="budget --json")
     def export(self, namespace: str) -> EntryExport:
         """Export a namespace: its entries by key, and the history of each, newest first."""
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             room, size = tx.store.page_bytes, tx.rows(STATE.size, namespace=namespace)[0]["size"]
             if room is not None and size > room:
                 raise TooLargeError(
@@ -178,7 +178,7 @@ class State(Noun):
 
         def look() -> tuple[Entry | None, int | None]:
             nonlocal after_version, was_there
-            with self.scope.store.read() as tx:
+            with self.scope.read() as tx:
                 row = tx.row(STATE.get, namespace=namespace, key=key)
                 there = row is not None and present(row, tx.now)
                 version = 0 if row is None else row["version"]

@@ -181,7 +181,7 @@ class Work(Noun):
 
         def look() -> tuple[Task | None, int | None]:
             # Only a look that finds something takes a turn from those who write.
-            with self.scope.store.read() as tx:
+            with self.scope.read() as tx:
                 due_in_ms = claims.due_in_ms(tx)
                 promising = (due_in_ms is not None and due_in_ms <= 0) or bool(
                     claims.best(tx, kind, able) or claims.dead_claimers(tx)
@@ -474,7 +474,7 @@ class Work(Noun):
 
         id: the task
         """
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             return record_of(tx, id)
 
     @operation(by=EVERYBODY, example="--state available", empty="no tasks", kinds={"after": NUMBER})
@@ -494,7 +494,7 @@ class Work(Noun):
         agent: only those this agent claimed last
         after: only those added after this seq
         """
-        with self.scope.store.read() as tx:
+        with self.scope.read() as tx:
             asked = {"state": state, "kind": kind, "agent": agent, "after": after, "limit": limit}
             rows = tx.pages(WORK.list, "after", "number", **asked)
             return tuple(task_record(row, tx.now) for row in rows)

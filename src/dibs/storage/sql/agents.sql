@@ -8,14 +8,15 @@ VALUES (:space, :agent, :seq, :at) ON CONFLICT (space, name) DO NOTHING;
 -- name: join
 -- A session's id is the seq at which it was minted.
 INSERT INTO session (space, id, agent, label, process_bound, process, boot, host, pid, status,
-                     joined_at, seen_at, ttl_ms, deadline, ended_at, ended_why)
+                     joined_at, seen_at, ttl_ms, deadline,
+                     ended_at, ended_why, nonce)
 VALUES (:space, :id, :agent, :label, :process_bound, :process, :boot, :host, :pid, :status,
-        :joined_at, :joined_at, :ttl_ms, :deadline, NULL, NULL);
+        :joined_at, :joined_at, :ttl_ms, :deadline, NULL, NULL, :nonce);
 
 -- name: one
 -- A session by its id.
 SELECT id, agent, label, process_bound, process, boot, host, pid, status, joined_at, seen_at,
-       ttl_ms, deadline, ended_at, ended_why
+       ttl_ms, deadline, ended_at, ended_why, nonce
 FROM session WHERE space = :space AND id = :session;
 
 -- name: several
@@ -26,20 +27,20 @@ FROM session WHERE space = :space AND id IN (:sessions...);
 -- name: open
 -- All sessions that have not ended.
 SELECT id, agent, label, process_bound, process, boot, host, pid, status, joined_at, seen_at,
-       ttl_ms, deadline, ended_at, ended_why
+       ttl_ms, deadline, ended_at, ended_why, nonce
 FROM session WHERE space = :space AND ended_at IS NULL ORDER BY agent, id;
 
 -- name: labelled
 -- The session of that agent and label that has not ended.
 SELECT id, agent, label, process_bound, process, boot, host, pid, status, joined_at, seen_at,
-       ttl_ms, deadline, ended_at, ended_why
+       ttl_ms, deadline, ended_at, ended_why, nonce
 FROM session WHERE space = :space AND agent = :agent AND label = :label AND ended_at IS NULL
 ORDER BY id DESC LIMIT 1;
 
 -- name: of_client
 -- The session of that label that has not ended, whatever its agent's name.
 SELECT id, agent, label, process_bound, process, boot, host, pid, status, joined_at, seen_at,
-       ttl_ms, deadline, ended_at, ended_why
+       ttl_ms, deadline, ended_at, ended_why, nonce
 FROM session WHERE space = :space AND label = :label AND ended_at IS NULL
 ORDER BY id DESC LIMIT 1;
 

@@ -30,3 +30,14 @@ INSERT INTO migration (version) VALUES (:version);
 
 -- name: notify
 SELECT pg_notify(:channel, :payload);
+
+-- name: history
+-- What changes when a standby takes over (the timeline), and when a dump is restored (the server or
+-- the table). A standby itself has none.
+SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE
+           (SELECT system_identifier FROM pg_control_system()) || '.'
+           || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || '.'
+           || CAST(to_regclass('dibs.space') AS oid)
+       END AS history,
+       CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) * 1000 AS BIGINT) AS started,
+       CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;

@@ -6,9 +6,13 @@
 SELECT COALESCE((SELECT MAX(seq) FROM event WHERE space = :space), s.pruned_seq) AS seq,
        s.store_time, CASE WHEN EXISTS (SELECT 1 FROM ticket WHERE space = :space) THEN 1 ELSE 0 END
        AS queued, c.id, c.agent, c.ended_at, c.deadline, c.process_bound, c.process, c.boot,
-       c.host
+       c.host, c.nonce
 FROM space s LEFT JOIN session c ON c.space = :space AND c.id = :session
 WHERE s.id = :space;
+
+-- name: caller
+-- Whether the session that a read is made in is the one it was.
+SELECT nonce, boot FROM session WHERE space = :space AND id = :session;
 
 -- name: note_time
 -- From here store time goes on after a reboot.
@@ -18,22 +22,27 @@ UPDATE space SET store_time = :now, wall_time = :wall WHERE id = :space;
 -- The space of that name.
 SELECT id, name,
        COALESCE((SELECT MAX(seq) FROM event WHERE event.space = space.id), pruned_seq) AS seq,
-       restored_seq, boot, time_namespace, clock_offset, store_time, wall_time, key_check
+       restored_seq, boot, time_namespace, clock_offset, store_time, wall_time, key_check, history
 FROM space WHERE name = :name;
 
 -- name: create
--- A new space starts with the wall clock as its first store time.
+-- A new space starts with the wall clock as its first store time. In a store that has lost its
+-- past, it may be one that was there before.
 INSERT INTO space (id, name, pruned_seq, restored_seq, boot, time_namespace, clock_offset,
                    store_time, wall_time, key_check, created_at)
-SELECT COALESCE(MAX(id), 0) + 1, CAST(:name AS TEXT), 0, 0, '', '', 0,
+SELECT COALESCE(MAX(id), 0) + 1, CAST(:name AS TEXT), 0, COALESCE(MAX(restored_seq), 0), '', '', 0,
        CAST(:wall AS BIGINT), CAST(:wall AS BIGINT), CAST(:key_check AS TEXT), CAST(:wall AS BIGINT)
 FROM space;
 
 -- name: reboot
--- After a reboot, store time goes on where it was.
+-- After a reboot, store time goes on where it was; the history is that of the server.
 UPDATE space SET boot = :boot, time_namespace = :time_namespace, clock_offset = :clock_offset,
-    restored_seq = :restored_seq
+    restored_seq = :restored_seq, history = :history
 WHERE id = :space;
+
+-- name: outlive
+-- Nobody who was alive in a past that is lost is alive now.
+UPDATE session SET boot = :copy WHERE space = :space;
 
 -- name: position
 -- Where the journal ends, and how far it has been pruned.

@@ -27,3 +27,35 @@ UPDATE space SET boot = :copy;
 -- name: copy_sessions
 -- Nobody who was alive in the original is alive in its copy.
 UPDATE session SET boot = :copy;
+
+-- name: boots
+-- In which boots the spaces were last used.
+SELECT DISTINCT boot FROM space;
+
+-- name: objects
+-- All that a database consists of, but for what SQLite itself makes for its planner.
+SELECT type, name, tbl_name, sql FROM sqlite_schema
+WHERE sql IS NULL OR sql NOT IN ('CREATE TABLE sqlite_stat1(tbl,idx,stat)',
+                                 'CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)');
+
+-- name: spaces_there
+-- The spaces of a file, and what somebody who takes it over should know of each.
+SELECT s.name, s.created_at, (SELECT COUNT(*) FROM session c WHERE c.space = s.id) AS sessions,
+       (SELECT COUNT(*) FROM message m WHERE m.space = s.id) AS messages,
+       (SELECT MAX(at) FROM event e WHERE e.space = s.id) AS last_at
+FROM space s ORDER BY s.id LIMIT 20;
+
+-- name: agents_there
+SELECT DISTINCT name FROM agent ORDER BY first_seen_at DESC LIMIT 20;
+
+-- name: tokens_there
+SELECT name, scope FROM token WHERE revoked_at IS NULL ORDER BY id LIMIT 20;
+
+-- name: revoke_there
+-- Whoever has such a token got it from the one who made the file.
+UPDATE token SET revoked_at = :at WHERE revoked_at IS NULL;
+
+-- name: used
+-- The bytes of a database without the pages that are free.
+SELECT (page_count - freelist_count) * page_size AS used
+FROM pragma_page_count, pragma_freelist_count, pragma_page_size;

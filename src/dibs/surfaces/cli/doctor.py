@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dibs.dibs import Dibs
+    from dibs.storage.driver import Driver
     from dibs.surroundings.commands import Globals
 
     Mend = Callable[[], object] | None
@@ -108,7 +109,7 @@ def examine(call: Globals) -> Iterator[Finding]:
             kind = file_system(os.path.dirname(store.driver.address))
             yield Finding("file system", OK, kind or "the system does not say")
         yield Finding("clock", OK, f"boot {store.driver.boot[:8] or 'of the server'}")
-        yield from modes(store.driver.private_files())
+        yield from modes(store.driver)
         yield integrity(space)
         yield log_size(space)
         yield sessions(space)
@@ -174,15 +175,20 @@ def versions() -> Finding:
     return Finding("versions", OK, f"dibs {ours}, Python {python}, SQLite {SQLITE_VERSION}")
 
 
-def modes(private: list[str]) -> Iterator[Finding]:
+def modes(driver: Driver) -> Iterator[Finding]:
     """Who can read the key can act for everybody."""
     from functools import partial
 
+    def close_to_others(path: str, mode: int) -> None:
+        os.chmod(path, mode)
+        driver.settle(changed=True)
+
+    private = driver.private_files()
     found = {path: os.stat(path).st_mode & 0o777 for path in private}
     open_to_others = {path: mode for path, mode in found.items() if mode & 0o077}
     for path, mode in open_to_others.items():
         says = f"{path} is open to others ({mode:o})"
-        mend = partial(os.chmod, path, mode & 0o700)
+        mend = partial(close_to_others, path, mode & 0o700)
         yield Finding("modes", FAULT, says, f"chmod go-rwx {path}", mend)
     if not open_to_others:
         yield Finding("modes", OK, f"{len(private)} files and folders are private")

@@ -52,6 +52,7 @@ BY_HAND = {
     "run": "dibs.surfaces.cli.run",
     "doctor": "dibs.surfaces.cli.doctor",
     "backup": "dibs.surfaces.cli.doctor",
+    "adopt": "dibs.surfaces.cli.adopt",
     "protocol": "dibs.surfaces.cli.help",
     "completion": "dibs.surfaces.cli.help",
 }

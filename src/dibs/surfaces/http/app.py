@@ -241,7 +241,7 @@ class Daemon:
         joining = partial(mint, scope, access.agent, remote=True, origin=access.origin, **given)
         caller: Caller = await self.writer.do(joining)
         session = await self.reader.do(read)
-        token = scope.keys.session_token(caller.session)
+        token = scope.keys.session_token(caller.session, caller.nonce)
         return {"session": session, "token": token, "owned": caller.owned}
 
     async def me(self, access: Access) -> Any:

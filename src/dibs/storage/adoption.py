@@ -1,0 +1,96 @@
+"""Which stores are this user's own: a note of each, in the user's data folder.
+
+A store comes with its key, and whoever made it knows both: a stranger's tokens would open a daemon
+that serves it, and a stranger's signatures would be right. So a store is used only if this user
+made or adopted it on this machine. The note is found by a hash of the store's key, so that a
+repository may be moved or renamed, and a backup is known by the key that it carries.
+
+It also says, for each place where the store was seen, its *life* (the inode of the database and
+the time of the key file, which only a copy changes), and what need not be looked at again: the
+schema that was compared, and the git index in which the store was not found. A store with another
+life is an older copy that was put back, or was moved: it goes on as a restored backup does.
+
+To open a store that is known needs no write. Where the note cannot be renewed, more is looked at
+each time.
+
+A store made before there were notes is its user's if it was used in this very boot, whose random
+name only processes of this machine know, and git does not track it. Any other has to be adopted.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.errors import ReadOnlyError, UnfitError
+from dibs.storage.folder import Folder, Note, fingerprint, write_once
+
+PLACES = 100
+"""How many places of one store are remembered."""
+ADOPTED = "adopted"
+"""A life that no store has: what was adopted goes on as a restored backup does."""
+
+
+def make_key(note: Note) -> None:
+    """Make the key of a new store, and note first that it is this user's."""
+    key = os.urandom(32)
+    file = os.path.join(note.folder, fingerprint(key))
+    # Who was in a store that has been here before must not be mistaken for somebody in this one.
+    note.above = os.path.lexists(at(note))
+    try:
+        os.makedirs(note.folder, mode=0o700, exist_ok=True)
+        write_once(file, b"above\n" if note.above else b"new\n")
+    except OSError as error:
+        raise unwritable(note, error) from error
+    folder = Folder(note.path)
+    folder.make()
+    write_once(folder.key_file, key)
+    note.read()
+    if note.key != key:
+        os.unlink(file)  # somebody else was faster
+
+
+def save(note: Note, life: str, schema: str, index: str) -> None:
+    """Write down what is known of the store at its place. Raises OSError where that cannot be."""
+    try:
+        with open(note.file, "rb") as source:
+            head, *lines = source.read().split(b"\n")
+    except FileNotFoundError:
+        head, lines = b"new", []
+    shown = note.path.replace("\n", "?")
+    mine = os.fsencode(f"{note.place} {life} {schema} {index} {shown}")
+    others = [line for line in lines if line and not line.startswith(note.place.encode())]
+    os.makedirs(note.folder, mode=0o700, exist_ok=True)
+    draft = f"{note.file}.{os.getpid()}.{os.urandom(4).hex()}"
+    write_once(draft, b"\n".join([head, mine, *others[: PLACES - 1]]) + b"\n")
+    os.replace(draft, note.file)
+    write_once(at(note), os.fsencode(note.file))
+    note.read()
+
+
+def at(note: Note) -> str:
+    """The file that says that there was a store at this place."""
+    return os.path.join(note.folder, f"at-{note.place}")
+
+
+def adopt(note: Note) -> None:
+    """Note that this user wants to use the store."""
+    try:
+        save(note, ADOPTED, "-", "-")
+    except OSError as error:
+        raise unwritable(note, error) from error
+
+
+def unknown(note: Note) -> UnfitError:
+    return UnfitError(
+        f"you did not make the store {note.path} on this machine, so others may know its key",
+        next="have a person look at it with dibs adopt, or delete it",
+        store=note.path,
+    )
+
+
+def unwritable(note: Note, error: OSError) -> ReadOnlyError:
+    return ReadOnlyError(
+        f"{note.folder}, where dibs notes which stores are yours, cannot be written: "
+        f"{error.strerror}",
+        next="run dibs status here once, outside the sandbox",
+    )

@@ -1,0 +1,73 @@
+"""Setting up: the schema of this release, the space, and what a space that lost its past needs."""
+
+from __future__ import annotations
+
+from dibs.errors import UnfitError
+from dibs.storage.clock import COPY
+from dibs.storage.queries import Queries, migrations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.storage.driver import Connection, Driver, Row
+
+SPACE = Queries("space")
+
+
+def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -> Row:
+    """Bring the database to the schema of this release, and find or make the space in it.
+
+    Everything happens under the driver's set-up lock in one transaction, so any number of
+    processes may open a fresh or an old database at the same moment.
+    """
+    steps = migrations()
+    newest = steps[-1][0]
+    version = connection.version()
+    if version > newest:
+        raise UnfitError(
+            f"this store was made by a newer dibs (schema {version}, this one knows {newest})",
+            next="upgrade agent-dibs",
+            schema=version,
+            known=newest,
+        )
+    connection.begin_setup()
+    try:
+        fresh = connection.version() == 0
+        migrate(driver, connection, steps)
+        found = connection.rows(SPACE.find, {"name": name})
+        if not found:
+            wall = driver.clock.wall()
+            connection.run(SPACE.create, {"name": name, "wall": wall, "key_check": key_check})
+            found = connection.rows(SPACE.find, {"name": name})
+        space = found[0]
+        changes = driver.enter(space, connection, fresh)
+        rings = set()
+        if changes:
+            connection.run(SPACE.reboot, changes | {"space": space["id"]})
+            if changes["seq"] != space["seq"]:
+                rings = {"space"}
+                connection.run(SPACE.outlive, {"space": space["id"], "copy": COPY})
+                event = {
+                    "space": space["id"],
+                    "seq": changes["seq"],
+                    "kind": "space.restored",
+                    "agent": None,
+                    "session": None,
+                    "subject": space["name"],
+                    "data": f'{{"from": {space["seq"]}}}',
+                    "at": driver.clock.wall(),
+                }
+                connection.run(SPACE.journal, event)
+            space |= changes
+        connection.commit(rings, space["seq"])
+    except BaseException:
+        connection.rollback()
+        raise
+    return space
+
+
+def migrate(driver: Driver, connection: Connection, steps: list[tuple[int, str, str]]) -> None:
+    """Apply those of the steps that the database has not seen yet."""
+    version = connection.version()
+    for number, _, text in steps:
+        if number > version:
+            connection.migrate(number, driver.schema(text))

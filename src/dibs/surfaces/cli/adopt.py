@@ -1,0 +1,81 @@
+"""`dibs adopt`: use a store that somebody else has made, after a look at what is in it.
+
+What is shown was written by whoever made the store, so it is shown as data: cut, and escaped.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from dibs.errors import NotFoundError, UnfitError
+from dibs.operation import PEOPLE
+from dibs.surroundings.wording import note, print_json, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.surroundings.commands import Globals
+
+BY = PEOPLE
+SHOWN = 80
+
+
+def main(call: Globals, *, yes: bool = False) -> int:
+    """Look at a store that you did not make on this machine; with --yes, use it.
+
+    Then its access tokens are revoked, and whoever was in it has to join again.
+
+    yes: use it from now on
+    example: --yes
+    """
+    from dibs.dibs import note_of
+    from dibs.storage import adoption, sqlite_file
+
+    mine = note_of(call.store, None, call.user_dir)
+    if mine.key is None or not os.path.exists(mine.path):
+        raise NotFoundError(f"there is no store at {mine.path} to adopt", next="give --store")
+    if mine.known:
+        return call.answer({"store": mine.path, "adopted": True}, "this store is yours already")
+    found = sqlite_file.look(mine.path, lambda db: sqlite_file.contents(db, mine.path))
+    if yes and found["damage"]:
+        raise UnfitError(f"{mine.path} is damaged", next="restore a backup, or remove the store")
+    if yes:
+        sqlite_file.take_over(mine.path, time.time_ns() // 1_000_000)
+        adoption.adopt(mine)
+        call.open().close()
+    if call.json:
+        print_json({"store": mine.path, "adopted": yes, **found})
+        return 0
+    draw(mine.path, found)
+    if yes:
+        note("adopted; its tokens are revoked, and whoever was in it has to join again")
+    else:
+        note("not adopted yet; if you know where it comes from: dibs adopt --yes")
+    return 0
+
+
+def draw(path: str, found: dict[str, Any]) -> None:
+    say(f"store   {path}")
+    for space in found["spaces"]:
+        made, last = day(space["created_at"]), day(space["last_at"])
+        says = f"{space['sessions']} sessions, {space['messages']} messages"
+        say(f"space   {cut(space['name'])}: made {made}, last used {last}; {says}")
+    say(f"agents  {', '.join(cut(one['name']) for one in found['agents']) or 'none'}")
+    tokens = [f"{cut(one['name'])} ({cut(one['scope'])})" for one in found["tokens"]]
+    say(f"tokens  {', '.join(tokens) or 'none'}")
+    for damage in found["damage"]:
+        say(f"damage  {cut(damage)}")
+
+
+def cut(text: object) -> str:
+    """Somebody else's word, in quotes and without anything that a terminal would act on."""
+    return ascii(str(text)[:SHOWN])
+
+
+def day(at: object) -> str:
+    """A day by the wall clock; what is no time of ours is said to be none."""
+    if not isinstance(at, int) or not 0 < at < 1 << 42:
+        return "never"
+    return time.strftime("%Y-%m-%d", time.localtime(at / 1000))

@@ -1,0 +1,352 @@
+"""A store that a stranger made, in a repository, an archive or a pull: refused, and left alone.
+
+The stranger uses dibs at home, puts the store into git and keeps an admin token of it. The victim
+has a home and a data folder of their own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import apsw
+import pytest
+
+import dibs
+from dibs.errors import ReadOnlyError, UnfitError
+from dibs.names.tracked import tracked
+from dibs.storage.folder import Note
+from dibs.storage.sqlite import SqliteDriver
+from tests.old_schemas import make_old
+from tests.surfaces.shell import Answer, Shell, scrubbed
+
+COMMANDS = (
+    ("status",),
+    ("claim", "src/a.py", "--as", "me"),
+    ("agents",),
+    ("token", "list"),
+    ("serve", "--port", "0"),
+    ("backup", "copy.db"),
+    ("gc",),
+)
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+    subprocess.run(["git", *who, "-C", str(folder), *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Shell:
+    """Somebody whose repository the victim is going to clone, with a store in it."""
+    repository = tmp_path / "theirs"
+    git(tmp_path, "init", "-q", str(repository))
+    shell = Shell(repository, scrubbed(tmp_path / "their-home", tmp_path / "pycache"))
+    shell.ok("claim", "README", "--as", "mallory")
+    shell.ok("token", "add", "mallory", "--scope", "admin")
+    (repository / "README").write_text("hello\n")
+    git(repository, "add", "README")
+    git(repository, "commit", "-qm", "first")
+    return shell
+
+
+@pytest.fixture
+def victim(tmp_path: Path, stranger: Shell) -> Shell:
+    """Somebody with a clone of that repository."""
+    clone = tmp_path / "mine"
+    git(tmp_path, "clone", "-q", str(stranger.folder), str(clone))
+    return Shell(clone, scrubbed(tmp_path / "my-home", tmp_path / "pycache"))
+
+
+def commit(shell: Shell, *names: str) -> None:
+    """Put files of the store into git, which ignores them by itself."""
+    git(shell.folder, "add", "-f", *(f".dibs/{name}" for name in names))
+    git(shell.folder, "commit", "-qm", "a store")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file, but for what git is told to ignore, and what SQLite makes beside a database."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.endswith(("-shm", ".gitignore"))
+        if path.stat().st_size or not path.name.endswith("-wal")
+    }
+
+
+def refused(victim: Shell, why: str) -> None:
+    """Whatever the victim does, the store is not used and nothing is changed."""
+    before = contents(victim.folder / ".dibs")
+    home = Path(victim.environment["HOME"])
+    for words in COMMANDS:
+        answer: Answer = victim(*words)
+        assert answer.code == 75, answer
+        assert why in answer.err and "next: " in answer.err
+    assert contents(victim.folder / ".dibs") == before
+    assert not home.exists() or not list(home.rglob("stores/*"))
+
+
+def test_a_store_that_came_with_a_clone_is_refused(stranger: Shell, victim: Shell) -> None:
+    commit(stranger, "dibs.db", "dibs.db.d/key")
+    git(victim.folder, "pull", "-q")
+    refused(victim, "git tracks .dibs/dibs.db")
+
+
+def test_a_store_that_came_in_an_archive_is_refused(stranger: Shell, victim: Shell) -> None:
+    shutil.copytree(stranger.folder / ".dibs", victim.folder / ".dibs")
+    refused(victim, "you did not make the store")
+
+
+@pytest.mark.parametrize("by_git", [True, False])
+def test_a_key_alone_is_refused(stranger: Shell, victim: Shell, by_git: bool) -> None:
+    if by_git:
+        commit(stranger, "dibs.db.d/key")
+        git(victim.folder, "pull", "-q")
+    else:
+        key = victim.folder / ".dibs/dibs.db.d/key"
+        key.parent.mkdir(parents=True)
+        shutil.copy(stranger.folder / ".dibs/dibs.db.d/key", key)
+    refused(victim, "git tracks" if by_git else "you did not make the store")
+
+
+@pytest.mark.parametrize("name", ["dibs.db", "dibs.db-wal"])
+def test_what_a_pull_puts_over_the_victims_own_store_is_refused(
+    stranger: Shell, victim: Shell, name: str
+) -> None:
+    victim.ok("claim", "src/a.py", "--as", "me")
+    (stranger.folder / ".dibs" / name).touch()
+    if name.endswith("-wal"):
+        (stranger.folder / ".dibs" / name).write_bytes(b"not a log")
+    commit(stranger, name)
+    (victim.folder / ".dibs" / name).unlink(missing_ok=True)  # as git does with ignored files
+    git(victim.folder, "pull", "-q")
+    assert (victim.folder / ".dibs" / name).exists()
+    for words in COMMANDS:
+        answer = victim(*words)
+        assert answer.code == 75 and f"git tracks .dibs/{name}" in answer.err
+
+
+def test_a_database_that_a_stranger_put_over_the_victims_own_is_refused(
+    stranger: Shell, victim: Shell
+) -> None:
+    victim.ok("claim", "src/a.py", "--as", "me")
+    for end in ("", "-wal", "-shm"):
+        (victim.folder / f".dibs/dibs.db{end}").unlink(missing_ok=True)
+    shutil.copy(stranger.folder / ".dibs/dibs.db", victim.folder / ".dibs/dibs.db")
+    for words in COMMANDS:
+        answer = victim(*words)
+        assert answer.code == 75 and "is not the key of the space" in answer.err
+
+
+def test_the_strangers_token_opens_nothing(stranger: Shell, victim: Shell) -> None:
+    shutil.copytree(stranger.folder / ".dibs", victim.folder / ".dibs")
+    secret = stranger.json("token", "add", "eve", "--scope", "admin")["secret"]
+    shutil.copy(stranger.folder / ".dibs/dibs.db", victim.folder / ".dibs/dibs.db")
+    assert "you did not make the store" in victim("serve", "--port", "0").err
+    assert secret not in victim("adopt").out
+
+
+# What git tracks, whatever the form of its index.
+
+
+@pytest.mark.parametrize(
+    ("options", "after"),
+    [
+        ((), ()),
+        ((), ("update-index", "--index-version", "4")),
+        ((), ("update-index", "--split-index")),
+        (("--object-format=sha256",), ()),
+        (("--object-format=sha256",), ("update-index", "--index-version", "4")),
+        ((), ("update-index", "--skip-worktree", ".dibs/dibs.db.d/key")),
+    ],
+    ids=str,
+)
+def test_every_form_of_an_index_is_read(
+    tmp_path: Path, options: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    git(tmp_path, "init", "-q", *options)
+    names = [".d", ".dibs/config.toml", "a/.dibs/dibs.db", ".dibsy/dibs.db", *map(str, range(300))]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(".dibs/dibs.db\0.dibs/dibs.db")
+    git(tmp_path, "add", "-f", *names)
+    index = str(tmp_path / ".git/index")
+    assert tracked(index, ".dibs/dibs.db") is None
+    key = tmp_path / ".dibs/dibs.db.d/key"
+    key.parent.mkdir()
+    key.write_text("key")
+    git(tmp_path, "add", "-f", str(key))
+    if after:
+        git(tmp_path, *after)
+    assert tracked(index, ".dibs/dibs.db") == ".dibs/dibs.db.d/key"
+    git(tmp_path, "update-index", "--force-remove", ".dibs/dibs.db.d/key")
+    assert tracked(index, ".dibs/dibs.db") is None or "--split-index" in after
+
+
+def test_a_repository_that_tracks_only_the_settings_is_used(victim: Shell) -> None:
+    (victim.folder / ".dibs").mkdir()
+    (victim.folder / ".dibs/config.toml").write_text('policy = "open"\n')
+    git(victim.folder, "add", "-f", ".dibs/config.toml")
+    victim.ok("claim", "src/a.py", "--as", "me")
+    git(victim.folder, "commit", "-qm", "settings")
+    victim.ok("claim", "src/a.py", "--as", "me")
+
+
+# One's own store.
+
+
+def opened(path: Path, tmp_path: Path) -> dibs.Dibs:
+    return dibs.open(str(path), space="s", user_dir=str(tmp_path / "user"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        (
+            "CREATE TRIGGER odd AFTER INSERT ON token BEGIN UPDATE token SET scope = 'admin'; END",
+            "trigger odd",
+        ),
+        ("CREATE VIEW odd AS SELECT * FROM token", "view odd"),
+        ("CREATE TABLE odd (a)", "table odd"),
+        ("CREATE INDEX odd ON token (name)", "index odd"),
+        ("ALTER TABLE token ADD COLUMN odd TEXT DEFAULT 'x'", "table token"),
+        ("DROP INDEX token_digest", "index token_digest"),
+    ],
+)
+def test_a_schema_that_dibs_did_not_make_is_refused(
+    sqlite_url: str, tmp_path: Path, statement: str, named: str
+) -> None:
+    path = Path(sqlite_url)
+    opened(path, tmp_path).close()
+    opened(path, tmp_path).close()
+    other = apsw.Connection(sqlite_url)
+    other.execute(statement)
+    other.close()
+    for _ in range(2):
+        with pytest.raises(UnfitError, match=f"not as dibs made it: .*{named}"):
+            opened(path, tmp_path)
+
+
+def test_a_trigger_does_not_run_even_if_nobody_has_noticed_it(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    with opened(Path(sqlite_url), tmp_path) as space, space.join("me") as me:
+        other = apsw.Connection(sqlite_url)
+        other.execute(
+            "CREATE TRIGGER odd AFTER INSERT ON token BEGIN UPDATE token SET scope = 'admin'; END"
+        )
+        other.close()
+        me.agents.add_token("reader", scope="read")
+        assert [token.scope for token in me.agents.tokens()] == ["read"]
+
+
+def test_a_store_that_is_known_is_opened_without_a_write(sqlite_url: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        opened(Path(sqlite_url), tmp_path).close()
+    notes = tmp_path / "user/stores"
+    before = {path: path.stat().st_mtime_ns for path in (notes, *notes.iterdir())}
+    with opened(Path(sqlite_url), tmp_path) as space, space.join("me") as me:
+        me.leases.claim("port:1")
+    assert {path: path.stat().st_mtime_ns for path in (notes, *notes.iterdir())} == before
+
+
+def test_a_store_is_not_made_where_it_cannot_be_noted(sqlite_url: str, tmp_path: Path) -> None:
+    (tmp_path / "user").write_text("a file in the way")
+    with pytest.raises(ReadOnlyError, match="notes which stores are yours"):
+        opened(Path(sqlite_url), tmp_path)
+    assert not Path(sqlite_url).exists() and not Path(f"{sqlite_url}.d/key").exists()
+
+
+def test_a_repository_that_is_moved_keeps_its_store(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    first, user = tmp_path / "a/dibs.db", str(tmp_path / "user")
+    with dibs.open(str(first), space="s", user_dir=user) as space, space.join("me") as me:
+        me.state.set("n", "k", 1)
+        epoch = me.leases.claim("port:1").epoch
+    (tmp_path / "a").rename(tmp_path / "b")
+    moved = tmp_path / "b/dibs.db"
+    with dibs.open(str(moved), space="s", user_dir=user) as space, space.join("me") as me:
+        assert me.leases.claim("port:1").epoch > epoch
+        assert space.state.get("n", "k").value == 1  # type: ignore[union-attr]
+        last = space.events.last()
+    for _ in range(3):
+        with dibs.open(str(moved), space="s", user_dir=user) as space:
+            assert space.events.last() == last + 2  # the lease and the session that ended
+
+
+def test_a_backup_is_known_by_its_key(sqlite_url: str, tmp_path: Path) -> None:
+    with opened(Path(sqlite_url), tmp_path) as space:
+        space.backup(str(tmp_path / "copy.db"))
+    opened(tmp_path / "copy.db", tmp_path).close()
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_store_of_an_earlier_release_is_taken_over_if_it_was_used_in_this_boot(
+    sqlite_url: str, tmp_path: Path, here: bool
+) -> None:
+    note = Note(str(tmp_path / "earlier"), sqlite_url)
+    driver = SqliteDriver(note, "full", None)
+    from dibs.space.signing import Keyring
+
+    make_old(driver, "s", Keyring(driver.key(), "s").check(), 9)
+    boot = driver.boot if here else "some other boot"
+    driver.close()
+    other = apsw.Connection(sqlite_url)
+    other.execute("UPDATE space SET boot = ?, time_namespace = ?", (boot, _namespace()))
+    other.close()
+    if not here:
+        with pytest.raises(UnfitError, match="you did not make"):
+            opened(Path(sqlite_url), tmp_path)
+        return
+    for _ in range(2):
+        opened(Path(sqlite_url), tmp_path).close()
+
+
+def _namespace() -> str:
+    from dibs.storage.clock import time_namespace
+
+    return time_namespace()
+
+
+# Adopting.
+
+
+def test_a_person_adopts_a_store_after_a_look(stranger: Shell, victim: Shell) -> None:
+    shutil.copytree(stranger.folder / ".dibs", victim.folder / ".dibs")
+    before = contents(victim.folder / ".dibs")
+    look = victim.ok("adopt")
+    assert "tokens  'mallory' ('admin')" in look.out and "'mallory'" in look.out.split("agents")[1]
+    assert contents(victim.folder / ".dibs") == before
+    assert victim("status").code == 75
+    victim.ok("adopt", "--yes")
+    assert [one["revoked_at"] is not None for one in victim.json("token", "list")] == [True]
+    assert victim.json("agents") == []
+    assert "is yours already" in victim.ok("adopt").out
+    claimed = victim.json("claim", "README", "--as", "me")
+    theirs = stranger.json("claim", "OTHER", "--as", "mallory")
+    assert claimed["epoch"] > theirs["epoch"]
+
+
+def test_an_agent_adopts_nothing(stranger: Shell, victim: Shell) -> None:
+    shutil.copytree(stranger.folder / ".dibs", victim.folder / ".dibs")
+    answer = victim.with_(CLAUDECODE="1")("adopt", "--yes")
+    assert answer.code == 1 and "only people may do this" in answer.err
+    assert victim("status").code == 75
+
+
+def test_a_store_that_git_tracks_is_not_adopted(stranger: Shell, victim: Shell) -> None:
+    commit(stranger, "dibs.db", "dibs.db.d/key")
+    git(victim.folder, "pull", "-q")
+    answer = victim("adopt", "--yes")
+    assert answer.code == 75 and "git tracks" in answer.err
+
+
+def test_a_store_with_a_trigger_is_not_adopted(stranger: Shell, victim: Shell) -> None:
+    shutil.copytree(stranger.folder / ".dibs", victim.folder / ".dibs")
+    other = apsw.Connection(str(victim.folder / ".dibs/dibs.db"))
+    other.execute("CREATE TRIGGER odd AFTER UPDATE ON token BEGIN DELETE FROM lease; END")
+    other.close()
+    for words in (("adopt",), ("adopt", "--yes")):
+        answer = victim(*words)
+        assert answer.code == 75 and "trigger odd" in answer.err

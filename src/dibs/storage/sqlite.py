@@ -21,7 +21,7 @@ from _weakref import ref
 
 import apsw
 
-from dibs.errors import StorageError, UnfitError
+from dibs.errors import StorageError, StoreGoneError, UnfitError
 from dibs.storage.clock import (
     COPY,
     Last,

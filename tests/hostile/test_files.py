@@ -619,6 +619,7 @@ ALLOWED = {
     "setup/files.py": "files of the checkout, after `stay_inside`",
     "setup/targets.py": "files of the checkout, after `stay_inside`",
     "surroundings/who.py": "the system: /proc",
+    "surroundings/commands.py": "nothing: its `open` is that of dibs",
     "surfaces/hooks/notes.py": "a handle of `open_own`, and empty folders, checked",
     "surfaces/hooks/briefing.py": "a rename of two checked paths",
     "surfaces/hooks/contents.py": "contents of the checkout; the time of a checked path",

@@ -6,6 +6,7 @@ the usual commands are given. Beside it lies a folder of the victim's that nobod
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import resource
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+import dibs
 from tests.surfaces.conftest import pycache  # noqa: F401 - a fixture
 from tests.surfaces.hooked import Client
 from tests.surfaces.repository import IDENTITY
@@ -595,3 +597,53 @@ def test_a_record_of_any_kind_is_read_as_none(victim: Victim, text: str) -> None
     victim.clone()
     for words in ([], ["--check"], ["--remove"]):
         assert "Traceback" not in victim.shell("init", "--client", "claude", *words).err
+
+
+TOUCHING = {
+    "open", "os.open", "os.unlink", "os.remove", "os.rmdir", "os.mkdir", "os.makedirs",
+    "os.listdir", "os.scandir", "os.walk", "os.rename", "os.replace", "os.link", "os.utime",
+    "shutil.rmtree", "shutil.copy", "shutil.move",
+}  # fmt: skip
+# The only modules that touch files, and what for. What is below `.dibs` goes through the first.
+ALLOWED = {
+    "storage/folder.py": "the rule itself",
+    "storage/sqlite_file.py": "a backup, at a path that the user gives",
+    "storage/clock.py": "the system: /proc",
+    "storage/queries.py": "the program's own files",
+    "names/checkouts.py": "git's files, and contents of the checkout",
+    "dibs.py": "a key that was made this moment",
+    "remote.py": "what daemons leave in the user's data folder",
+    "clients/__init__.py": "the program's own files",
+    "clients/opencode.py": "the program's own files",
+    "setup/__init__.py": "an empty folder of the store, checked",
+    "setup/files.py": "files of the checkout, after `stay_inside`",
+    "setup/targets.py": "files of the checkout, after `stay_inside`",
+    "surroundings/who.py": "the system: /proc",
+    "surroundings/commands.py": "nothing: its `open` is that of dibs",
+    "surfaces/hooks/notes.py": "a handle of `open_own`, and empty folders, checked",
+    "surfaces/hooks/briefing.py": "a rename of two checked paths",
+    "surfaces/hooks/contents.py": "contents of the checkout; the time of a checked path",
+    "surfaces/hooks/before.py": "git's list of worktrees",
+    "surfaces/http/home.py": "what a daemon leaves in the user's data folder, through `open_own`",
+    "surfaces/http/serve.py": "a socket, at a path that the user gives",
+    "surfaces/http/daemon_commands.py": "nothing: /dev/null",
+    "surfaces/http/watching.py": "the program's own files",
+    "surfaces/cli/main.py": "standard output",
+    "surfaces/cli/overlap.py": "a temporary folder",
+    "surfaces/cli/demo.py": "a temporary folder",
+}
+
+
+def touches(source: str) -> set[str]:
+    """The functions that touch files which a module calls."""
+    calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return {ast.unparse(call) for call in calls} & TOUCHING
+
+
+def test_no_other_module_touches_files() -> None:
+    root = Path(str(dibs.__file__)).parent
+    found = {
+        str(path.relative_to(root)) for path in root.rglob("*.py") if touches(path.read_text())
+    }
+    assert found == ALLOWED.keys()
+    assert touches("import os\nos.open('x', 0)\nopen('y')") == {"os.open", "open"}

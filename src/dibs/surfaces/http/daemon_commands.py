@@ -161,7 +161,7 @@ def unit(call: Globals, listening: Listening) -> str:
         "tls-key": listening.tls_key and os.path.abspath(listening.tls_key),
         "rate": listening.calls_per_s if listening.calls_per_s != CALLS_PER_S else None,
     }
-    command = [sys.executable, "-m", "dibs", "serve"]
+    command = [sys.executable, "-P", "-m", "dibs", "serve"]
     for name, value in options.items():
         command += [] if value is None else [f"--{name}", str(value)]
     for public in listening.public_hosts:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Driver
 
 DURABILITY = Choice("full", "fast")
-SIZE = Whole(1 << 20, 1 << 40)
+SIZE, SIZE_LIMIT = Whole(1 << 20, 1 << 40), 2 << 30
 POSTGRES = ("postgresql://", "postgres://")
 DAEMON = ("http://", "https://", "unix:/", "http+unix://")
 DATABASE = "dibs.db"
@@ -209,7 +209,7 @@ def open(
     key: bytes | None = None,
     clock: Clock | None = None,
     token: str | None = None,
-    size_limit: int = 2 << 30,
+    size_limit: int = SIZE_LIMIT,
 ) -> Dibs:
     """Open a space.
 
@@ -286,7 +286,7 @@ def connect(
     clock: Clock | None,
     key: bytes | None,
     user_dir: str,
-    size_limit: int,
+    size_limit: int = SIZE_LIMIT,
 ) -> tuple[Driver, str | None]:
     """The driver for an address, and the key file if one had to be made for it."""
     if url.startswith(POSTGRES):

@@ -170,7 +170,7 @@ def servers(postgres_server: str) -> Iterator[Failover]:
 
 def lose_commits(servers: Failover, tmp_path: Path, rounds: int) -> None:
     user, granted = str(tmp_path / "user"), []
-    where = {"space": "s", "user_dir": user}
+    where: dict[str, Any] = {"space": "s", "user_dir": user}
     dibs.open(servers.url, **where).close()
     old = Old(servers.url, user)
     with dibs.open(servers.url, **where) as staying, staying.join("carol", ttl_s=300) as carol:
@@ -235,7 +235,7 @@ def test_a_server_that_is_started_again_has_lost_nothing_unless_somebody_is_fast
 def test_a_space_of_a_restored_dump_goes_on_above(
     empty_postgres_url: str, tmp_path: Path, space_name: str
 ) -> None:
-    where = {"space": space_name, "user_dir": str(tmp_path / "user")}
+    where: dict[str, Any] = {"space": space_name, "user_dir": str(tmp_path / "user")}
     with dibs.open(empty_postgres_url, **where) as space, space.join("alice") as alice:
         with psycopg.connect(empty_postgres_url, autocommit=True) as server:
             server.execute("CREATE SCHEMA dump")
@@ -258,7 +258,8 @@ def test_a_space_of_a_restored_dump_goes_on_above(
 
 def test_a_session_of_the_same_number_is_not_the_same(url: str, tmp_path: Path) -> None:
     """Where nobody has noticed that the store went back, the random part tells them apart."""
-    where = {"space": tmp_path.name + url[-40:].replace("/", "-"), "user_dir": str(tmp_path / "u")}
+    name = tmp_path.name + url[-40:].replace("/", "-")
+    where: dict[str, Any] = {"space": name, "user_dir": str(tmp_path / "u")}
     with dibs.open(url, **where) as space, dibs.open(url, **where) as other:
         alice = space.join("alice")
         token = alice.token

@@ -17,8 +17,8 @@ LIMIT = 1 << 20
 
 @pytest.fixture
 def space(sqlite_url: str, tmp_path: Path) -> Iterator[dibs.Dibs]:
-    where = {"space": "s", "user_dir": str(tmp_path / "user")}
-    with dibs.open(sqlite_url, **where, size_limit=LIMIT) as opened:
+    user = str(tmp_path / "user")
+    with dibs.open(sqlite_url, space="s", user_dir=user, size_limit=LIMIT) as opened:
         yield opened
 
 

@@ -431,9 +431,12 @@ def test_everything_acknowledged_is_stored_when_it_ends(daemon: Daemon) -> None:
 def test_a_client_that_reads_nothing_does_not_keep_it_from_ending(shell: Shell) -> None:
     """Its stream can never be finished; the daemon ends within its grace all the same."""
     # More than the kernel takes into its buffers.
-    where = {"start": shell.folder, "user_dir": shell.user_dir}
     with dibs.open(
-        shell.folder / ".dibs/dibs.db", space="main", durability="fast", **where
+        shell.folder / ".dibs/dibs.db",
+        space="main",
+        durability="fast",
+        start=shell.folder,
+        user_dir=shell.user_dir,
     ) as space:
         alice = space.join("alice", shell=True)
         for number in range(4_000):

@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 import dibs
-from dibs.storage.sqlite import BUSY_S
+from dibs.storage.sqlite_file import BUSY_S
 from dibs.surfaces.http.serve import GRACE_S
 from tests.surfaces.daemon import Daemon, Reply, serving
 from tests.surfaces.shell import PATIENCE_S, Shell
@@ -120,8 +120,10 @@ def test_a_wait_is_woken_whoever_writes(daemon: Daemon) -> None:
     own = daemon.client("own")
     own("agents.beat")
     path = daemon.shell.folder / ".dibs/dibs.db"
-    where = {"start": daemon.shell.folder, "user_dir": daemon.shell.user_dir}
-    with dibs.open(path, space="main", durability="fast", **where) as space:
+    shell = daemon.shell
+    with dibs.open(
+        path, space="main", durability="fast", start=shell.folder, user_dir=shell.user_dir
+    ) as space:
         other = space.join("other", shell=True)
         for number in range(60):
             named = {"namespace": "n", "key": f"k{number}"}

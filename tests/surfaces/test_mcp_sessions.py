@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import dibs
+from dibs.space.scope import AGENTS
 from tests.surfaces.mcp_client import HANDSHAKES, Client, Start, clients, look_into
 from tests.surfaces.shell import DIBS, PATIENCE_S, Shell, finish, until
 
@@ -478,8 +479,9 @@ def beneath(on_each: Shell, sqlite_url: str, space_name: str) -> Iterator[dibs.D
         with look_into(on_each) as space:
             yield space
         return
-    where = {"start": on_each.folder, "user_dir": on_each.user_dir}
-    with dibs.open(sqlite_url, space=space_name, **where) as space:
+    with dibs.open(
+        sqlite_url, space=space_name, start=on_each.folder, user_dir=on_each.user_dir
+    ) as space:
         yield space
 
 
@@ -487,7 +489,9 @@ def leave(space: dibs.Dibs, name: str) -> None:
     """End somebody's session from outside, as the user may."""
     (presence,) = [one for one in space.agents.list() if one.agent == name]
     for session in presence.sessions:
-        token = space.scope.keys.session_token(session.id)
+        with space.scope.store.read() as tx:
+            nonce = tx.rows(AGENTS.one, session=session.id)[0]["nonce"]
+        token = space.scope.keys.session_token(session.id, nonce)
         space.resume(token).agents.leave()
 
 

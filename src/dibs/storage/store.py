@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SPACE = Queries("space")
-GROWING = frozenset(
-    "lease.claimed lease.queued task.added message.sent message.announced entry.set "
-    "token.added".split()
-)
-"""What is refused in a store that has reached its limit: what only adds to it."""
 
 
 class Caller:
@@ -284,10 +279,12 @@ class Write(Read):
         *,
         agent: str | None = None,
         session: int | None = None,
+        grows: bool = False,
     ) -> int:
         """Add to the journal what this write did, and return the seq of that line.
 
         By default the caller did it; an event about somebody else's session names that one.
+        grows: it only adds to the store, and is refused in one that has reached its limit
         """
         seq = self.seq + self._events
         self._events += 1
@@ -295,7 +292,7 @@ class Write(Read):
         if agent is None and self.caller is not None:
             agent, session = self.caller.agent, mine
         # What is handed over to somebody else is part of a release.
-        if self.store.driver.over and kind in GROWING and session == mine:
+        if grows and self.store.driver.over and session == mine:
             self._refuse_if_full()
         row = {
             "space": self.space,

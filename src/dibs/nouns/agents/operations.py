@@ -190,7 +190,8 @@ class Agents(Noun):
         left_ms = None if expires_s is None else milliseconds(expires_s)
         expires_at = None if left_ms is None else tx.wall + left_ms
         secret = new_secret()
-        id = tx.event("token.added", name, {"scope": scope, "expires_at": expires_at})
+        said = {"scope": scope, "expires_at": expires_at}
+        id = tx.event("token.added", name, said, grows=True)
         tx.run(
             AGENTS.add_token,
             id=id,

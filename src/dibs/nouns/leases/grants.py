@@ -301,6 +301,7 @@ def grant(
         said,
         agent=agent,
         session=session,
+        grows=not renewed,
     )
     return lease_record(row, tx.now)
 

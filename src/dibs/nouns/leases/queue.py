@@ -60,7 +60,8 @@ class Ticket:
                 since_at=tx.wall,
                 deadline=None if liveness else tx.now + grants.TICKET_MS,
             )
-            tx.event("lease.queued", want.resource.text, {"ticket": tx.seq, "mode": want.mode})
+            said = {"ticket": tx.seq, "mode": want.mode}
+            tx.event("lease.queued", want.resource.text, said, grows=True)
 
     def collect(self, wait_s: float) -> Grant:
         """Wait until it is served, and help to serve the queue when a holder lapses."""

@@ -286,7 +286,9 @@ def post(
             if to is not None and first["sender"] != caller.agent:
                 to = first["sender"]
     id = tx.event(
-        f"message.{'announced' if kind == 'announcement' else 'sent'}", to or channel or ""
+        f"message.{'announced' if kind == 'announcement' else 'sent'}",
+        to or channel or "",
+        grows=True,
     )
     row: Row = {
         "id": id,

@@ -246,7 +246,8 @@ def write_version(
     tx.run(STATE.put, row)
     tx.run(STATE.put_version, row)
     verb = "deleted" if value is None else "set"
-    tx.event(f"entry.{verb}", f"{namespace}/{key}", {"version": version})
+    grows = value is not None
+    tx.event(f"entry.{verb}", f"{namespace}/{key}", {"version": version}, grows=grows)
     return entry_record(row, tx.now)
 
 

@@ -37,7 +37,8 @@ def insert(
     """Add a task; it is blocked while what it needs is not complete."""
     opened = all(_completed(tx, need) for need in after)
     later = not_before is not None
-    number = tx.event("task.added", id, {"title": title, "kind": kind, "priority": priority})
+    said = {"title": title, "kind": kind, "priority": priority}
+    number = tx.event("task.added", id, said, grows=True)
     added = tx.row(
         WORK.add,
         id=id,

@@ -46,7 +46,7 @@ def resident_mib(to: Target) -> float:
 def test_one_token_has_only_so_many_waits(to: Target) -> None:
     secret, number = to.token("ann")
     bearer = {"Authorization": f"Bearer {secret}"}
-    for _ in range(present.LASTING_LIMIT - 2):
+    for _ in range(present.LASTING_LIMIT + 5):  # to ask for one more takes a place as well
         to.lasting("GET", "/v1/events", **bearer)
     to.lasting("POST", "/v1/messages/inbox", {"wait_s": 600}, **bearer)
     to.lasting("POST", "/v1/state/watch", {"namespace": "n", "key": "k", "wait_s": 600}, **bearer)
@@ -148,7 +148,10 @@ def test_lists_that_nobody_reads_do_not_fill_the_memory(to: Target) -> None:
             deaf(to, secret, given)
     # Each that asks for a page is kept a page; together they have a limit.
     assert to.owner.ask("events.last").status == 200
-    most = max(resident_mib(to) for _ in range(50) if not time.sleep(0.05))
+    most = 0.0
+    for _ in range(50):
+        most = max(most, resident_mib(to))
+        time.sleep(0.05)
     assert most - before < 4 * connection.UNREAD_LIMIT / MIB, (before, most)
 
 
@@ -281,7 +284,7 @@ def test_a_handshake_that_never_ends_is_given_up(tmp_path: Path) -> None:
 
 def test_the_refusal_of_a_wait_is_an_error_of_the_library(to: Target, tmp_path: Path) -> None:
     secret, _ = to.token("ann")
-    for _ in range(present.LASTING_LIMIT):
+    for _ in range(present.LASTING_LIMIT + 5):
         to.lasting("GET", "/v1/events", Authorization=f"Bearer {secret}")
     user_dir = str(tmp_path / "other")
     with dibs.open(to.word["url"], token=secret, user_dir=user_dir) as away:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import dibs
-from dibs.surfaces.http.access import Secrets
+from dibs.surfaces.http.access import Secrets, Signed
 from dibs.surfaces.http.serve import GRACE_S
 from tests.surfaces.daemon import Daemon, Refusal, Reply, serving
 from tests.surfaces.shell import PATIENCE_S, Shell, alive, finish, until
@@ -525,15 +525,16 @@ def test_open_leads_to_a_cookie_once(daemon: Daemon) -> None:
 
 
 def test_a_code_and_a_cookie_are_over_after_their_time() -> None:
+    alice = Signed("alice", 1)
     secrets = Secrets(0.0)
-    secret = secrets.add("alice")
-    assert secrets.name(secret) is None and secrets.take(secret) is None
+    secret = secrets.add(alice)
+    assert secrets.who(secret) is None and secrets.take(secret) is None
     lasting = Secrets(60.0)
-    first = lasting.add("alice")
-    assert lasting.name(first) == "alice"
+    first = lasting.add(alice)
+    assert lasting.who(first) == alice
     for _ in range(1000):
-        lasting.add("bob")
-    assert lasting.name(first) is None, "nobody can fill the memory with codes"
+        lasting.add(Signed("bob", 2))
+    assert lasting.who(first) is None, "nobody can fill the memory with codes"
 
 
 def test_open_starts_the_browser(daemon: Daemon, tmp_path: Path) -> None:

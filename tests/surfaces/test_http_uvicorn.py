@@ -23,7 +23,8 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from dibs.surfaces.http.serve import DaemonServer, HttpConnection
+from dibs.surfaces.http.connection import HttpConnection
+from dibs.surfaces.http.serve import DaemonServer
 
 ROOT = Path(__file__).parent.parent.parent
 OVERRIDDEN = [

@@ -188,7 +188,9 @@ def test_what_is_wrong_in_another_repository_lets_the_own_be_guarded(victim: Vic
     command = f"sed -i s/1/2/ a.py {victim.folder}/a.py"
     tool = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": "1"}
     answer = client.raw("PreToolUse", **tool)
-    assert "a.py is held by bob" in answer.out
+    said = json.loads(answer.out)["hookSpecificOutput"]
+    assert said["permissionDecision"] == "deny"
+    assert '"bob"' in said["permissionDecisionReason"]
     client.kill()
     victim.is_unharmed()
 
@@ -608,8 +610,10 @@ TOUCHING = {
 ALLOWED = {
     "storage/folder.py": "the rule itself",
     "storage/sqlite_file.py": "a backup, at a path that the user gives",
+    "storage/adoption.py": "what the user's data folder says of stores",
     "storage/clock.py": "the system: /proc",
     "storage/queries.py": "the program's own files",
+    "names/tracked.py": "git's index",
     "names/checkouts.py": "git's files, and contents of the checkout",
     "dibs.py": "a key that was made this moment",
     "remote.py": "what daemons leave in the user's data folder",

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 
 from dibs.errors import ReadOnlyError, UnfitError
-from dibs.storage.folder import Folder, Note, fingerprint, write_once
+from dibs.storage.folder import Folder, Note, Own, fingerprint, write_once
 
 PLACES = 100
 """How many places of one store are remembered."""
@@ -43,7 +43,7 @@ def make_key(note: Note) -> None:
         raise unwritable(note, error) from error
     folder = Folder(note.path)
     folder.make()
-    write_once(folder.key_file, key)
+    Own(folder.path).once("key", key)
     note.read()
     if note.key != key:
         os.unlink(file)  # somebody else was faster

@@ -211,6 +211,7 @@ def test_who_knows_what_a_promoted_standby_does_not_is_refused(
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(900)
 def test_a_hundred_promoted_standbys(servers: Failover, tmp_path: Path) -> None:
     lose_commits(servers, tmp_path, 100)
 

@@ -64,6 +64,7 @@ def look(path: str, do: Callable[[apsw.Connection], T]) -> T:
             for option, value in HARDENED:
                 db.config(option, value)
             check_program(db, path)
+            db.execute("BEGIN")  # one state throughout
             return do(db)
         finally:
             db.close()
@@ -107,11 +108,15 @@ def is_of_this_boot(db: apsw.Connection, path: str) -> bool:
 
 def check_own(db: apsw.Connection, note: Note, stamp: tuple[str, str]) -> None:
     """Look at a database that was not looked at before, or that is not the one that was here."""
-    version = int(db.pragma("user_version"))
-    if version == 0:
-        return  # it is going to be set up
-    if note.schema != stamp[1]:
-        check_schema(db, version, note.path)
+    db.execute("BEGIN")  # one state throughout: another process may be setting it up
+    try:
+        version = int(db.pragma("user_version"))
+        if version == 0:
+            return  # it is going to be set up
+        if note.schema != stamp[1]:
+            check_schema(db, version, note.path)
+    finally:
+        db.execute("ROLLBACK")
     if note.life in ("-", stamp[0]):
         return
     db.execute("BEGIN IMMEDIATE")

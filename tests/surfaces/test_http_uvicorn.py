@@ -88,7 +88,9 @@ def test_a_connection_has_what_we_read_of_it() -> None:
         connection.on_message_begin()
         return set(vars(connection))
 
-    assert {"loop", "transport", "cycle", "headers", "url", "scope", "client"} <= asyncio.run(attributes())
+    assert {"loop", "transport", "cycle", "headers", "url", "scope", "client"} <= asyncio.run(
+        attributes()
+    )
     for name in ("response_started", "response_complete", "disconnected", "scope"):
         assert f"self.{name} =" in inspect.getsource(RequestResponseCycle.__init__)
     for status in (400, 408, 431):

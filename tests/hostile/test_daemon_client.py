@@ -63,6 +63,8 @@ class Server:
                     self.answer(end, path)
         except OSError:
             return  # the client has hung up
+        finally:
+            end.close()
 
     def close(self) -> None:
         self._listener.close()

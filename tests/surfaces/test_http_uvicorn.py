@@ -31,6 +31,8 @@ OVERRIDDEN = [
     *((HttpConnection, HttpToolsProtocol, name) for name in (
         "connection_made",
         "connection_lost",
+        "pause_writing",
+        "resume_writing",
         "data_received",
         "on_message_begin",
         "on_headers_complete",
@@ -86,8 +88,11 @@ def test_a_connection_has_what_we_read_of_it() -> None:
         connection.on_message_begin()
         return set(vars(connection))
 
-    assert {"loop", "transport", "cycle", "headers", "url"} <= asyncio.run(attributes())
-    assert "response_started" in inspect.getsource(RequestResponseCycle.__init__)
+    assert {"loop", "transport", "cycle", "headers", "url", "scope", "client"} <= asyncio.run(
+        attributes()
+    )
+    for name in ("response_started", "response_complete", "disconnected", "scope"):
+        assert f"self.{name} =" in inspect.getsource(RequestResponseCycle.__init__)
     for status in (400, 408, 431):
         assert STATUS_LINE[status].startswith(b"HTTP/1.1 %d " % status)
 

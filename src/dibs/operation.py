@@ -153,6 +153,8 @@ class Operation:
             code: Any = self.method.__code__
             self._places = code.co_varnames[1 : code.co_argcount]
             self._many = next((one for one in self._arguments.values() if one.many), None)
+            if self._many and self._places:
+                raise TypeError(f"{self.name}() cannot take arguments by place before the many")
             self._required = [one.name for one in self._arguments.values() if one.required]
         return self._arguments
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -553,3 +554,20 @@ def test_the_demo_lives_and_leaves_nothing_behind(
     assert answer.code == 0, answer
     assert "Traceback" not in answer.out
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_demo_ends_its_daemon_however_it_is_ended(
+    shell: Shell, tmp_path: Path, number: int
+) -> None:
+    """Also when its terminal is closed, of which the others hear nothing."""
+    command = [DIBS, "--as", PERSON, "demo", "--print", "--pace", "0.1"]
+    demo = shell.with_(TMPDIR=str(tmp_path)).spawn(command, stderr=subprocess.STDOUT)
+    assert demo.stdout is not None
+    address = demo.stdout.readline().split()[-1]
+    os.kill(demo.pid, number)
+    assert finish(demo).code == 0
+    host, _, port = address.removeprefix("http://").partition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), 5)
+    assert not [name for name in os.listdir(tmp_path) if name.startswith("dibs-demo-")]

@@ -77,7 +77,9 @@ def main(
     def end(*_: object) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, end)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, end)
     scratch = os.path.abspath(folder) if folder else tempfile.mkdtemp(prefix="dibs-demo-")
     opening = ["open", *(["--print"] if print else [])]
     opening += ["--as", call.agent] if call.agent else []
@@ -169,11 +171,11 @@ class Stage:
         return subprocess.Popen(
             [sys.executable, "-m", module, *words],
             env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, text=True,
-            process_group=0,  # Ctrl-C is for the stage, which ends the others
+            process_group=0,  # a signal of the terminal is for the stage, which ends the others
         )  # fmt: skip
 
     def clear(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         there = [*self.cast.values(), *([self.daemon] if self.daemon else [])]
         for process in there:

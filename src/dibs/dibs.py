@@ -342,14 +342,17 @@ def check_untracked(note: Note) -> None:
         return
     from dibs.names.tracked import tracked  # an index is looked at once
 
-    name = os.path.relpath(note.path, top)
-    found = tracked(index, name)
+    folder, name = os.path.split(os.path.relpath(note.path, top))
+    shared = frozenset({f"{folder}/config.toml", f"{folder}/.gitignore"})
+    whole = os.path.basename(folder) == ".dibs"  # dibs keeps more there than the store
+    found = tracked(index, f"{folder}/" if whole else os.path.join(folder, name), shared)
     if found:
         raise UnfitError(
-            f"git tracks {found}: whoever has this repository knows the store's key, and can "
-            "change the store",
-            next=f"git rm -r --cached {os.path.dirname(name) or name}, commit that, and delete the "
-            "store; dibs makes a new one",
+            f"git tracks {found}: whoever can change this repository could read or change what "
+            "dibs keeps there",
+            next=f"git rm -r --cached {folder or name}, commit that, and delete what dibs keeps "
+            "there (not config.toml); dibs makes its own",
+            untrusted=note.path,
         )
 
 
@@ -363,15 +366,16 @@ def space_key(user_dir: str, name: str) -> tuple[bytes, str | None]:
 
 def own_store(place: Place) -> str:
     """The store of a place, in a folder that git does not see."""
-    own = Own(place.store_dir)
+    own, file = Own(place.store_dir), os.path.join(place.store_dir, DATABASE)
     try:
-        own.once(".gitignore", b"*\n")
+        own.folder(make=True)
+        if not os.path.lexists(file):
+            own.once(".gitignore", b"*\n")
     except OSError as error:
         raise UnfitError(
             f"{place.store_dir} cannot be made: {error.strerror}",
             next="give another store, or make that folder writable",
         ) from error
-    file = os.path.join(place.store_dir, DATABASE)
     if os.path.islink(file):  # SQLite would follow it, and make the store wherever it leads
         raise refused(file, os.lstat(file))
     return file

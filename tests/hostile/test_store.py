@@ -6,20 +6,23 @@ has a home and a data folder of their own.
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 import dibs
-from dibs.errors import ReadOnlyError, UnfitError
+from dibs.errors import UnfitError
 from dibs.names.tracked import tracked
 from dibs.storage.folder import Note
 from dibs.storage.sqlite import SqliteDriver
 from tests.old_schemas import make_old
-from tests.surfaces.shell import Answer, Shell, scrubbed
+from tests.surfaces.hooked import Client
+from tests.surfaces.shell import Answer, Shell, finish, scrubbed
 
 COMMANDS = (
     ("status",),
@@ -83,8 +86,33 @@ def refused(victim: Shell, why: str) -> None:
         answer: Answer = victim(*words)
         assert answer.code == 75, answer
         assert why in answer.err and "next: " in answer.err
+    client = Client(victim, "s")
+    tool = {"tool_name": "Write", "tool_input": {"file_path": "a.py", "content": "b"}}
+    first, again = (client.raw("PreToolUse", **tool) for _ in range(2))
+    client.kill()
+    assert (first.code, first.out) == (1, "") and why in first.err
+    assert (again.code, again.out, again.err) == (0, "", "")
+    assert why in by_mcp(victim, "claim", {"resource": "src/a.py"})
+    log = victim.folder / ".dibs/hooks/failures.log"  # dibs' own, and not of the store
+    assert log.read_text().count("hook claude before: ") == 2
+    shutil.rmtree(log.parent)
     assert contents(victim.folder / ".dibs") == before
     assert not home.exists() or not list(home.rglob("stores/*"))
+
+
+def by_mcp(victim: Shell, tool: str, arguments: dict[str, Any]) -> str:
+    """What a tool of `dibs mcp` answers."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+    calls = [("initialize", hello), ("tools/call", {"name": tool, "arguments": arguments})]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": at, "method": method, "params": params})
+        for at, (method, params) in enumerate(calls)
+    ]
+    process = victim.start("mcp", stdin=subprocess.PIPE)
+    answers = finish(process, given="\n".join(lines) + "\n").out.splitlines()
+    answer = json.loads(answers[-1])["result"]
+    assert answer["isError"], answer
+    return json.dumps(answer)
 
 
 def test_a_store_that_came_with_a_clone_is_refused(stranger: Shell, victim: Shell) -> None:
@@ -253,7 +281,7 @@ def test_a_store_that_is_known_is_opened_without_a_write(sqlite_url: str, tmp_pa
 
 def test_a_store_is_not_made_where_it_cannot_be_noted(sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "user").write_text("a file in the way")
-    with pytest.raises(ReadOnlyError, match="notes which stores are yours"):
+    with pytest.raises(UnfitError, match="user is not a folder"):
         opened(Path(sqlite_url), tmp_path)
     assert not Path(sqlite_url).exists() and not Path(f"{sqlite_url}.d/key").exists()
 

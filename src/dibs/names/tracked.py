@@ -15,17 +15,17 @@ EXTENDED = 0x4000
 NAME_LENGTH = 0xFFF
 
 
-def tracked(index: str, name: str) -> str | None:
-    """The first tracked file whose name begins with this one, if there is one."""
+def tracked(index: str, name: str, shared: frozenset[str] = frozenset()) -> str | None:
+    """The first tracked file whose name begins with this one, and that nobody means to share."""
     folder = os.path.dirname(index)
-    shared = [file for file in os.listdir(folder) if file.startswith("sharedindex.")]
-    for file in (index, *(os.path.join(folder, one) for one in shared)):
+    split = [file for file in os.listdir(folder) if file.startswith("sharedindex.")]
+    for file in (index, *(os.path.join(folder, one) for one in split)):
         with open(file, "rb") as source:
             data = source.read()
         wanted = os.fsencode(name).lower()
         names = compressed(data, folder) if data[4:8] == b"\0\0\0\4" else plain(data, wanted)
         for found in names:
-            if found.lower().startswith(wanted):
+            if found.lower().startswith(wanted) and os.fsdecode(found) not in shared:
                 return os.fsdecode(found)
     return None
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 
 from dibs.errors import ReadOnlyError, UnfitError
-from dibs.storage.folder import Folder, Note, Own, fingerprint, write_once
+from dibs.storage.folder import STORES, Folder, Note, Own, fingerprint
 
 PLACES = 100
 """How many places of one store are remembered."""
@@ -33,12 +33,11 @@ ADOPTED = "adopted"
 def make_key(note: Note) -> None:
     """Make the key of a new store, and note first that it is this user's."""
     key = os.urandom(32)
-    file = os.path.join(note.folder, fingerprint(key))
-    # Who was in a store that has been here before must not be mistaken for somebody in this one.
-    note.above = os.path.lexists(at(note))
+    file = f"{STORES}/{fingerprint(key)}"
     try:
-        os.makedirs(note.folder, mode=0o700, exist_ok=True)
-        write_once(file, b"above\n" if note.above else b"new\n")
+        # Who was in a store that has been here before must not be mistaken for somebody in this.
+        note.above = note.own.status(at(note)) is not None
+        note.own.once(file, b"above\n" if note.above else b"new\n")
     except OSError as error:
         raise unwritable(note, error) from error
     folder = Folder(note.path)
@@ -46,30 +45,23 @@ def make_key(note: Note) -> None:
     Own(folder.path).once("key", key)
     note.read()
     if note.key != key:
-        os.unlink(file)  # somebody else was faster
+        note.own.remove(file)  # somebody else was faster
 
 
 def save(note: Note, life: str, schema: str, index: str) -> None:
     """Write down what is known of the store at its place. Raises OSError where that cannot be."""
-    try:
-        with open(note.file, "rb") as source:
-            head, *lines = source.read().split(b"\n")
-    except FileNotFoundError:
-        head, lines = b"new", []
+    head, *lines = (note.own.read(note.file) or b"new").split(b"\n")
     shown = note.path.replace("\n", "?")
     mine = os.fsencode(f"{note.place} {life} {schema} {index} {shown}")
     others = [line for line in lines if line and not line.startswith(note.place.encode())]
-    os.makedirs(note.folder, mode=0o700, exist_ok=True)
-    draft = f"{note.file}.{os.getpid()}.{os.urandom(4).hex()}"
-    write_once(draft, b"\n".join([head, mine, *others[: PLACES - 1]]) + b"\n")
-    os.replace(draft, note.file)
-    write_once(at(note), os.fsencode(note.file))
+    note.own.write(note.file, b"\n".join([head, mine, *others[: PLACES - 1]]) + b"\n", sync=True)
+    note.own.once(at(note), os.fsencode(note.file))
     note.read()
 
 
 def at(note: Note) -> str:
     """The file that says that there was a store at this place."""
-    return os.path.join(note.folder, f"at-{note.place}")
+    return f"{STORES}/at-{note.place}"
 
 
 def adopt(note: Note) -> None:
@@ -84,13 +76,13 @@ def unknown(note: Note) -> UnfitError:
     return UnfitError(
         f"you did not make the store {note.path} on this machine, so others may know its key",
         next="have a person look at it with dibs adopt, or delete it",
-        store=note.path,
+        untrusted=note.path,
     )
 
 
 def unwritable(note: Note, error: OSError) -> ReadOnlyError:
     return ReadOnlyError(
-        f"{note.folder}, where dibs notes which stores are yours, cannot be written: "
+        f"{note.own.base}, where dibs notes which stores are yours, cannot be written: "
         f"{error.strerror}",
         next="run dibs status here once, outside the sandbox",
     )

@@ -21,8 +21,8 @@ import sys
 import time
 
 from dibs.digest import sha256
-from dibs.errors import ClosedError, ForkedError
-from dibs.storage.folder import write_once
+from dibs.errors import ClosedError, ForkedError, UnfitError
+from dibs.storage.folder import Own, open_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,19 +162,19 @@ class Last:
     PLACES = 8
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self._own = Own(folder)
         self._file = ""
         self._handle = -1
 
     def open(self, space: str, fast: bool) -> int:
         """The highest seq that was noted for a space, 0 for none."""
         name = sha256(space.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        self._file = os.path.join(self._folder, f"last-{name}")
-        if fast and not self.is_unsure():
-            write_once(os.path.join(self._folder, "fast"), b"")
+        self._file = self._own.file(f"last-{name}")
+        if fast:
+            self._own.once("fast", b"")
         self.close()
         try:
-            self._handle = os.open(self._file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._handle = open_own(self._file, os.O_RDWR)
             noted = os.pread(self._handle, 8 * self.PLACES, 0)
         except OSError:
             return 0  # nothing was written yet, or by an earlier release only
@@ -186,15 +186,14 @@ class Last:
         """Note it; where that fails, less is noticed later, and nothing is lost now."""
         try:
             if self._handle < 0:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._handle = os.open(self._file, flags, 0o600)
+                self._handle = open_own(self._file, os.O_RDWR | os.O_CREAT)
             os.pwrite(self._handle, seq.to_bytes(8, "big"), seq % self.PLACES * 8)
-        except OSError:
+        except (OSError, UnfitError):
             return
 
     def is_unsure(self) -> bool:
         """Whether somebody has ever written without waiting for the disk."""
-        return os.path.exists(os.path.join(self._folder, "fast"))
+        return self._own.status("fast") is not None
 
     def close(self) -> None:
         handle, self._handle = self._handle, -1

@@ -52,8 +52,10 @@ NETWORK_FILE_SYSTEMS = frozenset(
 _HANDLES: set[int] = set()
 """All locked files of this process, for a child that must not keep them."""
 READ_LIMIT = 16 << 20
+STORES = "stores"
+"""Where the user's data folder has the notes of this user's stores."""
 PART = ".part-"
-"""In the name of a file that is being written; the number of the process follows."""
+"""In the name of a file that is being written, before something random."""
 _FILE_TYPE, _DIRECTORY, _LINK, _REGULAR = 0o170000, 0o040000, 0o120000, 0o100000
 # Without O_NONBLOCK a fifo would wait for its writer.
 _SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -118,17 +120,18 @@ class Own:
         with open(handle, "ab", 0) as target:
             target.write(content)
 
-    def write(self, name: str, content: bytes) -> None:
-        """Put a file there as a whole, for this user alone: others read it all the time."""
+    def write(self, name: str, content: bytes, sync: bool = False) -> None:
+        """Put a file there as a whole, for this user alone: others read it all the time.
+
+        sync: so that it is there, new or old, after a power cut too
+        """
         path = self.file(name, make=True)
-        part = f"{path}{PART}{os.getpid()}"
-        try:
-            handle = open_own(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        except FileExistsError:
-            os.unlink(part)  # of a process that died; this one writes one at a time
-            handle = open_own(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        with open(handle, "wb") as target:
+        part = f"{path}{PART}{os.urandom(4).hex()}"
+        handle = open_own(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with open(handle, "wb", 0) as target:
             target.write(content)
+            if sync:
+                os.fsync(handle)
         os.replace(part, path)
 
     def once(self, name: str, content: bytes) -> bool:
@@ -242,7 +245,7 @@ class Note:
 
     def __init__(self, user_dir: str, database: str) -> None:
         self.path = database
-        self.folder = os.path.join(user_dir, "stores")
+        self.own = Own(os.path.realpath(user_dir))
         self.place = sha256(os.fsencode(database)).hexdigest()[:32]
         self.index_now = "-"
         self.read()
@@ -257,12 +260,11 @@ class Note:
         except OSError:
             return  # there is none, or it cannot be read, as whoever makes it finds out
         self.key = store.key()
-        self.file = os.path.join(self.folder, fingerprint(self.key))
-        try:
-            with open(self.file, "rb") as source:
-                head, *lines = source.read().split(b"\n")
-        except OSError:
+        self.file = f"{STORES}/{fingerprint(self.key)}"
+        found = self.own.read(self.file)
+        if found is None:
             return
+        head, *lines = found.split(b"\n")
         self.known, self.above = True, head == b"above"
         for line in lines:
             if line.startswith(self.place.encode()):

@@ -20,7 +20,6 @@ from dibs.clients import Client, client_of
 from dibs.errors import DibsError, NotYoursError, UnfitError
 from dibs.operation import EVERYBODY
 from dibs.records import quoted
-from dibs.storage.folder import Own
 from dibs.surfaces.hooks.notes import Visits, begin_notes, prune, write
 from dibs.surroundings import failures
 from dibs.surroundings.occasion import (
@@ -220,28 +219,19 @@ def decide(
 def arrive(case: Case) -> None:
     """See to it, at the first event of a session in a store, that the notes are this store's.
 
-    Who goes on working, and is new to the store, had another one: that was deleted, with
-    everything in it. The user's own folder remembers which stores were here.
+    Who goes on working, and is new to a store that took the place of another, had that one: it
+    was deleted, with everything in it.
     """
-    from dibs.digest import sha256
+    from dibs.storage.folder import Note, fingerprint
     from dibs.surfaces.hooks.briefing import Briefing
     from dibs.surfaces.hooks.case import hooked
 
-    key = case.own.read("dibs.db.d/key")
-    if key is None:
+    store = Note(failures.user_dir(), f"{case.store_dir}/dibs.db")
+    if store.key is None:
         return  # the store is elsewhere, and nothing here can take it away
-    now = sha256(b"notes of " + key).hexdigest()[:32]
-    if begin_notes(case.own, now):
+    if begin_notes(case.own, fingerprint(store.key)):
         write(case.own, hooked(case.session), case.who.client or "")
-    own, name = Own(failures.user_dir()), sha256(case.store_dir.encode("utf-8", "replace"))
-    file = f"stores-here/{name.hexdigest()[:32]}"
-    try:
-        known = (own.read(file) or b"").decode().split()
-        if now not in known:
-            own.append(file, f"{now}\n".encode())
-    except (OSError, ValueError, UnfitError):
-        return  # such as in a sandbox; then nobody knows
-    if case.occasion.event != START and [one for one in known if one != now]:
+    if case.occasion.event != START and store.above:
         Briefing(case).postpone([GONE])
 
 
@@ -320,7 +310,7 @@ def unguarded(occasion: Occasion, error: UnfitError) -> int:
     if not failures.is_news(f"{occasion.client} {occasion.session} {error.message}"):
         return 0
     says = f"dibs: no file is guarded here: {error.message}; next: {error.next}"
-    print(says, file=sys.stderr)
+    note(says)
     return FAILED
 
 

@@ -8,6 +8,7 @@ collision is forced, so that it shows every time. All files are in a temporary f
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,8 @@ HERE = Path(__file__).resolve().parent
 
 def run(script: str) -> None:
     with tempfile.TemporaryDirectory(prefix="dibs-example-") as folder:
-        subprocess.run([sys.executable, HERE / script, folder], cwd=folder, check=True)
+        here = {**os.environ, "XDG_DATA_HOME": folder}  # where dibs notes whose stores are whose
+        subprocess.run([sys.executable, HERE / script, folder], cwd=folder, env=here, check=True)
 
 
 def main() -> None:

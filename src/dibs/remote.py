@@ -194,11 +194,11 @@ class RemoteScope(Scope):
                 answer = self.link.ask(path, headers, given)
                 whole = True
             except TooLargeError as error:
-                number, cursor = error.details.get("limit"), error.details.get("cursor")
-                if cursor not in operation.arguments() or not isinstance(number, int) or number < 1:
+                number, after = error.details.get("limit"), error.details.get("argument")
+                if after not in operation.arguments() or not isinstance(number, int) or number < 1:
                     raise
                 answer = self.link.ask(path, headers, {**given, "limit": number})
-                given, whole = {**given, cursor: error.details.get("at")}, False
+                given, whole = {**given, after: error.details.get("at")}, False
             with self.link.trusting_nothing():
                 if operation.result[:6] == "tuple[" and not isinstance(answer, list):
                     raise TypeError("this should be a list")

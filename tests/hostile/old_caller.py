@@ -43,6 +43,10 @@ NAMED: dict[str, dict[str, Any]] = {
 }
 
 
+CONNECTIONS = 4
+"""How many a process may have that a promotion breaks: each is found broken once."""
+
+
 def attempt(agent: dibs.Agent) -> dict[str, str]:
     """What each operation says: the code of its error, or `done`."""
     heard = {}
@@ -53,13 +57,16 @@ def attempt(agent: dibs.Agent) -> dict[str, str]:
         )
         words = ARGUMENTS.get(name, default if takes else ())
         method = getattr(getattr(agent, operation.noun), operation.verb)
-        try:
-            method(*words, **NAMED.get(name, {}))
-            heard[name] = "done"
-        except dibs.DibsError as error:
-            heard[name] = error.code
-        except TypeError as error:
-            heard[name] = f"TypeError: {error}"
+        for _ in range(CONNECTIONS):
+            try:
+                method(*words, **NAMED.get(name, {}))
+                heard[name] = "done"
+            except dibs.DibsError as error:
+                heard[name] = error.code
+            except TypeError as error:
+                heard[name] = f"TypeError: {error}"
+            if heard[name] != "disconnected":
+                break
     return heard
 
 

@@ -118,7 +118,7 @@ def test_a_list_stops_at_the_limit_and_says_how_to_go_on(to: Target) -> None:
             break
         assert (reply.status, reply.error) == (413, "too_large")
         told = reply.json["details"]
-        assert told["cursor"] == "after" and str(told["limit"]) in reply.json["next"]
+        assert told["argument"] == "after" and str(told["limit"]) in reply.json["next"]
         page = owner.ask("state.list", {"namespace": "big", "after": after, "limit": told["limit"]})
         assert page.status == 200 and len(page.body) < 2 * PAGE_BYTES
         found += [entry["key"] for entry in page.json]

@@ -102,7 +102,11 @@ def refused(victim: Shell, why: str) -> None:
 
 def by_mcp(victim: Shell, tool: str, arguments: dict[str, Any]) -> str:
     """What a tool of `dibs mcp` answers."""
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "a", "version": "1"},
+    }
     calls = [("initialize", hello), ("tools/call", {"name": tool, "arguments": arguments})]
     lines = [
         json.dumps({"jsonrpc": "2.0", "id": at, "method": method, "params": params})

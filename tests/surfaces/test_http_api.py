@@ -180,11 +180,12 @@ def test_every_operation_answers_as_in_the_library(served: Served, tmp_path: Pat
     Each operation is called twice, so that refusals are compared too.
     """
     twin = Served(served.daemon, str(tmp_path / "twin.db"), f"{served.space}-twin")
+    url = str(tmp_path / "fresh.db")
     if served.url.startswith("postgresql"):
-        twin.url = served.url
+        url = twin.url = served.url
     (tmp_path / "home").mkdir()
     shell = served.daemon.shell.with_(
-        DIBS_SPACE=f"{served.space}-fresh", XDG_DATA_HOME=str(tmp_path / "home")
+        DIBS_URL=url, DIBS_SPACE=f"{served.space}-fresh", XDG_DATA_HOME=str(tmp_path / "home")
     )
     statuses: Counter[int] = Counter()
     with serving(shell) as fresh, twin.open() as space:

@@ -194,7 +194,7 @@ def test_an_admins_token_alone_has_no_limits(
 
 
 def test_the_library_is_an_agents_unless_somebody_says_otherwise(place: Shell) -> None:
-    with dibs.open(start=place.folder, user_dir=place.folder / "user") as space:
+    with dibs.open(start=place.folder, user_dir=place.user_dir) as space:
         assert space.scope.party == space.join("alice").scope.party == AGENT
         door = space.scope.door.to(PERSON)
         assert space.scope.through(door).party == PERSON

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import os
 
-from dibs.errors import ReadOnlyError, UnfitError
-from dibs.storage.folder import STORES, Folder, Note, Own, fingerprint
+from dibs.errors import ReadOnlyError, UnavailableError, UnfitError
+from dibs.storage.folder import STORES, Folder, Note, disk_error, fingerprint
 
 PLACES = 100
 """How many places of one store are remembered."""
@@ -42,7 +42,7 @@ def make_key(note: Note) -> None:
         raise unwritable(note, error) from error
     folder = Folder(note.path)
     folder.make()
-    Own(folder.path).once("key", key)
+    folder.offer(key)
     note.read()
     if note.key != key:
         note.own.remove(file)  # somebody else was faster
@@ -80,9 +80,9 @@ def unknown(note: Note) -> UnfitError:
     )
 
 
-def unwritable(note: Note, error: OSError) -> ReadOnlyError:
-    return ReadOnlyError(
-        f"{note.own.base}, where dibs notes which stores are yours, cannot be written: "
-        f"{error.strerror}",
-        next="run dibs status here once, outside the sandbox",
-    )
+def unwritable(note: Note, error: OSError) -> UnavailableError:
+    found = disk_error(error, note.own.base)
+    if isinstance(found, ReadOnlyError):
+        found.next = "dibs notes there which stores are yours: run dibs status here once, outside "
+        found.next += "the sandbox"
+    return found

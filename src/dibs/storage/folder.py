@@ -213,14 +213,18 @@ class Folder:
             for folder in ("bells", "alive"):
                 self._own.folder(folder, make=True)
         except OSError as error:
-            raise _disk_error(error, self.path) from error
+            raise disk_error(error, self.path) from error
 
-    def receive(self, key: bytes) -> None:
-        """Make the folder of a backup, with the key that the original has."""
+    def offer(self, key: bytes) -> None:
+        """Put the key there, unless there is one."""
         try:
             self._own.once("key", key)
         except OSError as error:
-            raise _disk_error(error, self.path) from error
+            raise disk_error(error, self.path) from error
+
+    def receive(self, key: bytes) -> None:
+        """Make the folder of a backup, with the key that the original has."""
+        self.offer(key)
         if self.key() != key:
             raise ExistsError(f"{self.path} belongs to another store", next="give another path")
 
@@ -228,7 +232,7 @@ class Folder:
         try:
             found = self._own.read("key", private=False)  # `dibs doctor` says so
         except OSError as error:
-            raise _disk_error(error, self.key_file) from error
+            raise disk_error(error, self.key_file) from error
         if not found:
             raise StorageError(f"{self.key_file} is gone", next="restore a backup")
         return found
@@ -310,7 +314,7 @@ def check_disk(database: str) -> None:
     except FileNotFoundError:
         links = 1
     except OSError as error:
-        raise _disk_error(error, database) from error
+        raise disk_error(error, database) from error
     if links > 1:
         raise UnfitError(
             f"{database} has {links} hard links; a process that opens it by another name "
@@ -360,7 +364,7 @@ def store_gone(path: str) -> StoreGoneError:
     )
 
 
-def _disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | DiskFullError:
+def disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | DiskFullError:
     import errno
 
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

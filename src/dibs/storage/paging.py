@@ -71,6 +71,6 @@ def too_large(number: int, cursor: str, at: object) -> TooLargeError:
         f"the first {number:,} of these are all that one answer holds",
         next=f"ask with limit={number}, then go on with {cursor}={at}",
         limit=number,
-        cursor=cursor,
+        argument=cursor,
         at=at,
     )

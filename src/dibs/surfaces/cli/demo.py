@@ -303,7 +303,7 @@ def act(name: str, store: str, folder: str, pace: str) -> None:
     """Play one agent until the end."""
     try:
         with (
-            dibs.open(store, space=SPACE, start=folder, user_dir=f"{folder}/.dibs") as space,
+            dibs.open(store, space=SPACE, start=folder) as space,
             space.join(name, status="just arrived") as me,
         ):
             actor = Actor(me, float(pace))

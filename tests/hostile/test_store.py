@@ -18,6 +18,7 @@ import pytest
 import dibs
 from dibs.errors import UnfitError
 from dibs.names.tracked import tracked
+from dibs.storage.adoption import NOTES
 from dibs.storage.folder import Note
 from dibs.storage.sqlite import SqliteDriver
 from tests.old_schemas import make_old
@@ -288,6 +289,21 @@ def test_a_store_is_not_made_where_it_cannot_be_noted(sqlite_url: str, tmp_path:
     with pytest.raises(UnfitError, match="user is not a folder"):
         opened(Path(sqlite_url), tmp_path)
     assert not Path(sqlite_url).exists() and not Path(f"{sqlite_url}.d/key").exists()
+
+
+def test_the_notes_of_stores_that_are_gone_are_bounded(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.db"
+    opened(kept, tmp_path).close()
+    notes = tmp_path / "user/stores"
+    for number in range(NOTES // 2):
+        place = f"{number:032x}"
+        (notes / f"{number:031x}f").write_text(f"new\n{place} - - - {tmp_path}/gone-{number}\n")
+        (notes / f"at-{place}").touch()
+    for file in notes.iterdir():
+        file.chmod(0o600)
+    opened(tmp_path / "new.db", tmp_path).close()
+    assert len(list(notes.iterdir())) == 4
+    opened(kept, tmp_path).close()
 
 
 def test_a_repository_that_is_moved_keeps_its_store(tmp_path: Path) -> None:

@@ -22,10 +22,12 @@ from __future__ import annotations
 import os
 
 from dibs.errors import ReadOnlyError, UnavailableError, UnfitError
-from dibs.storage.folder import STORES, Folder, Note, disk_error, fingerprint
+from dibs.storage.folder import STORES, Folder, Note, Own, disk_error, fingerprint
 
 PLACES = 100
 """How many places of one store are remembered."""
+NOTES = 1_000
+"""How many stores are remembered after they have gone."""
 ADOPTED = "adopted"
 """A life that no store has: what was adopted goes on as a restored backup does."""
 
@@ -37,6 +39,7 @@ def make_key(note: Note) -> None:
     try:
         # Who was in a store that has been here before must not be mistaken for somebody in this.
         note.above = note.own.status(at(note)) is not None
+        forget_gone(note.own)
         note.own.once(file, b"above\n" if note.above else b"new\n")
     except OSError as error:
         raise unwritable(note, error) from error
@@ -57,6 +60,21 @@ def save(note: Note, life: str, schema: str, index: str) -> None:
     note.own.write(note.file, b"\n".join([head, mine, *others[: PLACES - 1]]) + b"\n", sync=True)
     note.own.once(at(note), os.fsencode(note.file))
     note.read()
+
+
+def forget_gone(own: Own) -> None:
+    """Remove the notes of stores that are nowhere any more, if there are many: tests make many."""
+    names = own.names(STORES)
+    if len(names) < NOTES:
+        return
+    for name in names:
+        file = f"{STORES}/{name}"
+        _, *lines = (own.read(file) or b"").split(b"\n")
+        seen = [line.split(b" ", 4) for line in lines if line]
+        if seen and not any(os.path.lexists(path) for *_, path in seen):
+            for place, *_ in seen:
+                own.remove(f"{STORES}/at-{os.fsdecode(place)}")
+            own.remove(file)
 
 
 def at(note: Note) -> str:

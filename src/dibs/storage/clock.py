@@ -8,9 +8,6 @@ stands beside it for display, and nothing is ever decided by it.
 The monotonic clock restarts with the machine and may be shifted in a container, so a
 deadline means something only together with its boot and its time namespace.
 
-Where the journal ends is noted beside the database too: what has happened once must not happen
-again under the same number, should the database go back in time.
-
 A clock given to `dibs.open` takes the place of both; that is how tests move time.
 """
 
@@ -20,9 +17,7 @@ import os
 import sys
 import time
 
-from dibs.digest import sha256
-from dibs.errors import ClosedError, ForkedError, UnfitError
-from dibs.storage.folder import Own, open_own
+from dibs.errors import ClosedError, ForkedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,53 +144,3 @@ def _signalled(pid: str) -> bool:
     except PermissionError:
         pass  # it is somebody else's, and runs
     return True
-
-
-class Last:
-    """Where the journal of a space ends, outside the database, so that a database which went back
-    in time is noticed: deleted and made again, replaced by an older copy, or cut short.
-
-    A writer notes it after its commit, so it is never ahead of a database that lost nothing. The
-    last few seqs have a place each: a writer that is late does not cover the one after it.
-    """
-
-    PLACES = 8
-
-    def __init__(self, folder: str) -> None:
-        self._own = Own(folder)
-        self._file = ""
-        self._handle = -1
-
-    def open(self, space: str, fast: bool) -> int:
-        """The highest seq that was noted for a space, 0 for none."""
-        name = sha256(space.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        self._file = self._own.file(f"last-{name}")
-        if fast:
-            self._own.once("fast", b"")
-        self.close()
-        try:
-            self._handle = open_own(self._file, os.O_RDWR)
-            noted = os.pread(self._handle, 8 * self.PLACES, 0)
-        except OSError:
-            return 0  # nothing was written yet, or by an earlier release only
-        seqs = [int.from_bytes(noted[at : at + 8], "big") for at in range(0, len(noted), 8)]
-        # What no JSON reader has exactly was never given out: the file is damaged.
-        return max((seq for seq in seqs if seq < 1 << 53), default=0)
-
-    def note(self, seq: int) -> None:
-        """Note it; where that fails, less is noticed later, and nothing is lost now."""
-        try:
-            if self._handle < 0:
-                self._handle = open_own(self._file, os.O_RDWR | os.O_CREAT)
-            os.pwrite(self._handle, seq.to_bytes(8, "big"), seq % self.PLACES * 8)
-        except (OSError, UnfitError):
-            return
-
-    def is_unsure(self) -> bool:
-        """Whether somebody has ever written without waiting for the disk."""
-        return self._own.status("fast") is not None
-
-    def close(self) -> None:
-        handle, self._handle = self._handle, -1
-        if handle >= 0:
-            os.close(handle)

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
             """Run a statement whose rows nobody needs; it may travel with the next one."""
 
         def commit(self, rings: set[str], seq: int) -> None:
-            """Make it durable, note where the journal ends now, then ring those bells."""
+            """Make it durable, then ring those bells."""
 
         def rollback(self) -> None:
             """Undo everything; never raises, so that it cannot hide the first error."""

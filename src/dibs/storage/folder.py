@@ -17,10 +17,13 @@ says nothing about ownership: a frozen process is alive, and the time limit of w
 what frees that. Testers take the lock shared, so they never mistake each other for the holder.
 
 Bells: how a commit wakes those who wait. A bell is a hint; the tables are the truth. After its
-commit a writer writes one byte into a file per topic, and `waiting` sleeps until that happens. A
+commit a writer writes into a file per topic, and `waiting` sleeps until that happens. A
 hint that is lost, because the writer died right after its commit, costs a waiter at most one
 slow look. A number has a bell of its own, its liveness file, so that a write can wake the one
 whom it concerns and nobody else.
+
+What is written is where the journal ends. So a database that went back in time is noticed, since
+its journal ends before that: deleted and made again, replaced by an older copy, or cut short.
 """
 
 from __future__ import annotations
@@ -40,8 +43,6 @@ from dibs.errors import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dibs.storage.driver import Listener
 
 # SQLite's locks and shared memory need one kernel; these file systems join several.
@@ -52,6 +53,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 _HANDLES: set[int] = set()
 """All locked files of this process, for a child that must not keep them."""
 READ_LIMIT = 16 << 20
+FAST = "fast"
 STORES = "stores"
 """Where the user's data folder has the notes of this user's stores."""
 PART = ".part-"
@@ -227,6 +229,14 @@ class Folder:
         self.offer(key)
         if self.key() != key:
             raise ExistsError(f"{self.path} belongs to another store", next="give another path")
+
+    def mark_fast(self) -> None:
+        """Note that somebody writes without waiting for the disk."""
+        self._own.once(FAST, b"")
+
+    def is_unsure(self) -> bool:
+        """Whether somebody has ever written without waiting for the disk."""
+        return self._own.status(FAST) is not None
 
     def key(self) -> bytes:
         try:
@@ -474,33 +484,51 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 class Bells:
-    def __init__(self, folder: str, numbered: Callable[[int], str]) -> None:
+    PLACES = 8
+    """The last few seqs have one each: a writer that is late does not cover the one after it."""
+
+    def __init__(self, folder: str, liveness: FileLiveness) -> None:
         self._folder = folder
-        self._numbered = numbered
+        self._liveness = liveness
         self._open: dict[str, int] = {}
         self._ears: list[int] = []
         """Kept by `waiting` for the next who listens."""
 
     def path(self, topic: str) -> str:
         if topic.isdigit():
-            return self._numbered(int(topic))
-        return os.path.join(self._folder, topic.partition(":")[0])
+            return self._liveness.path(int(topic))
+        return f"{self._folder}/{self._liveness.space}-{topic.partition(':')[0]}"
 
-    def ring(self, topics: set[str]) -> None:
+    def ring(self, topics: set[str], seq: int) -> None:
         """Wake those who listen; where that fails, they are gone, or find it at their next look."""
+        text, place = seq.to_bytes(8, "big"), seq % self.PLACES * 8
         for topic in topics:
             try:
                 handle = self._open.get(topic)
                 if handle is not None:
-                    os.pwrite(handle, b"!", 0)
+                    os.pwrite(handle, text, place)
                 elif topic.isdigit():
                     self._ring_number(topic)
                 else:
                     flags = os.O_RDWR | os.O_CREAT
                     self._open[topic] = handle = open_own(self.path(topic), flags)
-                    os.pwrite(handle, b"!", 0)
+                    os.pwrite(handle, text, place)
             except (OSError, UnfitError):
                 continue
+
+    def last(self) -> int:
+        """Where the journal of the space ended when a bell was last rung, 0 if none ever was."""
+        seqs = [0]
+        for name in os.listdir(self._folder):
+            if name.startswith(f"{self._liveness.space}-"):
+                handle = open_own(f"{self._folder}/{name}")
+                noted = os.pread(handle, 8 * self.PLACES, 0)
+                os.close(handle)
+                seqs += [
+                    int.from_bytes(noted[at : at + 8], "big") for at in range(0, len(noted), 8)
+                ]
+        # What no JSON reader has exactly was never given out: the file is damaged.
+        return max(seq for seq in seqs if seq < 1 << 53)
 
     def _ring_number(self, topic: str) -> None:
         handle = open_own(self.path(topic), os.O_RDWR)

@@ -22,15 +22,7 @@ from _weakref import ref
 import apsw
 
 from dibs.errors import StorageError, StoreGoneError, UnfitError
-from dibs.storage.clock import (
-    COPY,
-    Last,
-    SystemClock,
-    boot_id,
-    time_namespace,
-    unseen_seq,
-    unusable,
-)
+from dibs.storage.clock import COPY, SystemClock, boot_id, time_namespace, unseen_seq, unusable
 from dibs.storage.folder import Bells, FileLiveness, Folder, Note, check_disk, inode_of, store_gone
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
@@ -91,8 +83,7 @@ class SqliteDriver(Maintained):
         self._native_clock = SystemClock()
         self.clock: Clock = clock or self._native_clock
         self.liveness = FileLiveness(self.folder.alive)
-        self.bells = Bells(self.folder.bells, self.liveness.path)
-        self.last = Last(self.folder.path)
+        self.bells = Bells(self.folder.bells, self.liveness)
         self.seen = 0
         """Where the journal ended after the last commit of this process."""
         self._pid = os.getpid()
@@ -136,7 +127,9 @@ class SqliteDriver(Maintained):
         self.liveness.space = space["id"]
         namespace, wall = time_namespace(), self._native_clock.wall()
         seq, restored_seq = space["seq"], space["restored_seq"]
-        last = self.last.open(space["name"], self._synchronous == SYNCHRONOUS["fast"])
+        if self._synchronous == SYNCHRONOUS["fast"]:
+            self.folder.mark_fast()
+        last = self.bells.last()
         lost = space["boot"] == COPY or seq < max(last, restored_seq) or (fresh and self._above)
         if space["boot"] == self.boot:
             if space["time_namespace"] != namespace:
@@ -150,7 +143,7 @@ class SqliteDriver(Maintained):
                 return {}
         else:
             # A power cut may have taken the last commits of those who chose `fast`.
-            lost = lost or (bool(space["boot"]) and self.last.is_unsure())
+            lost = lost or (bool(space["boot"]) and self.folder.is_unsure())
             self._native_clock.offset = 0
             passed = max(0, wall - space["wall_time"])
             self._native_clock.offset = space["store_time"] + passed - self._native_clock.now()
@@ -227,7 +220,6 @@ class SqliteDriver(Maintained):
         self._closed = True
         self.liveness.close()
         self.bells.close()
-        self.last.close()
         if os.getpid() == self._pid:
             while self._idle:
                 self._idle.pop().db.close()
@@ -365,8 +357,7 @@ class SqliteConnection:
         self._control("COMMIT")
         if rings:
             self._driver.seen = seq
-            self._driver.last.note(seq)
-            self._driver.bells.ring(rings)
+            self._driver.bells.ring(rings, seq)
 
     def rollback(self) -> None:
         # SQLite has rolled back by itself after some errors; a second one would only hide them.

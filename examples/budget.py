@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 
 def run(script: str) -> None:
     with tempfile.TemporaryDirectory(prefix="dibs-example-") as folder:
-        here = {**os.environ, "XDG_DATA_HOME": folder}  # where dibs notes whose stores are whose
+        here = {**os.environ, "HOME": folder}  # dibs notes there which stores are yours
         subprocess.run([sys.executable, HERE / script, folder], cwd=folder, env=here, check=True)
 
 

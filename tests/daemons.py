@@ -110,7 +110,7 @@ def become(store: str, space: str, user_dir: str, clock: str) -> None:
         told = SharedClock(clock) if clock else None
         opened = dibs.open(store, space=space, user_dir=user_dir, clock=told)
         leave_token(opened, Home(user_dir))
-        serve(opened, Listening(port=0), user_dir, say)
+        serve(opened, Listening(port=0), say, user_dir)
         os._exit(0)
     except BaseException as error:
         say({"error": repr(error)})

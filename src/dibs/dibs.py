@@ -228,7 +228,8 @@ def open(
     DURABILITY.check("durability", durability)
     SIZE.check("size_limit", size_limit)
     url, start = check_path("url", url), check_path("start", start)
-    user_dir = check_path("user_dir", user_dir) or default_user_dir()
+    own = check_path("user_dir", user_dir)
+    user_dir = own or default_user_dir()
     if key is not None and not isinstance(key, bytes):
         raise InvalidError(f"key must be 32 bytes, not {type(key).__name__}")
     place = find_place(start, user_dir)
@@ -243,7 +244,7 @@ def open(
     if url is None:
         url = own_store(place)
     name = check_name("space", default_space(url, place) if space is None else space)
-    driver, key_file = connect(url, name, durability, clock, key, user_dir, size_limit)
+    driver, key_file = connect(url, name, durability, clock, key, own, size_limit)
     try:
         keys = Keyring(driver.key(), name)
         store = Store(driver, name, keys.check())
@@ -285,7 +286,7 @@ def connect(
     durability: str,
     clock: Clock | None,
     key: bytes | None,
-    user_dir: str,
+    user_dir: str | None,
     size_limit: int = SIZE_LIMIT,
 ) -> tuple[Driver, str | None]:
     """The driver for an address, and the key file if one had to be made for it."""
@@ -298,7 +299,7 @@ def connect(
             ) from error
         made = None
         if key is None:
-            key, made = space_key(user_dir, name)
+            key, made = space_key(user_dir or default_user_dir(), name)
         return PostgresDriver(url, durability, clock, key), made
     from dibs.storage.sqlite import SqliteDriver
 
@@ -310,8 +311,7 @@ def connect(
 
 def note_of(url: str | None, start: str | None, user_dir: str | None) -> Note:
     """What this user's data folder says of a SQLite store, which git must not track."""
-    user_dir = user_dir or default_user_dir()
-    path = own_store(find_place(start, user_dir)) if url is None else url
+    path = own_store(find_place(start, user_dir or default_user_dir())) if url is None else url
     path = path.removeprefix("sqlite://")
     if "://" in path or not path or "\0" in path:
         raise InvalidError(
@@ -319,7 +319,7 @@ def note_of(url: str | None, start: str | None, user_dir: str | None) -> Note:
             next="give a path, sqlite:///path, postgresql://user@host/database or http://host:port",
         )
     # SQLite follows symbolic links, and what lies beside the database has to as well.
-    note = Note(user_dir, os.path.realpath(path))
+    note = Note(user_dir or home_user_dir(), os.path.realpath(path))
     check_untracked(note)
     return note
 
@@ -382,10 +382,16 @@ def own_store(place: Place) -> str:
 
 
 def default_user_dir() -> str:
-    # As the commands find it, so that both know the same stores and keys.
     chosen = os.path.expandvars("$XDG_DATA_HOME")
-    if chosen.startswith("/"):
-        return os.path.join(chosen, "dibs")
+    return os.path.join(chosen, "dibs") if chosen.startswith("/") else home_user_dir()
+
+
+def home_user_dir() -> str:
+    """The user's data folder by the home alone.
+
+    Which stores are whose is noted there: of the environment, MCP clients give little more than
+    HOME to their servers, which must find the same notes as the commands.
+    """
     home = os.path.expanduser("~")
     if sys.platform == "darwin":
         return os.path.join(home, "Library", "Application Support", "dibs")

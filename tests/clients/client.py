@@ -168,7 +168,7 @@ def start(
             process = subprocess.Popen(
                 [str(binary), *words, prompt],
                 cwd=repository,
-                env=surroundings(home) | environment | (variables or {}),
+                env=surroundings(home, repository) | environment | (variables or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
@@ -192,8 +192,13 @@ def run(
         return running
 
 
-def surroundings(home: Path) -> dict[str, str]:
+def surroundings(home: Path, repository: Path) -> dict[str, str]:
     """Nothing of the caller's but PATH, with the commands of this Python first."""
+    # All clients, and the neighbour at a prompt, are of one user, whose stores dibs has noted.
+    notes = repository.parent / "home/.local/share/dibs"
+    notes.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (home / ".local/share").mkdir(parents=True, exist_ok=True)
+    (home / ".local/share/dibs").symlink_to(notes)
     write(home / ".gitconfig", "[user]\n\tname = scripted\n\temail = scripted@example.invalid\n")
     (home / "tmp").mkdir()  # inside HOME: Codex distrusts a HOME that lies in TMPDIR
     return {

@@ -291,6 +291,14 @@ def test_a_store_is_not_made_where_it_cannot_be_noted(sqlite_url: str, tmp_path:
     assert not Path(sqlite_url).exists() and not Path(f"{sqlite_url}.d/key").exists()
 
 
+def test_a_server_that_is_told_nothing_but_the_home_knows_the_store(victim: Shell) -> None:
+    """MCP clients hide the rest of the environment from their servers."""
+    elsewhere = victim.with_(XDG_DATA_HOME=f"{victim.environment['HOME']}/elsewhere")
+    elsewhere.ok("claim", "src/a.py", "--as", "me")
+    plain = {name: text for name, text in victim.environment.items() if name != "XDG_DATA_HOME"}
+    Shell(victim.folder, plain).ok("release", "src/a.py", "--as", "me")
+
+
 def test_the_notes_of_stores_that_are_gone_are_bounded(tmp_path: Path) -> None:
     kept = tmp_path / "kept.db"
     opened(kept, tmp_path).close()

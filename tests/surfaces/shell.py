@@ -142,7 +142,7 @@ def scrubbed(home: Path, pycache: Path) -> dict[str, str]:
     return {
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "HOME": str(home),
-        "XDG_DATA_HOME": str(home / "data"),
+        "XDG_DATA_HOME": str(home / ".local/share"),
         "LANG": "C.UTF-8",
         "PYTHONPYCACHEPREFIX": str(pycache),
         "GIT_CONFIG_GLOBAL": os.devnull,

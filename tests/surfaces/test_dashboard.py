@@ -554,6 +554,7 @@ def test_the_demo_lives_and_leaves_nothing_behind(
     assert answer.code == 0, answer
     assert "Traceback" not in answer.out
     assert list(scratch.iterdir()) == []
+    assert list(Path(shell.user_dir, "stores").iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -77,6 +77,13 @@ def forget_gone(own: Own) -> None:
             own.remove(file)
 
 
+def forget(note: Note) -> None:
+    """Remove what is noted of a store that is going to be deleted, and was never anybody else's."""
+    if note.key is not None:
+        note.own.remove(at(note))
+        note.own.remove(note.file)
+
+
 def at(note: Note) -> str:
     """The file that says that there was a store at this place."""
     return f"{STORES}/at-{note.place}"

@@ -40,7 +40,7 @@ def main(
 
     if check and (dry_run or remove):
         raise InvalidError("--check goes alone", next="dibs init --check")
-    setup = Setup(find_place(None, call.user_dir or default_user_dir()), clients)
+    setup = Setup(find_place(None, default_user_dir()), clients)
     setup.check_place()
     if remove:
         return take_out(call, setup, dry_run)

@@ -89,8 +89,7 @@ class Globals:
             if not limit.isdecimal() or len(limit) > 18:
                 raise InvalidError("DIBS_SIZE_LIMIT must be a number of bytes")
             more["size_limit"] = int(limit)
-        space = open(self.store, space=self.space, start=start, user_dir=self.user_dir,
-                     token=token, **more)  # fmt: skip
+        space = open(self.store, space=self.space, start=start, token=token, **more)
         place = space.scope.place
         space.scope.door = Door(self.party, lambda: whole_tree_s(place))
         return space
@@ -102,11 +101,6 @@ class Globals:
         else:
             say(text)
         return 0
-
-    @property
-    def user_dir(self) -> str | None:
-        data = os.environ.get("XDG_DATA_HOME")
-        return os.path.join(data, "dibs") if data else None
 
     def who(self) -> Who | None:
         """Who calls: as they say with --as, or in whose shell this runs; None if nobody says."""

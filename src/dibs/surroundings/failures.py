@@ -85,9 +85,8 @@ def folder_and_policy(cwd: str = "") -> tuple[str, str]:
 
 def user_dir() -> str:
     from dibs.dibs import default_user_dir
-    from dibs.surroundings.commands import Globals
 
-    return os.path.realpath(Globals().user_dir or default_user_dir())
+    return os.path.realpath(default_user_dir())
 
 
 def forget(store_dir: str) -> None:

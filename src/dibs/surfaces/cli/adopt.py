@@ -33,7 +33,7 @@ def main(call: Globals, *, yes: bool = False) -> int:
     from dibs.dibs import note_of
     from dibs.storage import adoption, sqlite_file
 
-    mine = note_of(call.store, None, call.user_dir)
+    mine = note_of(call.store, None, None)
     if mine.key is None or not os.path.exists(mine.path):
         raise NotFoundError(f"there is no store at {mine.path} to adopt", next="give --store")
     if mine.known:

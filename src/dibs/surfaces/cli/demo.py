@@ -74,6 +74,9 @@ def main(
     import shutil
     import tempfile
 
+    from dibs.dibs import note_of
+    from dibs.storage.adoption import forget
+
     def end(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -83,13 +86,15 @@ def main(
     scratch = os.path.abspath(folder) if folder else tempfile.mkdtemp(prefix="dibs-demo-")
     opening = ["open", *(["--print"] if print else [])]
     opening += ["--as", call.agent] if call.agent else []
+    stage = Stage(scratch, port, pace_s, opening)
     try:
         os.makedirs(scratch, exist_ok=True)
-        Stage(scratch, port, pace_s, opening).run()
+        stage.run()
     except KeyboardInterrupt:
         note("\nthe demo is over")
     finally:
         if folder is None:
+            forget(note_of(stage.store, None, None))
             shutil.rmtree(scratch, ignore_errors=True)
     return 0
 

@@ -222,11 +222,12 @@ def arrive(case: Case) -> None:
     Who goes on working, and is new to a store that took the place of another, had that one: it
     was deleted, with everything in it.
     """
+    from dibs.dibs import home_user_dir
     from dibs.storage.folder import Note, fingerprint
     from dibs.surfaces.hooks.briefing import Briefing
     from dibs.surfaces.hooks.case import hooked
 
-    store = Note(failures.user_dir(), f"{case.store_dir}/dibs.db")
+    store = Note(home_user_dir(), f"{case.store_dir}/dibs.db")
     if store.key is None:
         return  # the store is elsewhere, and nothing here can take it away
     if begin_notes(case.own, fingerprint(store.key)):

@@ -103,11 +103,11 @@ def run(call: Globals, listening: Listening, parent: int) -> None:
             say(f"dibs serves {word['space']} at {word['url']}")
         sys.stdout.flush()
         if parent >= 0:
-            to_log(log_file(space, call.user_dir))
+            to_log(log_file(space))
             os.write(parent, READY)
             os.close(parent)
 
-    serve(space, listening, call.user_dir, ready)
+    serve(space, listening, ready)
 
 
 def leave_running(call: Globals, listening: Listening) -> int:
@@ -126,12 +126,12 @@ def leave_running(call: Globals, listening: Listening) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def log_file(space: Dibs, user_dir: str | None) -> str:
+def log_file(space: Dibs) -> str:
     """Beside the store where that is a file, else among what the user's daemons leave."""
     store = space.scope.store
     if store.liveness is not None:
         return os.path.join(f"{store.driver.address}.d", "daemon.log")
-    return Home(user_dir).file(name_of(space), "log")
+    return Home().file(name_of(space), "log")
 
 
 def to_log(path: str) -> None:
@@ -291,7 +291,7 @@ def stop(call: Globals) -> int:
 
 def daemons(call: Globals) -> list[dict[str, Any]]:
     """What the daemons of this space say of themselves, or the one at the address given."""
-    home = Home(call.user_dir)
+    home = Home()
     if call.store and call.store.startswith(DAEMON):
         word = home.at(call.store)
         return [] if word is None else [word]
@@ -303,7 +303,7 @@ def end(call: Globals, word: dict[str, Any]) -> None:
     """Ask a daemon to end, and wait until it has."""
     # It holds a lock on its word of itself, so the number is still its own.
     os.kill(word["pid"], signal.SIGTERM)
-    home, limit = Home(call.user_dir), time.monotonic() + STOP_S
+    home, limit = Home(), time.monotonic() + STOP_S
     while any(other["pid"] == word["pid"] for other in home.running()):
         if time.monotonic() > limit:
             raise UnavailableError(

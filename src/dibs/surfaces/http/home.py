@@ -28,7 +28,7 @@ OWNER = "dibs"
 
 
 class Home:
-    def __init__(self, user_dir: str | None) -> None:
+    def __init__(self, user_dir: str | None = None) -> None:
         self._user_dir = os.path.realpath(user_dir or default_user_dir())
         self._own = Own(self._user_dir)
         self.folder = self._own.folder(DAEMONS, make=True)

@@ -219,7 +219,10 @@ class DaemonServer(uvicorn.Server):
 
 
 def serve(
-    space: Dibs, listening: Listening, user_dir: str | None, ready: Callable[[dict[str, Any]], None]
+    space: Dibs,
+    listening: Listening,
+    ready: Callable[[dict[str, Any]], None],
+    user_dir: str | None = None,
 ) -> None:
     """Serve a space until the process is asked to end; call `ready` once it answers."""
     os.umask(0o077)

@@ -30,6 +30,6 @@ def test_the_check_would_see_a_mistake(tmp_path: Path) -> None:
 def validate(folder: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     command = [str(BINARIES / "claude"), "plugin", "validate", "--strict", str(folder)]
     return subprocess.run(
-        command, env=surroundings(tmp_path / "home", tmp_path / "repository"),
+        command, env=surroundings(tmp_path / "user", tmp_path / "repository"),
         capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -85,6 +85,7 @@ class Dibs:
         client: str | None = None,
         process: str | None = None,
         ttl_s: float = SESSION_TTL_S,
+        alone: bool = False,
     ) -> Agent:
         """Join as an agent, with a session that lives as long as this process.
 
@@ -94,8 +95,11 @@ class Dibs:
             name there; its server and its hooks act as one session
         process: the process that a shell session ends with, by its name (`process_name`)
         ttl_s: how long the session lives without a beat, on a store that machines share
+        alone: only if no other session that lives has this name
         """
         how = {"status": status, "shell": shell, "client": client, "process": process}
+        if alone:
+            how["alone"] = True
         scope = self.scope.join(name, **how, ttl_s=ttl_s)
         return Agent(scope, beat_s=0 if shell else ttl_s / 3)
 

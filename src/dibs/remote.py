@@ -174,7 +174,7 @@ class RemoteScope(Scope):
         if resources:
             given["seen"] = see(self.place, given, resources, operation.hashes)
         headers = {"Dibs-Session": self._token} if self._token else {}
-        if operation.freely and self.door is not Scope.door and self.party not in PEOPLE:
+        if operation.freely and self.party not in PEOPLE:
             headers["Dibs-Party"] = self.party
         path = f"/v1/{operation.noun}/{operation.verb}"
         result = self._load(operation, path, headers, given)

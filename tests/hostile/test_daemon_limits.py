@@ -10,19 +10,21 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 import dibs
-from dibs.surfaces.http import connection, present
+from dibs.surfaces.http import connection, mcp_sessions, present
 from dibs.surfaces.http.app import PAGE_BYTES
 from tests.daemons import Daemons
 from tests.hostile.target import Target, target
 from tests.surfaces.conftest import new_shell
-from tests.surfaces.daemon import Refusal, serving
-from tests.surfaces.shell import PATIENCE_S, until
+from tests.surfaces.daemon import Client, Refusal, serving
+from tests.surfaces.shell import DIBS, PATIENCE_S, finish, until
 
 MIB = 1 << 20
 ESTABLISHED = "01"
@@ -304,3 +306,87 @@ def test_the_refusal_of_a_wait_is_an_error_of_the_library(to: Target, tmp_path: 
         assert caught[0].code == "too_many_waits" and caught[0].retry_after_ms
     with pytest.raises(Refusal):
         to.client(secret)("messages.inbox", wait_s=60)
+
+
+# Sessions and pages of MCP, bodies, and connections without a token.
+
+
+def hello() -> str:
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a"}}
+    params["clientInfo"] |= {"version": "1"}  # type: ignore[operator]
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+
+
+MCP = {"Accept": "application/json, text/event-stream"}
+
+
+def test_one_token_cannot_take_all_sessions_of_mcp(to: Target) -> None:
+    ann, bob = to.client(to.token("ann")[0]), to.client(to.token("bob")[0])
+    statuses = [
+        ann.request("POST", "/mcp", hello(), {**MCP}).status
+        for _ in range(mcp_sessions.TOKEN_LIMIT + 1)
+    ]
+    assert statuses == [200] * mcp_sessions.TOKEN_LIMIT + [429]
+    assert bob.request("POST", "/mcp", hello(), {**MCP}).status == 200
+
+
+def test_who_follows_pages_counts_as_one_who_waits(to: Target) -> None:
+    ann, bob = to.client(to.token("ann")[0]), to.client(to.token("bob")[0])
+    params = {"uri": "dibs://board"}
+    page = json.dumps(
+        {"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": params}
+    )
+
+    def follow(client: Client) -> int:
+        begun = client.request("POST", "/mcp", hello(), {**MCP})
+        named = {**MCP, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
+        return client.request("POST", "/mcp", page, {**named}).status
+
+    statuses = [follow(ann) for _ in range(present.LASTING_LIMIT + 1)]
+    assert statuses == [200] * present.LASTING_LIMIT + [429]
+    assert follow(bob) == 200
+    threads = len(os.listdir(f"/proc/{to.word['pid']}/task"))
+    assert threads < present.LASTING_LIMIT + 60
+
+
+def test_bodies_that_never_end_do_not_fill_the_memory(to: Target) -> None:
+    secret, _ = to.token("ann")
+    before = resident_mib(to)
+    for _ in range(60):
+        line = socket.create_connection(to.address, timeout=PATIENCE_S)
+        to.keep(line)
+        head = (
+            f"POST /v1/leases/list HTTP/1.1\r\nHost: {to.address[0]}:{to.address[1]}\r\n"
+            f"Authorization: Bearer {secret}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {4 * MIB}\r\n\r\n"
+        )
+        with suppress(OSError):  # it is hung up on
+            line.sendall(head.encode() + b" " * (4 * MIB - 1))
+    assert to.owner("leases.list") == []
+    assert resident_mib(to) - before < 3 * (present.UNFINISHED_LIMIT >> 20)
+
+
+def test_connections_of_nobody_leave_room_for_those_with_a_token(tmp_path: Path) -> None:
+    limit = 1024
+    shell = new_shell(tmp_path, tmp_path / "pycache")
+    shell.person("sam").ok("claim", "a.py")
+    daemon = shell.spawn(["sh", "-c", f"ulimit -n {limit} && exec {DIBS} serve --port 0"])
+    try:
+        assert daemon.stdout is not None
+        url = daemon.stdout.readline().split()[-1]
+        place = urlsplit(url)
+        lines = []
+        for _ in range(2 * limit):
+            with suppress(OSError):
+                lines.append(socket.create_connection((place.hostname, place.port), timeout=5))
+        through = shell.with_(DIBS_URL=url)
+        assert [lease["agent"] for lease in through.json("leases")] == ["sam"]
+        waiting = through.person("eve").start("claim", "a.py", "--wait", "20")
+        until(lambda: bool(shell.json("leases", "waiting")), "eve waits")
+        shell.person("sam").ok("release", "a.py")
+        assert finish(waiting).code == 0
+        for line in lines:
+            line.close()
+    finally:
+        daemon.terminate()
+        daemon.communicate()

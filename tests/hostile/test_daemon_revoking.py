@@ -65,8 +65,9 @@ def mcp_session(to: Target, secret: str) -> dict[str, str]:
 def mcp_stream(to: Target, secret: str) -> Pending:
     headers = mcp_session(to, secret)
     ask = to.client(secret)
-    page = rpc("resources/subscribe", uri="dibs://status")
-    ask.request("POST", "/mcp", json.dumps(page), {**headers, "Accept": BOTH})
+    page = rpc("resources/subscribe", uri="dibs://board")
+    reply = ask.request("POST", "/mcp", json.dumps(page), {**headers, "Accept": BOTH})
+    assert reply.json["result"] == {}
     return to.lasting("GET", "/mcp", Accept="text/event-stream", **headers)
 
 

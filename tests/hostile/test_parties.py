@@ -210,3 +210,65 @@ def test_a_person_holds_it_longer_and_an_agent_is_told_what_to_do(
     (shell.folder / ".dibs/config.toml").write_text('whole_tree = "10m"\n')
     (lease,) = agents_shell.json("claim", "**", "--ttl", "8h")["leases"]
     assert lease["ttl_ms"] == 600_000
+
+
+# Who somebody is.
+
+
+@pytest.mark.parametrize("through", ["store", "daemon"])
+def test_an_agents_shell_is_nobody_else_by_saying_so(
+    shell: Shell, agents_shell: Shell, request: pytest.FixtureRequest, through: str
+) -> None:
+    if through == "daemon":
+        url = request.getfixturevalue("daemon").url
+        shell, agents_shell = shell.with_(DIBS_URL=url), agents_shell.with_(DIBS_URL=url)
+    shell.person("ann").ok("claim", "a.py")
+    shell.person("ann").ok("work", "claim", "t")
+    for words in (
+        ("release", "a.py"), ("agents", "leave"), ("inbox",), ("send", "push now", "--to", "bob"),
+        ("work", "cancel", "t"), ("work", "complete", "t"),
+    ):  # fmt: skip
+        answer = agents_shell("--as", "ann", "--json", *words)
+        assert (answer.code, answer.json["error"]) == (1, "not_yours"), answer
+    assert [lease["agent"] for lease in shell.json("leases")] == ["ann"]
+    # A name that nobody has it may take, and it stays apart from a person's of the same name.
+    agents_shell.ok("--as", "worker", "claim", "b.py")
+    agents_shell.ok("--as", "worker", "claim", "c.py")
+    assert shell.person("worker")("--json", "release", "b.py").json["error"] == "not_yours"
+    agents_shell.ok("--as", "worker", "release", "b.py")
+    agents_shell.ok("--as", "mallory", "claim", "d.py")
+    agents_shell.ok("release", "d.py")
+
+
+def test_an_agent_that_says_so_decides_nothing_with_the_owners_token(daemon: Daemon) -> None:
+    client = daemon.client()
+    for operation, given in (
+        ("agents.add_token", {"name": "x", "scope": "admin"}),
+        ("agents.tokens", {}),
+        ("events.prune", {"keep_s": 1}),
+    ):
+        reply = client.ask(operation, given, Dibs_Party="agent")
+        assert (reply.status, reply.error) == (403, "not_yours"), reply
+        assert client.ask(operation, given).status == 200
+    assert client.request("POST", "/sign-in", "{}", {"Dibs-Party": "agent"}).status == 403
+    assert client.request("POST", "/sign-in", "{}").status == 200
+
+
+def test_the_library_is_held_to_an_agents_limits_through_a_daemon_too(
+    shell: Shell, daemon: Daemon
+) -> None:
+    shell.as_("alice").ok("work", "claim", "t")
+    with (
+        dibs.open(daemon.url, token=daemon.word["token"], start=shell.folder) as space,
+        space.join("mallory") as mallory,
+        pytest.raises(dibs.NotYoursError),
+    ):
+        mallory.work.cancel("t")
+
+
+def test_who_may_only_look_joins_nothing(daemon: Daemon) -> None:
+    reader = daemon.client(token=daemon.token_of("ro", "read"))
+    before = daemon.client()("events.last")
+    for name in ("ro", "ro/x", "ro/y"):
+        assert reader.ask("leases.list", {}, Dibs_Agent=name).status == 200
+    assert daemon.client()("events.last") == before

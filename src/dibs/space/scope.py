@@ -21,7 +21,7 @@ from dibs.arguments import (
 from dibs.digest import sha256
 from dibs.errors import InvalidError, NotYoursError
 from dibs.operation import AGENT, OPERATIONS
-from dibs.records import plain, to_text
+from dibs.records import called, plain, to_text
 from dibs.storage.clock import is_process_name, runs
 from dibs.storage.queries import Queries
 from dibs.storage.store import Caller, Read, Store, Write, from_text
@@ -248,6 +248,7 @@ def mint(
     host: str | None = None,
     pid: int | None = None,
     origin: str = "",
+    alone: bool = False,
 ) -> Caller:
     """Mint a session, or find the shell's or the client's; return who calls from now on.
 
@@ -256,6 +257,7 @@ def mint(
         processes can be seen, and does not end with this one
     host, pid: which machine and process that is, as it says itself
     origin: where the caller comes from, as a daemon knows it (`origin_of`)
+    alone: only if no other session that lives has this name
     """
     check_agent("the agent's name", name)
     LINE.check("status", status)
@@ -279,6 +281,10 @@ def mint(
             from dibs.nouns.recovery import end_dead_sessions  # hardly ever has anybody died
 
             end_dead_sessions(tx, scope.keys, there)
+        if alone and any(row["agent"] == name and store.alive(row, tx.now) for row in there):
+            raise NotYoursError(
+                f"{called(name)} is there already, and is not you", next="leave --as out"
+            )
         ttl_ms, nonce = None if bound or shell else beat_ms, os.urandom(8).hex()
         session = tx.event("session.joined", name, {"status": status}, agent=name)
         if bound:

@@ -262,7 +262,7 @@ class Hub:
             except (CancelledError, ClosedError):
                 self._cancel.close()
                 return
-            except UnavailableError:
+            except (UnavailableError, OSError):  # such as when no descriptor is left
                 select.select([self._cancel], [], [], RETRY_S)
                 continue
             if found is not None:

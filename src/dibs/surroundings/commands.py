@@ -106,7 +106,11 @@ class Globals:
         """Who calls: as they say with --as, or in whose shell this runs; None if nobody says."""
         from dibs.surroundings.who import Who, of_environment
 
-        return Who(self.agent or "") if self.chosen else of_environment(os.environ)
+        if not self.chosen:
+            return of_environment(os.environ)
+        name = self.agent or ""
+        shell = of_environment(os.environ) if self.party() == AGENT else None
+        return Who(name) if shell is None else shell.called(name)
 
     def party(self) -> str:
         """Whether this is a person's terminal or the shell of an agent, by who started it.
@@ -130,8 +134,6 @@ class Globals:
 
     def join(self, space: Dibs) -> Agent:
         """The session to act in: the one of the agent whose shell this is, or that of a name."""
-        if self.chosen:
-            return space.join(self.agent or "", shell=True)
         who = self.who()
         if who is None:
             raise InvalidError(

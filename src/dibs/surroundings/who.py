@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 
+from dibs.arguments import NAME_LIMIT
 from dibs.digest import sha256
 from dibs.storage.clock import process_name
 from dibs.storage.folder import Own
@@ -37,6 +38,7 @@ class Who:
     token: that of a session, which then is the one
     root: the agent that a subagent is a part of
     stays: whether the process keeps to the first name that it gave its session
+    alone: whether the name must be nobody else's
     """
 
     def __init__(
@@ -47,8 +49,10 @@ class Who:
         token: str = "",
         root: str = "",
         stays: bool = False,
+        alone: bool = False,
     ) -> None:
         self.name = name
+        self.alone = alone
         self.root = root or name
         self.stays = stays
         self.client = client
@@ -59,7 +63,9 @@ class Who:
         if self.token:
             return space.resume(self.token)
         self._stay(space)
-        return space.join(self.name, client=self.client, shell=True, process=self.process)
+        return space.join(
+            self.name, client=self.client, shell=True, process=self.process, alone=self.alone
+        )
 
     def find(self, space: Dibs) -> Agent | None:
         """The session, if there is one already."""
@@ -87,6 +93,13 @@ class Who:
         client = f"{self.client or self.name}:{id}"[:200]
         name = f"{self.name}/{kind or 'subagent'}-{spoken(client, 2)}"
         return Who(name, client, self.process, root=self.name, stays=self.stays)
+
+    def called(self, name: str) -> Who:
+        """Who acts in this agent's shell by another name: never somebody who is there already."""
+        if name == self.name and not self.token:
+            return self
+        own = self.client or sha256(self.token.encode()).hexdigest()[:16]
+        return Who(name, f"{own}:as:{name}"[:NAME_LIMIT], self.process, alone=True)
 
 
 def of_environment(environment: Mapping[str, str]) -> Who | None:

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from dibs.records import Blocker, called, folder, is_hidden, is_plain, quoted, span, visible
+from dibs.records import Blocker, called, is_hidden, is_plain, quoted, span, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def blocker_line(blocker: Blocker) -> str:
 def where_held(blocker: Blocker) -> str:
     """The folder of the worktree that somebody holds a file in."""
     where = (blocker.checkout or "").partition(":")[2]
-    return folder(where) if where else "another worktree"
+    return quoted(where) if where else "another worktree"  # as its holder says
 
 
 def table(rows: list[list[str]], head: list[str] | None = None) -> None:

@@ -119,7 +119,11 @@ class A2aEndpoint:
         daemon, access = await enter(scope)
         if scope["method"] != "POST":
             raise GuardError(405, "method", "/a2a takes POST", "use POST")
-        body, visit, id = await read_body(receive), A2aVisit(daemon, access), None
+        body, visit, id = (
+            await read_body(receive, daemon.present, access),
+            A2aVisit(daemon, access),
+            None,
+        )
         try:
             message = parse(body)
             id = id_of(message)

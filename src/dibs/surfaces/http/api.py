@@ -76,6 +76,7 @@ JOIN = asked(
         {"type": "string", "pattern": r"^([0-9]{1,9}|[0-9]+:[0-9]{1,9}:[0-9]*)$", "maxLength": 200},
         "the process there that a shell session ends with, by its own name",
     ),
+    alone=said("boolean", "only if no other session that lives has this name"),
 ) | {"additionalProperties": False}
 JOINED = told(
     session={"$ref": "#/components/schemas/Session"},

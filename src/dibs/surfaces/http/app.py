@@ -24,7 +24,7 @@ from dibs.errors import (
 )
 from dibs.nouns import topics
 from dibs.nouns.agents import sessions
-from dibs.operation import AGENT, SCOPES
+from dibs.operation import AGENT, PEOPLE, SCOPES
 from dibs.space.scope import AGENTS, mint
 from dibs.storage.group import GroupingDriver
 from dibs.storage.waiting import Hub
@@ -195,7 +195,9 @@ class Daemon:
         permit(operation.name, operation.scope, access)
         if self.stopping:  # it may have come while the body was read
             raise stopping()
-        named = operation.mutates or access.session or access.agent != access.name
+        # Whoever may only look joins nothing, whatever name it gives.
+        joins = access.scope != "read" and access.agent != access.name
+        named = operation.mutates or access.session or joins
 
         def job() -> Any:
             agent = self.sessions.of(access) if named else self.space
@@ -229,8 +231,9 @@ class Daemon:
         unknown = given.keys() - JOIN["properties"].keys()
         if unknown:
             raise InvalidError(f"agents.join has no argument {shown(min(unknown))}")
-        if not isinstance(given.get("shell", False), bool):
-            raise InvalidError("shell must be true or false")
+        for flag in ("shell", "alone"):
+            if not isinstance(given.get(flag, False), bool):
+                raise InvalidError(f"{flag} must be true or false")
         scope = self.space.scope
 
         def read() -> Any:
@@ -254,11 +257,13 @@ class Daemon:
 
 
 def permit(name: str, scope: str, access: Access) -> None:
-    """Refuse what takes a token of another scope."""
+    """Refuse what takes a token of another scope, or a person."""
     if SCOPES.index(access.scope) < SCOPES.index(scope):
         raise NotYoursError(
             f"a token of scope {access.scope} does not allow {name}", next="use another token"
         )
+    if SCOPES.index(scope) > SCOPES.index("agent") and access.party not in PEOPLE:
+        raise NotYoursError(f"{name} is for people", next="ask the person you work for")
 
 
 def stopping() -> UnavailableError:
@@ -339,7 +344,7 @@ class App:
         route = daemon.operations.get(path)
         if route is None and path not in APART:
             raise NotFoundError(f"there is no {path}", next="look at /openapi.json")
-        body = await read_body(receive)
+        body = await read_body(receive, daemon.present, access)
         if path == "/v1/me":
             read_object(body)  # it needs nothing, but what is no object is refused as elsewhere
             return await daemon.me(access)

@@ -27,6 +27,8 @@ SLOW_S, SLOW_BYTES = 10.0, 64 * 1024
 """Whoever reads less than this in this time, while more is there for it, is hung up on."""
 UNREAD_LIMIT = 64 * 1024 * 1024
 """So many bytes may be unread by all clients together."""
+SPARE = 256
+"""How many descriptors are kept for the daemon itself: its databases, its log, and who waits."""
 PEER_LIMIT = 1_000
 """How many connections another machine may have, unless it is a proxy that speaks for many."""
 
@@ -91,6 +93,8 @@ class HttpConnection(HttpToolsProtocol):
     _unread = 0
 
     behind_proxy = False
+    room = 100_000
+    """How many connections there may be at once."""
     unread_by: ClassVar[dict[HttpConnection, None]] = {}
     """Those who have not read what is there for them, the first to stop first."""
     peers: ClassVar[dict[str, int]] = {}
@@ -100,11 +104,20 @@ class HttpConnection(HttpToolsProtocol):
         self._gathering = Gathering(transport, self.loop)
         super().connection_made(self._gathering)  # type: ignore[arg-type]
         self._arm()
+        if len(self.connections) > self.room:
+            self._make_room()
         if self.client and not self.client[0].startswith(LOOPBACK) and not self.behind_proxy:
             self._peer = self.client[0]
             self.peers[self._peer] = self.peers.get(self._peer, 0) + 1
             if self.peers[self._peer] > PEER_LIMIT:
                 self.drop()
+
+    def _make_room(self) -> None:
+        """Hang up on whoever has asked for nothing for longest, perhaps on this one."""
+        waiting = [
+            one for one in self.connections if isinstance(one, HttpConnection) and one._timer
+        ]
+        min(waiting, key=lambda one: one._timer.when() if one._timer else 0.0).drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()

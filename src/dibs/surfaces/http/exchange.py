@@ -16,6 +16,9 @@ from dibs.wire import ANSWER_LIMIT
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
 
+    from dibs.surfaces.http.access import Access
+    from dibs.surfaces.http.present import Present
+
 CONNECTION = "dibs.connection"
 """Where the connection of a request is found."""
 HEADERS = [
@@ -37,17 +40,21 @@ def confess(error: Exception) -> Bug:
     return Bug(f"this is a bug in dibs: {type(error).__name__}", next="look at the daemon's log")
 
 
-async def read_body(receive: Receive) -> bytes:
+async def read_body(receive: Receive, present: Present, access: Access) -> bytes:
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        return bytes(message.get("body", b""))  # it has come as a whole, as nearly all do
     body = b""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ConnectionError
-        body += bytes(message.get("body", b""))
-        if len(body) > BODY_LIMIT:
-            raise too_large()
-        if not message.get("more_body"):
-            return body
+    with present.reading(access) as count:
+        while message["type"] != "http.disconnect":
+            body += bytes(message.get("body", b""))
+            if len(body) > BODY_LIMIT:
+                raise too_large()
+            if not message.get("more_body"):
+                return body
+            count(len(body))
+            message = await receive()
+        raise ConnectionError
 
 
 async def unless_gone(call: Any, receive: Receive) -> Any:

@@ -57,6 +57,7 @@ NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The methods whose requests repeat in a header what they are about, and where that stands."""
 WRAPPED = ("=?base64?", "?=")
 MISTAKES = (PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, UNSUPPORTED_VERSION)
+SUBSCRIBE = "resources/subscribe"
 STATUS = dict.fromkeys(MISTAKES, 400) | {METHOD_NOT_FOUND: 404}
 
 
@@ -106,7 +107,7 @@ class McpVisit:
     send: AsgiSend
 
     async def post(self) -> None:
-        body = await read_body(self.receive)
+        body = await self.body()
         if not (takes(self.headers, JSON) and takes(self.headers, EVENT_STREAM)):
             raise TurnedAway(406, f"accept must name {JSON} and {EVENT_STREAM}")
         try:
@@ -129,6 +130,9 @@ class McpVisit:
         else:
             session = await self.session()
             await self.exchange(session.connection, [message], body, session)
+
+    async def body(self) -> bytes:
+        return await read_body(self.receive, self.sessions.daemon.present, self.access)
 
     async def post_several(self, messages: list[Any], body: bytes) -> None:
         """What one old version allows, once a session has agreed on that version."""
@@ -165,7 +169,7 @@ class McpVisit:
             await self.say(405, extra=[(b"allow", b"POST")])
             return
         session = await self.session()
-        await read_body(self.receive)
+        await self.body()
         with self.sessions.daemon.present.lasting(self.access):
             await self.stream(session)
 
@@ -201,6 +205,8 @@ class McpVisit:
         extra: Pairs = (),
     ) -> None:
         """Answer what one POST asks for, with all that is told about it before."""
+        if session is not None and any(one.get("method") == SUBSCRIBE for one in messages):
+            self.sessions.check_follower(self.access, session)
         told, gone = Told(), self.gone()
         receive = partial(connection.receive, body, told.put, inline=True)
         running = asyncio.ensure_future(self.sessions.daemon.waits.do(receive))

@@ -29,6 +29,7 @@ from dibs.mcp.server import Server
 from dibs.mcp.standard import STANDARD
 from dibs.space.scope import labelled, mint
 from dibs.surfaces.http.access import Access, GuardError
+from dibs.surfaces.http.present import LASTING_LIMIT, TooManyWaits
 
 if TYPE_CHECKING:
     from dibs.surfaces.http.app import Daemon
@@ -43,6 +44,8 @@ TTL_S = IDLE_S + 2 * BEAT_S
 GONE_S = 10.0
 """A client whose stream has broken off has so long to come back, as after a cut of the line."""
 SESSIONS_LIMIT = 10_000
+TOKEN_LIMIT = 1_000
+"""How many sessions of one token there may be, unless it is that of the daemon's own user."""
 SILENCE: Any = {"method": ""}
 """What is told while nothing is."""
 NEWS_LIMIT = 100
@@ -258,10 +261,22 @@ class McpSessions:
         return Server(self._callers[access], STANDARD)
 
     def begin(self, access: Access, id: str) -> McpSession:
-        if len(self._sessions) >= SESSIONS_LIMIT:
+        limit = TOKEN_LIMIT if access.origin else SESSIONS_LIMIT
+        if len(self._sessions) >= SESSIONS_LIMIT or len(self._of(access)) >= limit:
             raise GuardError(429, "too_many", "too many MCP sessions are open", "end some of them")
         session = self._sessions[id] = McpSession(TokenCallers(self.daemon, access, LABEL + id))
         return session
+
+    def _of(self, access: Access) -> list[McpSession]:
+        """The sessions that were begun with this token."""
+        known = self._sessions.values()
+        return [one for one in known if one.callers.access.token == access.token]
+
+    def check_follower(self, access: Access, session: McpSession) -> None:
+        """Refuse to follow pages in one more session: each that does keeps a thread."""
+        following = [one for one in self._of(access) if one.connection.follower is not None]
+        if access.origin and session not in following and len(following) >= LASTING_LIMIT:
+            raise TooManyWaits()
 
     async def find(self, access: Access, headers: dict[str, str]) -> McpSession | None:
         """The session that a request goes on with, also one that another daemon began."""

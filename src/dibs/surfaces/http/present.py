@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dibs.surfaces.http.access import Access, GuardError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     Task = asyncio.Task[Any]
 
@@ -29,11 +29,16 @@ The daemon's own user has no such limit: all agents of a machine may come with t
 """
 
 
+UNFINISHED_LIMIT = 64 << 20
+"""How many bytes of bodies that have not come to their end may be there from one token."""
+
+
 class Present:
     def __init__(self) -> None:
         self._tokens: dict[Task, int] = {}
         self._cut: set[Task] = set()
         self._lasting: dict[int, int] = {}
+        self._unfinished: dict[int, dict[Task, int]] = {}
 
     def enter(self, token: int) -> None:
         """The request that is served by this task was let in by that token."""
@@ -57,6 +62,30 @@ class Present:
             if token in tokens:
                 self._cut.add(task)
                 task.cancel()
+
+    @contextmanager
+    def reading(self, access: Access) -> Iterator[Callable[[int], None]]:
+        """A body that has not come as a whole; tell how much of it is there."""
+        task = asyncio.current_task()
+        assert task is not None
+        bodies = self._unfinished.setdefault(access.token, {})
+
+        def count(size: int) -> None:
+            bodies[task] = size
+            if sum(bodies.values()) > UNFINISHED_LIMIT:
+                raise GuardError(
+                    429,
+                    "too_much",
+                    f"{UNFINISHED_LIMIT >> 20} MiB of this token's requests are on their way",
+                    "send them one after the other",
+                )
+
+        try:
+            yield count
+        finally:
+            bodies.pop(task, None)
+            if not bodies:
+                self._unfinished.pop(access.token, None)
 
     @contextmanager
     def lasting(self, access: Access) -> Iterator[None]:

@@ -26,7 +26,7 @@ from dibs.nouns.agents import operations as agents
 from dibs.surfaces.http import a2a, mcp_endpoint, watching
 from dibs.surfaces.http.access import CALLS_PER_S, Rate
 from dibs.surfaces.http.app import App, Daemon
-from dibs.surfaces.http.connection import HttpConnection
+from dibs.surfaces.http.connection import SPARE, HttpConnection
 from dibs.surfaces.http.home import Home, name_of
 
 if TYPE_CHECKING:
@@ -252,6 +252,7 @@ def serve(
     daemon.sign_ins.cookie += f"_{sha256(name_of(space).encode()).hexdigest()[:8]}"
     daemon.sign_ins.secure = listening.secure
     HttpConnection.behind_proxy = listening.behind_proxy
+    HttpConnection.room = max(hard - SPARE, SPARE)
 
     def say_so() -> None:
         home.announce(word)

@@ -120,7 +120,7 @@ async def offer(request: Request) -> Response:
     """Give somebody who may do everything a code to sign in with."""
     daemon, access = await enter(request.scope)
     permit("to sign in", "admin", access)
-    given = read_object(await read_body(request.receive))
+    given = read_object(await read_body(request.receive, daemon.present, access))
     if given.keys() - {"name"}:
         raise InvalidError("sign-in has no argument but name")
     name = check_agent("name", given.get("name", access.agent))

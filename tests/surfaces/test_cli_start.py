@@ -207,7 +207,7 @@ def few(names: list[str], limit: int) -> None:
 
 
 def test_a_claim_passes_few_modules(client: Client) -> None:
-    few(passed(client.shell, ["claim", "NAME", "--as", "bob"]), 18)
+    few(passed(client.shell, ["claim", "NAME", "--as", "bob"]), 20)
 
 
 def test_the_hook_of_an_edit_passes_few_modules(client: Client) -> None:

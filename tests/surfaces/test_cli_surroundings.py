@@ -183,7 +183,7 @@ def test_two_worktrees_share_their_leases(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_without_a_repository_the_store_is_the_users(shell: Shell, tmp_path: Path) -> None:
-    outside = shell.at(tmp_path / "home")
+    outside = shell.at(tmp_path / "home").with_(XDG_DATA_HOME=str(tmp_path / "home/data"))
     outside.as_("alice").ok("claim", "port:3000")
     assert (tmp_path / "home/data/dibs").is_dir()
     assert outside.as_("bob")("claim", "port:3000").code == 1

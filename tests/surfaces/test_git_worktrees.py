@@ -39,7 +39,7 @@ def test_a_lease_in_another_worktree_warns(main: Worker, linked: Worker) -> None
     assert answer.code == 0
     assert "others hold in another worktree" in answer.err
     said = 'src/a.py  alice holds src/a.py "fix the parser" since 0s ago, 29m left, in'
-    assert f"{said} {main.folder}\n" in answer.err
+    assert f'{said} "{main.folder}"\n' in answer.err
     assert "dibs overlap" in answer.err
 
 

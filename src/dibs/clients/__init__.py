@@ -171,3 +171,11 @@ def clients_among(variables: Iterable[str]) -> list[Client]:
         for name in client_names()
         if any(variable.startswith(name.upper()) for variable in there)
     ]
+
+
+def is_agents(environment: Mapping[str, str]) -> bool:
+    """Whether a process with this environment was started by an agent, whatever its name."""
+    if environment.get("DIBS_SESSION"):
+        return True
+    marks = (mark for one in clients_among(environment) for mark in (one.mark, *one.shell_marks))
+    return any(environment.get(mark) for mark in marks)

@@ -117,7 +117,7 @@ class Globals:
 
         A name says nothing about that: people have one too.
         """
-        from dibs.surroundings.who import is_agents
+        from dibs.clients import is_agents
 
         return AGENT if is_agents(os.environ) else PERSON
 
@@ -134,6 +134,8 @@ class Globals:
 
     def join(self, space: Dibs) -> Agent:
         """The session to act in: the one of the agent whose shell this is, or that of a name."""
+        if self.chosen and self.party() != AGENT:
+            return space.join(self.agent or "", shell=True)
         who = self.who()
         if who is None:
             raise InvalidError(

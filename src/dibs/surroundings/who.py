@@ -117,16 +117,6 @@ def of_environment(environment: Mapping[str, str]) -> Who | None:
     return None
 
 
-def is_agents(environment: Mapping[str, str]) -> bool:
-    """Whether a process with this environment was started by an agent, whatever its name."""
-    from dibs.clients import clients_among
-
-    if environment.get("DIBS_SESSION"):
-        return True
-    marks = (mark for one in clients_among(environment) for mark in (one.mark, *one.shell_marks))
-    return any(environment.get(mark) for mark in marks)
-
-
 def nearest(environment: Mapping[str, str]) -> Client | None:
     """The client in whose shell this process runs, if it is one's.
 

@@ -450,7 +450,7 @@ def test_a_file_held_in_another_worktree_is_a_warning(
     a.write("src/a.py", "1")
     said = b.at(linked).write("src/a.py", "2")
     assert said.denied == ""
-    assert f'"src/a.py" by "{name_of(a)}" in {a.folder}' in said.context
+    assert f'"src/a.py" by "{name_of(a)}" in "{a.folder}"' in said.context
     # In its own worktree, it keeps others off all the same.
     c = new_client(shell, "c").at(linked)
     assert "is held by" in c.write("src/a.py", "3").denied

@@ -99,9 +99,9 @@ def delegate(client: str, name: str, *, wait: bool) -> Step:
 # Gemini CLI does not say to its hooks whether a subagent acts.
 @pytest.mark.parametrize("name", ["claude", "codex", "opencode"])
 def test_a_file_passes_to_the_subagent_that_is_sent_and_back_at_its_end(
-    name: str, set_up: Path
+    name: str, set_up: Path, request: pytest.FixtureRequest
 ) -> None:
-    over = Event()
+    over, neighbour = Event(), request.getfixturevalue("shell")
     script = [
         edit("c.py", "c = 1\n"),
         delegate(name, "helper", wait=True),
@@ -113,6 +113,11 @@ def test_a_file_passes_to_the_subagent_that_is_sent_and_back_at_its_end(
     with start(name, set_up, script, parts={"helper": helper}) as client:
         client.result("helper:0")
         until(lambda: client.transcript.of("say"), "the subagent's last word")
+        # Its hook comes after that.
+        until(
+            lambda: not any("/" in one["agent"] for one in neighbour.json("leases")),
+            "the end of the subagent",
+        )
         over.set()
         client.finish()
     # The agent knows the file as it was before; it is told once, with the difference.

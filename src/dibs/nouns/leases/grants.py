@@ -30,6 +30,9 @@ LEASES = Queries("leases")
 SESSIONS = Queries("agents")
 EXCLUSIVE = "exclusive"
 SHARED = "shared"
+AHEAD = 8
+"""How many tickets are looked at of those ahead: one that stands is enough to be in the way."""
+LAST = 1 << 62
 TICKET_MS = 15_000
 """How long a ticket lives without a sign of its waiter, where processes cannot be seen."""
 
@@ -61,36 +64,59 @@ def resource_of(row: Row) -> Resource:
     )
 
 
-def look(tx: Read, want: Want, session: int, before: int | None) -> tuple[Row | None, list[Row]]:
-    """The session's own lease on exactly this resource, and all that is in the way.
+def look(
+    tx: Read, want: Want, session: int, before: int | None, tickets: int = AHEAD
+) -> tuple[Row | None, list[Row]]:
+    """The session's own lease on exactly this resource, and what is in the way.
 
-    before: the ticket that asks; tickets behind it are not in its way.
+    That is every lease, and the first of those who wait: however long a queue is, nobody reads all
+    of it to find out that there is one.
+
+    before: the ticket that asks; tickets behind it are not in its way
+    tickets: how many of them to look at, unless none of these is in the way
     """
-    resource = want.resource
+    resource, own = want.resource, None
     if tx.queued:
-        tx.ahead(lambda: [(LEASES.around, want.near), (LEASES.queue_around, want.near)])
+        asked = ahead(want, before, tickets)
+        tx.ahead(lambda: [(LEASES.around, want.near), (LEASES.queue_around, asked)])
     found = tx.rows(LEASES.around, **want.near)
-    if tx.queued:
-        found += tx.rows(LEASES.queue_around, **want.near)
     if resource.inode is not None:
         found += tx.rows(LEASES.same_file, inode=resource.inode, base=resource.base)
-    own = None
     in_the_way = []
     for row in found:
-        if row["session"] == session:
-            if not row["waiting"] and row["resource"] == resource.text:
-                own = row
-        elif (
-            (row["mode"] == EXCLUSIVE or want.mode == EXCLUSIVE)
-            and not (row["waiting"] and before is not None and row["epoch"] >= before)
-            and not (want.here and row["checkout"] not in (None, resource.checkout))
-            and (
-                (row["kind"] != "glob" and resource.kind != "glob")
-                or resources_overlap(resource_of(row), resource)
-            )
-        ):
+        if row["session"] == session and not row["waiting"] and row["resource"] == resource.text:
+            own = row
+        elif stands_in(want, session, before, row):
             in_the_way.append(row)
+    while tx.queued:
+        waiting = tx.rows(LEASES.queue_around, **asked)
+        first = [row for row in waiting if stands_in(want, session, before, row)]
+        if first or len(waiting) < tickets:
+            in_the_way += first
+            break
+        tickets *= 8
+        asked = ahead(want, before, tickets)
     return own, in_the_way
+
+
+def ahead(want: Want, before: int | None, tickets: int) -> Row:
+    """What `queue_around` is asked for the first tickets before one, or for the first of all."""
+    return {**want.near, "after": 0, "before": before or LAST, "limit": tickets}
+
+
+def stands_in(want: Want, session: int, before: int | None, row: Row) -> bool:
+    """Whether a lease or a ticket that is near is in the way of somebody else."""
+    resource = want.resource
+    return (
+        row["session"] != session
+        and (row["mode"] == EXCLUSIVE or want.mode == EXCLUSIVE)
+        and not (row["waiting"] and before is not None and row["epoch"] >= before)
+        and not (want.here and row["checkout"] not in (None, resource.checkout))
+        and (
+            (row["kind"] != "glob" and resource.kind != "glob")
+            or resources_overlap(resource_of(row), resource)
+        )
+    )
 
 
 def each_once(rows: Iterable[Row]) -> list[Row]:

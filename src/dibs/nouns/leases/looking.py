@@ -6,6 +6,8 @@ from dibs.errors import TimeoutError
 from dibs.nouns.leases import grants
 from dibs.records import Availability, called
 
+SHOWN = 1_000
+"""How many who wait are told of."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.nouns.leases.grants import Want
@@ -18,7 +20,7 @@ def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
     found = []
     with scope.read() as tx:
         for want in wants:
-            rows = grants.standing(tx, grants.look(tx, want, session, None)[1])
+            rows = grants.standing(tx, grants.look(tx, want, session, None, SHOWN)[1])
             found.append(
                 Availability(
                     resource=want.resource.text,

@@ -20,6 +20,8 @@ from dibs.records import called
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dibs.records import Grant
     from dibs.space.scope import Scope
     from dibs.space.signing import Keyring
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read, Write
 
 KEEP_TICKET_S = 5
+PAGE = 16
+ALL = 1 << 20
 
 
 class Ticket:
@@ -125,6 +129,7 @@ class Ticket:
         return granted(leases, since)
 
     def _in_the_way(self, tx: Read) -> list[Row]:
+        """What holds it up: the first of those ahead are enough, all others wait for them."""
         session = self.scope.caller.session
         return grants.each_once(
             row for want in self.wants for row in in_the_way_of(tx, want, session, self.number)[1]
@@ -184,33 +189,65 @@ def serve(tx: Write, keys: Keyring, freed: list[Row]) -> None:
 
     freed: the leases and tickets that are no more in the way
     """
+    from heapq import merge
+
     while freed:
-        waiting: dict[int, Row] = {}
-        for row in freed:
-            _, rows = grants.look(
-                tx, Want(grants.resource_of(row), grants.EXCLUSIVE, None), 0, None
-            )
-            waiting |= {row["epoch"]: row for row in rows if row["waiting"]}
+        taken: dict[str, int] = {}
+        tried: set[int] = set()
+        lines = [_line(tx, row, taken) for row in freed]
         freed = []
-        for number in sorted(waiting):
-            freed += _serve(tx, keys, number, waiting[number])
+        for number, row in merge(*lines, key=lambda one: one[0]):
+            # Behind somebody else's exclusive lease, or ticket, nobody is served.
+            if number not in tried and taken.get(row["resource"]) in (None, row["session"]):
+                tried.add(number)
+                freed += _serve(tx, keys, number, row, taken)
+
+
+def _line(tx: Write, freed: Row, taken: dict[str, int]) -> Iterator[tuple[int, Row]]:
+    """Those who may wait for something that was freed, in their order, until it is taken again."""
+    near, after = near_to(freed), 0
+    if freed["inode"] is not None:
+        rows = tx.rows(LEASES.same_file, inode=freed["inode"], base=freed["base"])
+        waiting = {row["epoch"]: row for row in rows if row["waiting"]}
+        yield from sorted(waiting.items())
+    while freed["resource"] not in taken:
+        asked = {**near, "after": after, "before": grants.LAST, "limit": PAGE}
+        rows = tx.rows(LEASES.queue_around, **asked)
+        for row in rows:
+            after = row["epoch"]
+            yield after, row
+            if freed["resource"] in taken:
+                break
+        if len(rows) < PAGE:
+            break
+    # Whoever has it now may wait for it a second time, behind all others.
+    for row in tx.rows(LEASES.tickets_of_session, session=taken.get(freed["resource"], 0)):
+        if row["resource"] == freed["resource"] and row["number"] > after:
+            yield row["number"], {**row, "epoch": row["number"]}
+
+
+def near_to(row: Row) -> Row:
+    return Want(grants.resource_of(row), grants.EXCLUSIVE, None).near
 
 
 def _asked_to_serve(row: Row) -> list[tuple[Query, Row]]:
     """What `_serve` is going to ask, as far as one of the ticket's rows says."""
-    near = Want(grants.resource_of(row), grants.EXCLUSIVE, None).near
+    want = Want(grants.resource_of(row), grants.EXCLUSIVE, None)
     return [
         (LEASES.ticket, {"number": row["epoch"]}),
         (SESSIONS.several, {"sessions": [row["session"]]}),
-        (LEASES.around, near),
-        (LEASES.queue_around, near),
+        (LEASES.around, want.near),
+        (LEASES.queue_around, grants.ahead(want, row["epoch"], grants.AHEAD)),
     ]
 
 
-def _serve(tx: Write, keys: Keyring, number: int, row: Row) -> list[Row]:
+def _serve(
+    tx: Write, keys: Keyring, number: int, row: Row, taken: dict[str, int] | None = None
+) -> list[Row]:
     """Grant one ticket if all it wants is free; return what became free on the way.
 
     row: one of the ticket's, which tells what is going to be asked
+    taken: what nobody but one session can get any more; what the ticket wants is added to it
     """
     tx.ahead(lambda: _asked_to_serve(row))
     rows = tx.rows(LEASES.ticket, number=number)
@@ -224,6 +261,10 @@ def _serve(tx: Write, keys: Keyring, number: int, row: Row) -> list[Row]:
         Want(grants.resource_of(row), row["mode"], row["content_hash"], bool(row["here"]))
         for row in rows
     ]
+    if taken is not None:
+        # Granted or not, all who come after it wait for this one.
+        alone = [want for want in wants if want.mode == grants.EXCLUSIVE and not want.here]
+        taken.update((want.resource.text, session["id"]) for want in alone)
     owned = []
     freed: list[Row] = []
     for want in wants:
@@ -280,27 +321,36 @@ def refuse_deadlock(
     if not (tx.rows(LEASES.of_session, **asked) or tx.rows(LEASES.tickets_of_session, **asked)):
         return  # nobody can be waiting for it, and the search would read the queue for each in it
     came: dict[int, tuple[int, dict[str, str]]] = {}
+    looked: dict[tuple[str, bool, str | None], int] = {}
     front: list[tuple[int, str, Want, int | None]] = [
         (session, agent, want, number) for want in wants
     ]
-    for waiter, name, want, before in front:
-        for row in grants.look(tx, want, waiter, before)[1]:
-            holder = row["session"]
-            step = {"agent": name, "wants": want.resource.text, "held_by": row["agent"]}
-            if holder == session:
-                raise deadlock([*_way(came, waiter), step])
-            if holder not in came:
-                came[holder] = (waiter, step)
-                # The list grows while it is read: that is the search.
-                front += [
-                    (
-                        holder,
-                        row["agent"],
-                        Want(grants.resource_of(wait), wait["mode"], None, bool(wait["here"])),
-                        wait["number"],
-                    )
-                    for wait in tx.rows(LEASES.tickets_of_session, session=holder)
-                ]
+    while front:
+        met = set()
+        for waiter, name, want, before in front:
+            # Who is in the way of one is in the way of all behind it: each is looked at once.
+            line = (want.resource.text, want.here, want.resource.checkout if want.here else None)
+            if (before or grants.LAST) <= looked.get(line, 0):
+                continue
+            if want.mode == grants.EXCLUSIVE:
+                looked[line] = before or grants.LAST
+            for row in grants.look(tx, want, waiter, before, ALL)[1]:
+                holder = row["session"]
+                step = {"agent": name, "wants": want.resource.text, "held_by": row["agent"]}
+                if holder == session:
+                    raise deadlock([*_way(came, waiter), step])
+                if holder not in came:
+                    came[holder] = (waiter, step)
+                    met.add(holder)
+        front = [
+            (
+                wait["session"],
+                wait["agent"],
+                Want(grants.resource_of(wait), wait["mode"], None, bool(wait["here"])),
+                wait["number"],
+            )
+            for wait in tx.rows(LEASES.tickets_of_sessions, sessions=sorted(met))
+        ]
 
 
 def _way(came: dict[int, tuple[int, dict[str, str]]], waiter: int) -> list[dict[str, str]]:

@@ -12,14 +12,17 @@ SELECT 0, base, resource, kind, mode, inode, session, agent, epoch, note, task,
 FROM lease WHERE space = :space AND base > :low AND base < :high;
 
 -- name: queue_around
--- All tickets that could overlap with a resource.
+-- The first tickets between two that could overlap with a resource.
 SELECT 1 AS waiting, base, resource, kind, mode, inode, session, agent, number AS epoch, note,
        content_hash, checkout, since_at AS granted_at, ttl_ms, deadline
-FROM ticket WHERE space = :space AND base IN (:ancestors...)
+FROM ticket
+WHERE space = :space AND base IN (:ancestors...) AND number > :after AND number < :before
 UNION ALL
 SELECT 1, base, resource, kind, mode, inode, session, agent, number, note,
        content_hash, checkout, since_at, ttl_ms, deadline
-FROM ticket WHERE space = :space AND base > :low AND base < :high;
+FROM ticket
+WHERE space = :space AND base > :low AND base < :high AND number > :after AND number < :before
+ORDER BY epoch LIMIT :limit;
 
 -- name: same_file
 -- Leases and tickets on another name of the same file (hard links).
@@ -128,6 +131,12 @@ VALUES (:space, :base, :resource, :number, :kind, :mode, :inode, :session, :agen
 SELECT base, resource, number, kind, mode, inode, session, agent, note, content_hash, checkout,
        here, ttl_ms, since_at, deadline
 FROM ticket WHERE space = :space AND number = :number ORDER BY base, resource;
+
+-- name: tickets_of_sessions
+-- Everything that several sessions wait for.
+SELECT base, resource, number, kind, mode, inode, session, agent, note, content_hash, checkout,
+       here, ttl_ms, since_at, deadline
+FROM ticket WHERE space = :space AND session IN (:sessions...) ORDER BY number, base, resource;
 
 -- name: tickets_of_session
 -- Everything one session waits for.

@@ -321,20 +321,24 @@ def refuse_deadlock(
     if not (tx.rows(LEASES.of_session, **asked) or tx.rows(LEASES.tickets_of_session, **asked)):
         return  # nobody can be waiting for it, and the search would read the queue for each in it
     came: dict[int, tuple[int, dict[str, str]]] = {}
-    looked: dict[tuple[str, bool, str | None], int] = {}
+    looked: dict[tuple[str, str | None], tuple[int, list[Row]]] = {}
     front: list[tuple[int, str, Want, int | None]] = [
         (session, agent, want, number) for want in wants
     ]
     while front:
         met = set()
         for waiter, name, want, before in front:
-            # Who is in the way of one is in the way of all behind it: each is looked at once.
-            line = (want.resource.text, want.here, want.resource.checkout if want.here else None)
-            if (before or grants.LAST) <= looked.get(line, 0):
-                continue
-            if want.mode == grants.EXCLUSIVE:
-                looked[line] = before or grants.LAST
-            for row in grants.look(tx, want, waiter, before, ALL)[1]:
+            # Whoever is in the way of one is in the way of all behind it, and was met with that one.
+            line = (want.resource.text, want.resource.checkout if want.here else None)
+            until, rows = looked.get(line, (0, []))
+            if (before or grants.LAST) > until:
+                rows = grants.look(tx, want, 0, before, ALL)[1]
+                if want.mode == grants.EXCLUSIVE:
+                    own = [row for row in rows if row["session"] == session]
+                    looked[line] = (before or grants.LAST, own)
+            for row in rows:
+                if not grants.stands_in(want, waiter, before, row):
+                    continue
                 holder = row["session"]
                 step = {"agent": name, "wants": want.resource.text, "held_by": row["agent"]}
                 if holder == session:

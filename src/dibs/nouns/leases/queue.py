@@ -328,7 +328,7 @@ def refuse_deadlock(
     while front:
         met = set()
         for waiter, name, want, before in front:
-            # Whoever is in the way of one is in the way of all behind it, and was met with that one.
+            # Whoever is in the way of one is in the way of all behind it, and was met already.
             line = (want.resource.text, want.resource.checkout if want.here else None)
             until, rows = looked.get(line, (0, []))
             if (before or grants.LAST) > until:

@@ -21,7 +21,7 @@ from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, U
 from dibs.names.checkouts import index_around
 from dibs.names.paths import Place, find_place, space_name
 from dibs.operation import NOUNS, OPERATIONS, Operation
-from dibs.records import visible
+from dibs.records import called, folder, visible
 from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
 from dibs.storage.folder import Note, Own, refused
@@ -247,7 +247,7 @@ def open(
     driver, key_file = connect(url, name, durability, clock, key, own, size_limit)
     try:
         keys = Keyring(driver.key(), name)
-        store = Store(driver, name, keys.check())
+        store = Store(driver, name, keys.check(), keys.token_in)
         if store.key_check != keys.check():
             if key_file is not None:
                 os.unlink(key_file)
@@ -329,7 +329,17 @@ def check_untracked(note: Note) -> None:
 
     Before the database is opened, since a log beside it that came with a pull would be taken in.
     """
-    around = index_around(os.path.dirname(note.path))
+    store_dir = os.path.dirname(note.path)
+    whole = os.path.basename(store_dir) == ".dibs"  # dibs keeps more there than the store
+    if whole and os.path.lexists(f"{store_dir}/.git"):
+        raise UnfitError(
+            f"{folder(store_dir)} is a git repository of its own, so whoever can change that "
+            "could change what dibs keeps there",
+            next="remove it (git rm --cached .dibs for a submodule), or set DIBS_URL to a path "
+            "elsewhere",
+            untrusted=note.path,
+        )
+    around = index_around(os.path.dirname(store_dir) if whole else store_dir)
     if around is None:
         return
     top, index = around
@@ -342,16 +352,15 @@ def check_untracked(note: Note) -> None:
         return
     from dibs.names.tracked import tracked  # an index is looked at once
 
-    folder, name = os.path.split(os.path.relpath(note.path, top))
-    shared = frozenset({f"{folder}/config.toml", f"{folder}/.gitignore"})
-    whole = os.path.basename(folder) == ".dibs"  # dibs keeps more there than the store
-    found = tracked(index, f"{folder}/" if whole else os.path.join(folder, name), shared)
+    below, name = os.path.split(os.path.relpath(note.path, top))
+    shared = frozenset({f"{below}/config.toml", f"{below}/.gitignore"})
+    found = tracked(index, f"{below}/" if whole else os.path.join(below, name), shared)
     if found:
         raise UnfitError(
-            f"git tracks {found}: whoever can change this repository could read or change what "
-            "dibs keeps there",
-            next=f"git rm -r --cached {folder or name}, commit that, and delete what dibs keeps "
-            "there (not config.toml); dibs makes its own",
+            f"git tracks {called(found)}: whoever can change this repository could read or change "
+            "what dibs keeps there",
+            next=f"git rm -r --cached {folder(below or name)}, commit that, and delete what dibs "
+            "keeps there (not config.toml); dibs makes its own",
             untrusted=note.path,
         )
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 
 from dibs.errors import ReadOnlyError, UnavailableError, UnfitError
-from dibs.storage.folder import STORES, Folder, Note, Own, disk_error, fingerprint
+from dibs.storage.folder import OLDER, STORES, Folder, Note, Own, disk_error, fingerprint
 
 PLACES = 100
 """How many places of one store are remembered."""
@@ -51,9 +51,13 @@ def make_key(note: Note) -> None:
         note.own.remove(file)  # somebody else was faster
 
 
-def save(note: Note, life: str, schema: str, index: str) -> None:
-    """Write down what is known of the store at its place. Raises OSError where that cannot be."""
+def save(note: Note, life: str, schema: str, index: str, older: bool = False) -> None:
+    """Write down what is known of the store at its place. Raises OSError where that cannot be.
+
+    older: it is of an earlier release, and has not been brought to the schema of this one yet
+    """
     head, *lines = (note.own.read(note.file) or b"new").split(b"\n")
+    head = OLDER if older else b"new" if head == OLDER else head
     shown = note.path.replace("\n", "?")
     mine = os.fsencode(f"{note.place} {life} {schema} {index} {shown}")
     others = [line for line in lines if line and not line.startswith(note.place.encode())]

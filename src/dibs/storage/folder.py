@@ -56,6 +56,7 @@ READ_LIMIT = 16 << 20
 FAST = "fast"
 STORES = "stores"
 """Where the user's data folder has the notes of this user's stores."""
+OLDER = b"older"
 PART = ".part-"
 """In the name of a file that is being written, before something random."""
 _FILE_TYPE, _DIRECTORY, _LINK, _REGULAR = 0o170000, 0o040000, 0o120000, 0o100000
@@ -165,8 +166,18 @@ def check_folder(path: str, make: bool = False) -> None:
         raise refused(path, status, "is not a folder")
     if status.st_uid != os.geteuid() or status.st_mode & 0o002:
         raise refused(path, status)
-    if status.st_mode & 0o020:
-        os.chmod(path, 0o700)
+    if status.st_mode & 0o077:
+        tighten(path, status.st_mode & 0o700)
+
+
+def tighten(path: str, mode: int) -> None:
+    """Close to others what is ours, and was put there by git, such as out of a stash."""
+    try:
+        os.chmod(path, mode)
+    except OSError:
+        if os.lstat(path).st_mode & 0o020:
+            raise
+        return  # a disk that can only be read; `dibs doctor` says so
 
 
 def open_own(path: str, flags: int = os.O_RDONLY) -> int:
@@ -218,8 +229,11 @@ class Folder:
             raise disk_error(error, self.path) from error
 
     def offer(self, key: bytes) -> None:
-        """Put the key there, unless there is one."""
+        """Put the key there, unless there is one; without one, no bell there is ours."""
         try:
+            if self._own.status("key") is None:
+                for name in self._own.names("bells"):
+                    self._own.remove(f"bells/{name}")
             self._own.once("key", key)
         except OSError as error:
             raise disk_error(error, self.path) from error
@@ -254,6 +268,7 @@ class Note:
     key: that of the store, None if it has none yet
     known: whether this user made or adopted the store
     above: whether it took the place of another, above whose seqs it begins
+    older: whether a release before there were notes made it, and none since has set it up
     life, schema, index: what was last seen there, "-" for nothing
     """
 
@@ -266,20 +281,24 @@ class Note:
 
     def read(self) -> None:
         self.key: bytes | None = None
-        self.known = self.above = False
+        self.known = self.above = self.older = False
         self.life = self.schema = self.index = "-"
         store = Folder(self.path)
         try:
-            self.born = os.lstat(store.key_file).st_ctime_ns
+            seen = os.lstat(store.key_file)
         except OSError:
             return  # there is none, or it cannot be read, as whoever makes it finds out
         self.key = store.key()
+        if seen.st_mode & 0o077:  # as git puts it back, such as out of a stash
+            tighten(store.key_file, seen.st_mode & 0o700)
+            seen = os.lstat(store.key_file)
+        self.born = seen.st_ctime_ns
         self.file = f"{STORES}/{fingerprint(self.key)}"
         found = self.own.read(self.file)
         if found is None:
             return
         head, *lines = found.split(b"\n")
-        self.known, self.above = True, head == b"above"
+        self.known, self.above, self.older = True, head == b"above", head == OLDER
         for line in lines:
             if line.startswith(self.place.encode()):
                 _, life, schema, index, _ = line.split(b" ", 4)
@@ -527,8 +546,8 @@ class Bells:
                 seqs += [
                     int.from_bytes(noted[at : at + 8], "big") for at in range(0, len(noted), 8)
                 ]
-        # What no JSON reader has exactly was never given out: the file is damaged.
-        return max(seq for seq in seqs if seq < 1 << 53)
+        # By the clock, nothing larger is given out before the year 2109: the file is damaged.
+        return max(seq for seq in seqs if seq < 1 << 52)
 
     def _ring_number(self, topic: str) -> None:
         handle = open_own(self.path(topic), os.O_RDWR)

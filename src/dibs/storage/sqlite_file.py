@@ -21,9 +21,10 @@ from dibs.errors import (
     UnavailableError,
     UnfitError,
 )
+from dibs.records import folder
 from dibs.storage.adoption import make_key, save, unknown, unwritable
 from dibs.storage.clock import COPY, boot_id
-from dibs.storage.folder import Folder, Note
+from dibs.storage.folder import Folder, Note, inode_of
 from dibs.storage.queries import Queries, migrations, newest_migration
 
 TYPE_CHECKING = False
@@ -39,6 +40,8 @@ SQLITE = Queries("sqlite")
 SQLITE_VERSION = apsw.sqlite_lib_version()
 APPLICATION_ID = 0x64696273
 BUSY_S = 4.5
+WAL_MODE = b"\2\2"
+"""What the header of a database in WAL mode says."""
 BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
 HARDENED = (
     (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
@@ -61,6 +64,7 @@ def look(path: str, do: Callable[[apsw.Connection], T]) -> T:
     try:
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         try:
+            refuse_journal(db, path)
             for option, value in HARDENED:
                 db.config(option, value)
             check_program(db, path)
@@ -70,6 +74,32 @@ def look(path: str, do: Callable[[apsw.Connection], T]) -> T:
             db.close()
     except apsw.Error as error:
         raise translate(error, path) from error
+
+
+def refuse_journal(db: apsw.Connection, path: str, patience_s: float = 0) -> None:
+    """Refuse a rollback journal beside a database in WAL mode: its pages would be played back.
+
+    Dibs never makes one there, but for a moment while it makes a store. To be called before
+    anything else is done with the connection.
+    """
+    journal, end = f"{path}-journal", time.monotonic() + patience_s
+    # Asked through SQLite: to close a file of our own would drop its locks.
+    while os.path.lexists(journal) and db.read("main", 0, 18, 2) == (True, WAL_MODE):
+        if time.monotonic() >= end:
+            raise UnfitError(
+                f"{folder(journal)} is not of dibs: SQLite would put what is in it into the store",
+                next="find out where it comes from, and delete that file; the store is as it was",
+                untrusted=path,
+            )
+        time.sleep(0.05)
+
+
+def check_journal(db: apsw.Connection, note: Note) -> None:
+    """Refuse a rollback journal, unless the store is being made; see above."""
+    if note.life == "-" and not note.older:
+        return  # nobody has set it up yet
+    made_again = note.life.partition(".")[0] != str(inode_of(note.path))
+    refuse_journal(db, note.path, BUSY_S if made_again else 0)
 
 
 def as_sqlite(text: str) -> str:
@@ -89,10 +119,12 @@ def claim_own(note: Note) -> None:
             )
         make_key(note)
     elif not there or not look(note.path, lambda db: is_of_this_boot(db, note.path)):
-        raise unknown(note)
+        note.read()  # another process may have taken it over this moment
+        if not note.known:
+            raise unknown(note)
     else:
         try:
-            save(note, "-", "-", "-")
+            save(note, "-", "-", "-", older=True)
         except OSError as error:
             raise unwritable(note, error) from error
 
@@ -178,9 +210,10 @@ def contents(db: apsw.Connection, path: str) -> Row:
     found: Row = {}
     for query in (SQLITE.spaces_there, SQLITE.agents_there, SQLITE.tokens_there):
         cursor = db.execute(*query.bind("sqlite", {}))
-        names = [column[0] for column in cursor.get_description()] if cursor else []
+        # Without a row, SQLite has no names to tell.
         found[query.name.removesuffix("_there")] = [
-            dict(zip(names, row, strict=True)) for row in cursor
+            dict(zip([column[0] for column in cursor.get_description()], row, strict=True))
+            for row in cursor
         ]
     return found | {
         "damage": [row[0] for row in db.execute("PRAGMA quick_check(5)") if row[0] != "ok"]
@@ -192,6 +225,7 @@ def take_over(path: str, wall: int) -> None:
     try:
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
+            refuse_journal(db, path)
             for option, value in HARDENED:
                 db.config(option, value)
             with db:

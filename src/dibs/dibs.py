@@ -24,7 +24,7 @@ from dibs.operation import NOUNS, OPERATIONS, Operation
 from dibs.records import called, folder, visible
 from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
-from dibs.storage.folder import Note, Own, refused
+from dibs.storage.folder import Note, Own, refused, user
 from dibs.storage.store import Store
 
 TYPE_CHECKING = False
@@ -382,7 +382,7 @@ def own_store(place: Place) -> str:
             own.once(".gitignore", b"*\n")
     except OSError as error:
         raise UnfitError(
-            f"{place.store_dir} cannot be made: {error.strerror}",
+            f"{folder(place.store_dir)} cannot be made: {error.strerror}",
             next="give another store, or make that folder writable",
         ) from error
     if os.path.islink(file):  # SQLite would follow it, and make the store wherever it leads
@@ -391,8 +391,9 @@ def own_store(place: Place) -> str:
 
 
 def default_user_dir() -> str:
+    home = home_user_dir()
     chosen = os.path.expandvars("$XDG_DATA_HOME")
-    return os.path.join(chosen, "dibs") if chosen.startswith("/") else home_user_dir()
+    return os.path.join(chosen, "dibs") if chosen.startswith("/") else home
 
 
 def home_user_dir() -> str:
@@ -402,6 +403,23 @@ def home_user_dir() -> str:
     HOME to their servers, which must find the same notes as the commands.
     """
     home = os.path.expanduser("~")
+    if os.geteuid() == 0:
+        check_home(home)
     if sys.platform == "darwin":
         return os.path.join(home, "Library", "Application Support", "dibs")
     return os.path.join(home, ".local", "share", "dibs")
+
+
+def check_home(home: str) -> None:
+    """Refuse to make anything as root in the home of another user, as `sudo dibs` would."""
+    try:
+        owner = os.stat(home).st_uid
+    except OSError:
+        return  # there is none, and what dibs makes is root's
+    if owner != os.geteuid():
+        raise UnfitError(
+            f"you are root, and your home {folder(home)} belongs to {user(owner)}, who could not "
+            "use what dibs would make",
+            next=f"run dibs as {user(owner)}, without sudo; or set HOME to the home of root",
+            untrusted=home,
+        )

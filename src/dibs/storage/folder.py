@@ -40,6 +40,7 @@ from dibs.errors import (
     StoreGoneError,
     UnfitError,
 )
+from dibs.records import folder as shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -205,11 +206,30 @@ def refused(path: str, status: os.stat_result, otherwise: str = "") -> UnfitErro
         if path.endswith("/.dibs"):
             then = "make it a folder; to keep the store elsewhere, set DIBS_URL to a path there"
     elif status.st_uid != os.geteuid():
-        why = f"belongs to the user {status.st_uid}, and you are {os.geteuid()}"
-        then = f"run dibs as that user; if it is yours: chown -R {os.geteuid()} it"
+        why = f"belongs to the user {user(status.st_uid)}, and you are {user(os.geteuid())}"
+        then = chown(path, status.st_uid)
     elif status.st_mode & 0o002:
-        why, then = "may be written by everybody", f"look at what is there, then chmod go-w {path}"
-    return UnfitError(f"{path} {why}", next=then, untrusted=path)
+        why = "may be written by everybody"
+        then = f"look at what is there, then chmod go-w {shown(path)}"
+    return UnfitError(f"{shown(path)} {why}", next=then, untrusted=path)
+
+
+def chown(path: str, owner: int) -> str:
+    """What to do with a file of dibs that somebody else owns."""
+    if os.geteuid() == 0:
+        return f"run dibs as {user(owner)}"
+    mine = f"if it is yours, as after sudo dibs: sudo chown -R {user(os.geteuid())} {shown(path)}"
+    return f"run dibs as {user(owner)}; {mine}"
+
+
+def user(uid: int) -> str:
+    """A user by the name that the system knows, else by the number."""
+    from pwd import getpwuid
+
+    try:
+        return getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 class Folder:
@@ -242,7 +262,9 @@ class Folder:
         """Make the folder of a backup, with the key that the original has."""
         self.offer(key)
         if self.key() != key:
-            raise ExistsError(f"{self.path} belongs to another store", next="give another path")
+            raise ExistsError(
+                f"{shown(self.path)} belongs to another store", next="give another path"
+            )
 
     def mark_fast(self) -> None:
         """Note that somebody writes without waiting for the disk."""
@@ -258,7 +280,7 @@ class Folder:
         except OSError as error:
             raise disk_error(error, self.key_file) from error
         if not found:
-            raise StorageError(f"{self.key_file} is gone", next="restore a backup")
+            raise StorageError(f"{shown(self.key_file)} is gone", next="restore a backup")
         return found
 
 
@@ -339,23 +361,47 @@ def write_once(path: str, content: bytes) -> bool:
 def check_disk(database: str) -> None:
     """Refuse a place where SQLite cannot keep its promises."""
     try:
-        links = os.stat(database).st_nlink
+        seen = os.stat(database)
+        links = seen.st_nlink
+        check_log(f"{database}-wal", seen.st_mode)
     except FileNotFoundError:
         links = 1
     except OSError as error:
         raise disk_error(error, database) from error
     if links > 1:
         raise UnfitError(
-            f"{database} has {links} hard links; a process that opens it by another name "
+            f"{shown(database)} has {links} hard links; a process that opens it by another name "
             "would not see its log and would damage it",
             next="remove the other links, or copy the store with the backup command",
         )
     kind = file_system(os.path.dirname(database))
     if kind in NETWORK_FILE_SYSTEMS:
         raise UnfitError(
-            f"{database} is on a network file system ({kind}), where SQLite's locks do not hold",
+            f"{shown(database)} is on a network file system ({kind}), where SQLite's locks do "
+            "not hold",
             next="keep the store on a local disk, or use postgresql:// to share it",
             file_system=kind,
+        )
+
+
+def check_log(log: str, mode: int) -> None:
+    """Refuse a write-ahead log that SQLite did not make: it gives one the mode of its database.
+
+    One that came with a patch or a pull has the mode that git gives to files.
+    """
+    try:
+        seen = os.lstat(log)
+    except FileNotFoundError:
+        return
+    if seen.st_mode & _FILE_TYPE != _REGULAR or seen.st_uid != os.geteuid():
+        raise refused(log, seen, "is not a plain file")
+    if seen.st_size and seen.st_mode & ~mode & 0o077:
+        raise UnfitError(
+            f"{shown(log)} is not of dibs, by its mode: SQLite would put what is in it into the "
+            "store",
+            next="find out where it comes from, and delete that file; if you changed the mode of "
+            f"the store yourself: chmod 600 {shown(log)}",
+            untrusted=log,
         )
 
 
@@ -386,8 +432,8 @@ def file_system(path: str, mounts: str = "/proc/self/mountinfo") -> str | None:
 
 def store_gone(path: str) -> StoreGoneError:
     return StoreGoneError(
-        f"{path} was deleted or replaced while it was open, as git clean -fdx does; everything "
-        "in it is gone, also what you held",
+        f"{shown(path)} was deleted or replaced while it was open, as git clean -fdx does; "
+        "everything in it is gone, also what you held",
         next="open the store again, which starts afresh (an MCP server does so at the next call, a "
         "daemon after dibs stop and dibs serve), and claim again what you are working on",
     )
@@ -397,13 +443,35 @@ def disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | Disk
     import errno
 
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFullError(f"{path}: the disk is full", next="free some space and try again")
+        return DiskFullError(
+            f"{shown(path)}: the disk is full", next="free some space and try again"
+        )
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        if (found := foreign(path)) is not None:
+            there, owner = found
+            return ReadOnlyError(
+                f"{shown(there)} belongs to the user {user(owner)}, and you are {user(os.geteuid())}",
+                next=chown(there, owner),
+                owner=owner,
+            )
         return ReadOnlyError(
-            f"{path} cannot be written: {error.strerror}",
+            f"{shown(path)} cannot be written: {error.strerror}",
             next="check the owner and the mode of the folder, or choose another store",
         )
-    return StorageError(f"{path}: {error.strerror}", next="look at the disk")
+    return StorageError(f"{shown(path)}: {error.strerror}", next="look at the disk")
+
+
+def foreign(path: str) -> tuple[str, int] | None:
+    """The folder of dibs on the way to a path that somebody else owns, and who; None if none is."""
+    while path != os.path.dirname(path):
+        try:
+            owner = os.lstat(path).st_uid
+        except OSError:
+            owner = os.geteuid()  # nothing is there, or it cannot be seen from here
+        if owner != os.geteuid() and os.path.basename(path) in ("dibs", ".dibs", STORES, "keys"):
+            return path, owner
+        path = os.path.dirname(path)
+    return None
 
 
 class FileLiveness:

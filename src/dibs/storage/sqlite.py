@@ -22,6 +22,7 @@ from _weakref import ref
 import apsw
 
 from dibs.errors import StorageError, StoreGoneError, UnfitError
+from dibs.records import folder
 from dibs.storage.clock import (
     COPY,
     SEQ_LIMIT,
@@ -131,6 +132,10 @@ class SqliteDriver(Maintained):
         note = self._note
         if changed:
             note.read()
+            try:
+                os.chmod(self._log, 0o600)  # else it looks like another's, beside its database
+            except FileNotFoundError:
+                pass  # nothing is logged now
         if changed or self._stamp != (note.life, note.schema) or note.index_now != note.index:
             self._apart(lambda db: settle(db, note, self._inode))
 
@@ -305,7 +310,8 @@ class SqliteConnection:
         if not seen <= entered["seq"] < SEQ_LIMIT:
             check_seq(entered["seq"])
             raise StoreGoneError(
-                f"{self._driver.path} went back in time while it was open, as a restored copy does",
+                f"{folder(self._driver.path)} went back in time while it was open, as a restored "
+                "copy does",
                 next="open the store again, and claim again what you are working on",
             )
         entered["seq"] += 1
@@ -366,7 +372,8 @@ class SqliteConnection:
         if not self.db.in_transaction:
             # SQLite ends the whole transaction by itself after some errors, such as a full disk.
             raise StorageError(
-                f"{self._driver.path}: another write of the same moment failed", next="try again"
+                f"{folder(self._driver.path)}: another write of the same moment failed",
+                next="try again",
             )
         self._control("ROLLBACK TO member")
         self._control("RELEASE member")

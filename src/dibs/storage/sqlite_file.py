@@ -114,7 +114,7 @@ def claim_own(note: Note) -> None:
     if note.key is None:
         if there:
             raise UnfitError(
-                f"{note.path} has lost its key, {Folder(note.path).key_file}",
+                f"{folder(note.path)} has lost its key, {folder(Folder(note.path).key_file)}",
                 next="put the key file back from a backup, or remove the store",
             )
         make_key(note)
@@ -192,7 +192,7 @@ def check_schema(db: apsw.Connection, version: int, path: str) -> None:
     if odd:
         names = ", ".join(ascii(name)[1:-1][:60] for name in odd[:5])
         raise UnfitError(
-            f"{path} is not as dibs made it: {names}{' …' if len(odd) > 5 else ''}",
+            f"{folder(path)} is not as dibs made it: {names}{' …' if len(odd) > 5 else ''}",
             next="restore a backup, or remove the store; dibs makes a new one",
             odd=odd[:50],
         )
@@ -203,7 +203,7 @@ def contents(db: apsw.Connection, path: str) -> Row:
     version = int(db.pragma("user_version"))
     if not WITH_TOKENS <= version <= newest_migration():
         raise UnfitError(
-            f"{path} was made by another release of dibs (schema {version})",
+            f"{folder(path)} was made by another release of dibs (schema {version})",
             next="use it with that release, or remove the store",
         )
     check_schema(db, version, path)
@@ -252,7 +252,7 @@ def check_program(db: apsw.Connection, path: str) -> None:
         if db.pragma("application_id") == APPLICATION_ID:
             return
         raise UnfitError(
-            f"{path} is the database of another program",
+            f"{folder(path)} is the database of another program",
             next="give another path; dibs does not touch this file",
         )
 
@@ -266,9 +266,9 @@ def copy(db: apsw.Connection, target: str, key: bytes) -> None:
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError as error:
-        raise ExistsError(f"{target} is there already", next="give another path") from error
+        raise ExistsError(f"{folder(target)} is there already", next="give another path") from error
     except OSError as error:
-        raise ReadOnlyError(f"{target} cannot be made: {error.strerror}") from error
+        raise ReadOnlyError(f"{folder(target)} cannot be made: {error.strerror}") from error
     try:
         Folder(target).receive(key)
         made = apsw.Connection(target)
@@ -294,7 +294,7 @@ def translate(error: apsw.Error, path: str) -> DibsError:
     kind, advice = _ERRORS.get(code, (StorageError, "look at the disk"))
     name = apsw.mapping_extended_result_codes.get(extended) or apsw.mapping_result_codes.get(code)
     reason = _REASONS.get(extended) or _REASONS.get(code) or name
-    return kind(f"{path}: {reason}", next=advice, sqlite=name)
+    return kind(f"{folder(path)}: {reason}", next=advice, sqlite=name)
 
 
 _ERRORS: dict[int, tuple[type[UnavailableError], str]] = {

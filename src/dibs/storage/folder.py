@@ -450,7 +450,8 @@ def disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | Disk
         if (found := foreign(path)) is not None:
             there, owner = found
             return ReadOnlyError(
-                f"{shown(there)} belongs to the user {user(owner)}, and you are {user(os.geteuid())}",
+                f"{shown(there)} belongs to the user {user(owner)}, and you are "
+                f"{user(os.geteuid())}",
                 next=chown(there, owner),
                 owner=owner,
             )

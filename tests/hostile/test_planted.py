@@ -559,3 +559,16 @@ def test_root_makes_nothing_in_the_home_of_another(victim: Shell) -> None:
     hooked = finish(hook, given=event)
     assert (hooked.code, hooked.out) == (1, "") and "no file is guarded" in hooked.err, hooked
     assert not (victim.folder / ".dibs").exists() and list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [".dibs", ".dibs/dibs.db", ".dibs/dibs.db.d", "stores"])
+def test_what_another_user_owns_is_named_with_its_owner(victim: Shell, name: str) -> None:
+    in_use(victim)
+    notes = Path(victim.environment["HOME"]) / ".local/share/dibs/stores"
+    path = notes if name == "stores" else victim.folder / name
+    become = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    subprocess.run([*become, "chown", str(OTHER_USER), str(path)], check=True)
+    answer = victim("status")
+    assert answer.code == 75, answer
+    assert f"{path} belongs to the user {OTHER_USER}" in answer.err
+    assert f"next: run dibs as {OTHER_USER}" in answer.err

@@ -435,3 +435,20 @@ def test_a_store_with_any_number_of_anything_is_adopted(
     for name in theirs:
         tokens = victim.json("--store", sqlite_url, "--space", name, "token", "list")
         assert all(one["revoked_at"] for one in tokens)
+
+
+def test_doctor_says_that_a_revoked_token_may_be_good_again(victim: Shell) -> None:
+    victim = victim.person("ann")
+    id = victim.json("token", "add", "ci")["id"]
+    assert "older state" not in victim("doctor").out
+    copy = victim.folder.parent / "copy.db"
+    victim.ok("backup", str(copy))
+    victim.ok("token", "revoke", str(id))
+    for end in ("", "-wal", "-shm"):
+        (victim.folder / f".dibs/dibs.db{end}").unlink(missing_ok=True)
+    shutil.copy(copy, victim.folder / ".dibs/dibs.db")
+    assert [one["revoked_at"] for one in victim.json("token", "list")] == [None]
+    look = victim.ok("doctor").out
+    assert "older state of this store was put back" in look and "dibs token list" in look
+    victim.ok("token", "revoke", str(id))
+    assert "older state" not in victim.ok("doctor").out

@@ -308,15 +308,20 @@ class Note:
         store = Folder(self.path)
         try:
             seen = os.lstat(store.key_file)
-        except OSError:
-            return  # there is none, or it cannot be read, as whoever makes it finds out
+        except (FileNotFoundError, NotADirectoryError):
+            return  # there is none, or a file is in the way, as whoever makes it finds out
+        except OSError as error:
+            raise disk_error(error, store.key_file) from error
         self.key = store.key()
         if seen.st_mode & 0o077:  # as git puts it back, such as out of a stash
             tighten(store.key_file, seen.st_mode & 0o700)
             seen = os.lstat(store.key_file)
         self.born = seen.st_ctime_ns
         self.file = f"{STORES}/{fingerprint(self.key)}"
-        found = self.own.read(self.file)
+        try:
+            found = self.own.read(self.file)
+        except OSError as error:
+            raise disk_error(error, self.own.base) from error
         if found is None:
             return
         head, *lines = found.split(b"\n")
@@ -363,6 +368,8 @@ def check_disk(database: str) -> None:
     try:
         seen = os.stat(database)
         links = seen.st_nlink
+        if seen.st_uid != os.geteuid():
+            raise refused(database, seen)
         check_log(f"{database}-wal", seen.st_mode)
     except FileNotFoundError:
         links = 1
@@ -447,7 +454,7 @@ def disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | Disk
             f"{shown(path)}: the disk is full", next="free some space and try again"
         )
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        if (found := foreign(path)) is not None:
+        if error.errno != errno.EROFS and (found := foreign(path)) is not None:
             there, owner = found
             return ReadOnlyError(
                 f"{shown(there)} belongs to the user {user(owner)}, and you are "
@@ -463,15 +470,16 @@ def disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | Disk
 
 
 def foreign(path: str) -> tuple[str, int] | None:
-    """The folder of dibs on the way to a path that somebody else owns, and who; None if none is."""
-    while path != os.path.dirname(path):
+    """What somebody else owns in a folder of ours, on the way to a path, and who it is."""
+    mine = os.geteuid()
+    while (parent := os.path.dirname(path)) != path:
         try:
-            owner = os.lstat(path).st_uid
+            owner, around = os.lstat(path).st_uid, os.lstat(parent).st_uid
         except OSError:
-            owner = os.geteuid()  # nothing is there, or it cannot be seen from here
-        if owner != os.geteuid() and os.path.basename(path) in ("dibs", ".dibs", STORES, "keys"):
+            owner = around = mine  # nothing is there, or it cannot be seen from here
+        if owner != mine == around:
             return path, owner
-        path = os.path.dirname(path)
+        path = parent
     return None
 
 

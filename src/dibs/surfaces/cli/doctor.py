@@ -28,6 +28,7 @@ BY = {"doctor": EVERYBODY, "backup": EVERYBODY}
 OK, WARNING, FAULT = "ok", "warning", "fault"
 COLOURS = {OK: "green", WARNING: "yellow", FAULT: "red"}
 LARGE_LOG = 64 << 20
+RECENT_S, LOOKED_AT = 7 * 86_400, 1_000
 
 
 class Finding:
@@ -113,6 +114,7 @@ def examine(call: Globals) -> Iterator[Finding]:
         yield integrity(space)
         yield log_size(space)
         yield sessions(space)
+        yield from tokens(space)
         yield signatures(space)
 
 
@@ -219,6 +221,22 @@ def sessions(space: Dibs) -> Finding:
     names = ", ".join(sorted({called(session.agent) for session in dead}))
     says = f"{len(dead)} ended without leaving ({names}); the next who needs it takes it over"
     return Finding("sessions", WARNING, says, "dibs doctor --fix", lambda: end_dead(space.scope))
+
+
+def tokens(space: Dibs) -> Iterator[Finding]:
+    """Whether an older copy was put back lately, in which a token may not be revoked yet."""
+    from time import time
+
+    from dibs.nouns.agents.sessions import tokens_now
+
+    restored = space.events.since(None, kind="space.restored", limit=LOOKED_AT)
+    if not restored or restored[-1].at < (time() - RECENT_S) * 1000:
+        return
+    older = [id for id in sorted(tokens_now(space.scope)) if id < restored[-1].seq]
+    if older:
+        says = f"{len(older)} made before an older state of this store was put back; "
+        says += "one that was revoked since then opens it again"
+        yield Finding("tokens", WARNING, says, "dibs token list; revoke what you do not want")
 
 
 def alive(space: Dibs) -> Finding:

@@ -10,7 +10,7 @@ import os
 
 from dibs.errors import DibsError
 from dibs.operation import EVERYBODY
-from dibs.records import called, quoted
+from dibs.records import called, folder, quoted
 from dibs.storage.folder import file_system
 from dibs.surroundings.wording import note, paint, print_json, say
 
@@ -119,7 +119,7 @@ def examine(call: Globals) -> Iterator[Finding]:
 
 
 def where(space: Dibs, address: str) -> Finding:
-    return Finding("store", OK, f"{address}, space {space.space}, seq {space.events.last()}")
+    return Finding("store", OK, f"{folder(address)}, space {space.space}, seq {space.events.last()}")
 
 
 def hooks(folder: str | None = None) -> Finding:
@@ -189,9 +189,9 @@ def modes(driver: Driver) -> Iterator[Finding]:
     found = {path: os.stat(path).st_mode & 0o777 for path in private}
     open_to_others = {path: mode for path, mode in found.items() if mode & 0o077}
     for path, mode in open_to_others.items():
-        says = f"{path} is open to others ({mode:o})"
+        says = f"{folder(path)} is open to others ({mode:o})"
         mend = partial(close_to_others, path, mode & 0o700)
-        yield Finding("modes", FAULT, says, f"chmod go-rwx {path}", mend)
+        yield Finding("modes", FAULT, says, f"chmod go-rwx {folder(path)}", mend)
     if not open_to_others:
         yield Finding("modes", OK, f"{len(private)} files and folders are private")
 

@@ -119,7 +119,8 @@ def examine(call: Globals) -> Iterator[Finding]:
 
 
 def where(space: Dibs, address: str) -> Finding:
-    return Finding("store", OK, f"{folder(address)}, space {space.space}, seq {space.events.last()}")
+    says = f"{folder(address)}, space {space.space}, seq {space.events.last()}"
+    return Finding("store", OK, says)
 
 
 def hooks(folder: str | None = None) -> Finding:

@@ -70,8 +70,8 @@ def boot_id() -> str:
     return value.value.decode("ascii")
 
 
-SEQ_LIMIT = 1 << 53
-"""From here on, not every JSON reader has a number exactly."""
+SEQ_LIMIT = (1 << 53) - (1 << 20)
+"""Not every JSON reader has 2**53 and more exactly; below it is room for the events of a write."""
 
 
 def check_seq(seq: int) -> None:

@@ -125,17 +125,17 @@ def leave_token(space: Dibs, home: Home) -> None:
 
     secret = agents.new_secret()
     with space.scope.store.write(None) as tx:
-        tx.run(
-            AGENTS.add_token,
-            id=-1,
-            name=OWNER,
-            scope="admin",
-            digest=agents.digest_of(secret),
-            agent=OWNER,
-            at=tx.wall,
-            deadline=None,
-            expires_at=None,
-        )
+        row = {
+            "id": -1,
+            "name": OWNER,
+            "scope": "admin",
+            "digest": agents.digest_of(secret),
+            "created_by": OWNER,
+            "created_at": tx.wall,
+            "deadline": None,
+            "expires_at": None,
+        }
+        tx.run(AGENTS.add_token, row | {"signature": space.scope.keys.token(row)})
     os.close(replace(home.file(name_of(space), "token"), secret))
 
 

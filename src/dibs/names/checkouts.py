@@ -24,6 +24,7 @@ import os
 
 from dibs.digest import sha256
 from dibs.errors import InvalidError
+from dibs.records import folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,9 +219,9 @@ def defines(top: str, sections: tuple[str, ...]) -> bool:
     folders = [git_dir, os.path.join(git_dir, (to_common or "").rstrip("\r\n"))]
     return any(
         section.partition(".")[0] in sections
-        for folder in folders
+        for one in folders
         for file in ("config", "config.worktree")
-        for section, _, _ in _settings(f"{folder}/{file}")
+        for section, _, _ in _settings(f"{one}/{file}")
     )
 
 
@@ -249,7 +250,7 @@ def _main_worktree(linked: str, common: str) -> str | None:
     raise InvalidError(
         f"{linked!r} is a linked worktree, and its repository {common!r} does not say where"
         " its main worktree is.",
-        next=f"git --git-dir={common} config core.worktree <the main worktree>",
+        next=f"git --git-dir={folder(common)} config core.worktree <the main worktree>",
     )
 
 
@@ -278,7 +279,8 @@ def _git_dir(directory: str) -> str:
 def _broken(directory: str, why: str) -> InvalidError:
     return InvalidError(
         f"The file {directory + '/.git'!r} is broken: {why}.",
-        next=f"run `git -C {directory} status`, and `git worktree repair` from the main worktree",
+        next=f"run `git -C {folder(directory)} status`, and `git worktree repair` from the main "
+        "worktree",
     )
 
 

@@ -408,22 +408,29 @@ def home_user_dir() -> str:
     """
     home = os.path.expanduser("~")
     if os.geteuid() == 0:
-        check_home(home)
+        home = home_of_root(home)
     if sys.platform == "darwin":
         return os.path.join(home, "Library", "Application Support", "dibs")
     return os.path.join(home, ".local", "share", "dibs")
 
 
-def check_home(home: str) -> None:
-    """Refuse to make anything as root in the home of another user, as `sudo dibs` would."""
+def home_of_root(home: str) -> str:
+    """The home to use as root: never that of another user, who would be locked out of it.
+
+    `sudo dibs` is refused there, since it was meant for that user; a container whose root has
+    such a HOME is nobody else's.
+    """
     try:
         owner = os.stat(home).st_uid
     except OSError:
-        return  # there is none, and what dibs makes is root's
-    if owner != os.geteuid():
+        return home  # there is none, and what dibs makes is root's
+    if owner == 0:
+        return home
+    if os.path.expandvars("$SUDO_UID").isdigit():
         raise UnfitError(
             f"you are root, and your home {folder(home)} belongs to {user(owner)}, who could not "
             "use what dibs would make",
             next=f"run dibs as {user(owner)}, without sudo; or set HOME to the home of root",
             untrusted=home,
         )
+    return os.path.expanduser("~root")

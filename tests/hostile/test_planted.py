@@ -551,7 +551,7 @@ def test_root_makes_nothing_in_the_home_of_another(victim: Shell) -> None:
     """As after `sudo dibs` with the user's HOME; the tests' own user has to be able to be root."""
     home = Path(victim.environment["HOME"])
     home.mkdir(exist_ok=True)
-    become = [] if os.geteuid() == 0 else ["sudo", "-n", "-E"]
+    become = ["env", "SUDO_UID=1"] if os.geteuid() == 0 else ["sudo", "-n", "-E"]
     subprocess.run([*become, "chown", str(OTHER_USER), str(home)], check=True)
     answer = finish(victim.spawn([*become, DIBS, "claim", "a.py", "--as", "me"]))
     assert answer.code == 75 and f"belongs to {OTHER_USER}" in answer.err, answer

@@ -68,7 +68,7 @@ def opened(file: str) -> BinaryIO:
 def unfit(file: str, why: str) -> UnfitError:
     return UnfitError(
         f"the index of git, {file!r}, is unfit: {why}",
-        next="see what git status says; git read-tree HEAD makes another index",
+        next="see what git status says; if it is of no use, move it away and run git reset",
     )
 
 

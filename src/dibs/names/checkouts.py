@@ -126,8 +126,7 @@ def content_hash(file: str) -> str | None:
     reading would hold up the claim.
     """
     try:
-        # Without O_NONBLOCK a fifo would wait for its writer.
-        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(file, _READING)
     except (OSError, ValueError):
         return None
     try:
@@ -193,8 +192,7 @@ def _top_around(directory: str) -> str | None:
 
 def _checkout_at(directory: str) -> Checkout:
     git_dir = _git_dir(directory)
-    common = common_dir(directory, git_dir)
-    if common is None:
+    if (common := common_dir(directory, git_dir)) is None:
         return _main_checkout(directory, git_dir)
     if not same_place(os.path.dirname(git_dir), f"{common}/worktrees"):
         raise _broken(directory, f"its repository {common!r} has no such worktree")
@@ -234,7 +232,7 @@ def back_link(git_dir: str) -> str | None:
 
 def _leads_to(directory: str, git_dir: str) -> bool:
     try:
-        return os.access(f"{directory}/.git", os.F_OK) and _git_dir(directory) == git_dir
+        return _git_dir(directory) == git_dir
     except InvalidError:
         return False
 
@@ -320,19 +318,12 @@ def _git_dir(directory: str) -> str:
 def _is_git_dir(git_dir: str, common: str) -> bool:
     """Whether git takes it for a git directory, by the three things that it looks for."""
     try:
-        handle = os.open(f"{git_dir}/HEAD", _READING | os.O_NOFOLLOW)
+        if os.path.islink(f"{git_dir}/HEAD"):
+            head = b"ref:" + os.fsencode(os.readlink(f"{git_dir}/HEAD"))
+        else:
+            head = read_bytes(f"{git_dir}/HEAD", 64)
     except OSError:
-        try:
-            head = b"ref: " + os.fsencode(os.readlink(f"{git_dir}/HEAD"))
-        except OSError:
-            return False
-    else:
-        try:
-            head = os.read(handle, 64)
-        except OSError:
-            return False
-        finally:
-            os.close(handle)
+        return False
     named = head[:4] == b"ref:" and head[4:].lstrip().startswith(b"refs/")
     if not named and (len(head) < 40 or head[:40].strip(b"0123456789abcdefABCDEF")):
         return False
@@ -356,10 +347,12 @@ def _read(file: str, limit: int = SETTINGS_BYTES) -> str | None:
 
 
 def read_bytes(file: str, limit: int) -> bytes:
-    data = b""
-    with open(os.open(file, _READING), "rb", 0) as source:
-        while len(data) < limit and (chunk := source.read(min(limit, 1 << 16))):
+    handle, data = os.open(file, _READING), b""
+    try:
+        while len(data) < limit and (chunk := os.read(handle, min(limit, 1 << 16))):
             data += chunk
+    finally:
+        os.close(handle)
     return data
 
 

@@ -137,7 +137,9 @@ def test_an_extension_of_git_lfs_that_a_repository_defines_is_not_reached(
     victim.git(*off, "commit", "-q", "-m", "innocent", at=victim.origin)
     victim.git(*off, "clone", "-q", str(victim.origin), str(victim.folder), at=victim.origin)
     victim.git("config", "lfs.Extension.evil.clean", "evil %f")
-    works(victim, victim.folder)
+    (victim.folder / "a.py").write_text("a = 3\n")
+    environment = victim.environment | {"GIT_CONFIG_GLOBAL": str(victim.home / ".gitconfig")}
+    quiet_git("status", cwd=str(victim.folder), environment=environment)
 
 
 def test_ordinary_settings_cost_no_second_git(victim: Victim, tmp_path: Path) -> None:  # noqa: F811

@@ -18,6 +18,7 @@ from typing import Any
 
 from dibs.clients import Client, client_of, every_client
 from dibs.errors import InvalidError
+from dibs.names.owners import owner_of
 from dibs.names.paths import Place
 from dibs.setup import files
 from dibs.setup.files import Draft, InitRecord, Note, Refusal, inside, undo
@@ -289,7 +290,7 @@ class Setup:
     def bounds(self) -> list[str]:
         """Where it may write: the checkout, the folder of the store, and the git directory."""
         found = [self.place.top, self.place.store_dir]
-        if self.has_git:
+        if self.has_git and owner_of(self.place.top) is None:
             said = git_line(self.place.top, "rev-parse", "--git-common-dir")
             found.append(os.path.join(self.place.top, said))
         return found
@@ -374,6 +375,9 @@ def git_hooks(checkout: str, top: str) -> tuple[list[GitHook], str]:
     def path(*words: str) -> str:
         return os.path.normpath(os.path.join(checkout, git_line(checkout, "rev-parse", *words)))
 
+    if owner := owner_of(checkout):
+        return [], (f"the git directory of {checkout} belongs to {owner}: run dibs init there; "
+                    "a worktree that was moved needs git worktree repair first")  # fmt: skip
     folder, common = path("--git-path", "hooks"), path("--git-common-dir")
     if not any(inside(folder, root) for root in (top, common)):
         return [], (f"core.hooksPath is {folder}, which other repositories may share: "

@@ -213,6 +213,11 @@ SHELL = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(\S*/)?(ba|da|a|k|z)?sh(\s|$
 FIRST_LINE = "#!/bin/sh\n"
 
 
+def is_shell(text: str) -> bool:
+    """Whether a script is for a shell, by as much of its first line as a kernel reads."""
+    return not text.startswith("#!") or SHELL.match(text[:256]) is not None
+
+
 class GitHook(Delimited):
     """One hook of one repository.
 
@@ -273,7 +278,7 @@ class GitHook(Delimited):
         ours = text is not None and self.begin in text
         if not self.bare and not ours and os.path.lexists(self.path):
             off = os.path.islink(self.path) or not os.access(self.path, os.X_OK)
-            self.moving = off or text is None or (text.startswith("#!") and not SHELL.match(text))
+            self.moving = off or text is None or not is_shell(text)
         return None if self.moving else text
 
     def add(self, draft: Draft) -> list[str]:

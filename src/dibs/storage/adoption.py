@@ -23,7 +23,8 @@ import os
 
 from dibs.errors import ReadOnlyError, UnavailableError, UnfitError
 from dibs.records import folder
-from dibs.storage.folder import OLDER, STORES, Folder, Note, Own, disk_error, fingerprint
+from dibs.storage.folder import OLDER, STORES, Folder, Note, fingerprint
+from dibs.storage.private import Own, disk_error
 
 PLACES = 100
 """How many places of one store are remembered."""

@@ -23,6 +23,7 @@ import apsw
 
 from dibs.errors import StorageError, StoreGoneError, UnfitError
 from dibs.records import folder
+from dibs.storage.bells import Bells, FileLiveness
 from dibs.storage.clock import (
     COPY,
     SEQ_LIMIT,
@@ -33,7 +34,7 @@ from dibs.storage.clock import (
     unseen_seq,
     unusable,
 )
-from dibs.storage.folder import Bells, FileLiveness, Folder, Note, check_disk, inode_of, store_gone
+from dibs.storage.folder import Folder, Note, check_disk, inode_of, store_gone
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
     APPLICATION_ID,
@@ -47,6 +48,7 @@ from dibs.storage.sqlite_file import (
     check_own,
     check_program,
     claim_own,
+    in_uri,
     refuse_other_program,
     settle,
     translate,
@@ -251,7 +253,7 @@ class SqliteConnection:
         self.usable = True
         self.me = ref(self)
         # The database takes over the key file's mode, 0600, from its first moment.
-        uri = f"file:{_quoted(driver.path)}?modeof={_quoted(driver.folder.key_file)}"
+        uri = f"file:{in_uri(driver.path)}?modeof={in_uri(driver.folder.key_file)}"
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         try:
             self.db = apsw.Connection(uri, flags=flags, statementcachesize=100)
@@ -335,7 +337,7 @@ class SqliteConnection:
         try:
             cursor = self._cursor.execute(text, values)
             # The names are asked for once there is a row: without one, SQLite has none to tell.
-            return [dict(zip(query.columns or named(query, cursor), row)) for row in cursor]  # noqa: B905 - the hot path
+            return [dict(zip(query.columns or query.named(cursor), row)) for row in cursor]  # noqa: B905 - the hot path
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
 
@@ -398,13 +400,3 @@ class SqliteConnection:
             self._cursor.execute(text)
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
-
-
-def named(query: Query, cursor: apsw.Cursor) -> tuple[str, ...]:
-    """The columns of a query, from its first row on."""
-    query.columns = tuple([column[0] for column in cursor.get_description()])
-    return query.columns
-
-
-def _quoted(path: str) -> str:
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")

@@ -464,13 +464,13 @@ class Leases(Noun):
         session: only those of this session
         """
         with self.scope.read() as tx:
-            return grants.in_force(tx, agent, session, limit)
+            return looking.in_force(tx, agent, session, limit)
 
     @operation(by=EVERYBODY, empty="nobody waits")
     def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:
         """List who waits for what, first come first."""
         with self.scope.read() as tx:
-            return grants.waiters(tx, limit)
+            return looking.waiters(tx, limit)
 
     @operation(by=EVERYBODY, example="src/a.py", empty="nobody has said anything")
     def outcomes(self, *resources: str, limit: int = 100) -> tuple[Outcome, ...]:

@@ -27,7 +27,7 @@ LAYERS = [
     {"dibs.storage"},
     {"dibs.names"},
     {"dibs.space", "dibs.nouns"},
-    {f"dibs.{name}" for name in "aio answers dibs keeping remote stores wire".split()},
+    {"dibs.dibs", "dibs.aio", "dibs.answers", "dibs.keeping", "dibs.remote", "dibs.wire"},
     {"dibs"},  # the package itself: public names of all to the left
     {"dibs.clients", "dibs.setup", "dibs.surroundings"},
     {"dibs.mcp"},

@@ -36,7 +36,7 @@ from dibs.names.seen import see
 from dibs.operation import PEOPLE
 from dibs.records import Session, plain, visible
 from dibs.space.scope import Door, Scope
-from dibs.storage.bells import is_held
+from dibs.storage.folder import is_held
 from dibs.storage.store import Caller
 from dibs.storage.waiting import CANCEL
 from dibs.wire import Address, BrokenError, ClientConnection, look

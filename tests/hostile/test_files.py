@@ -613,9 +613,7 @@ TOUCHING = {
 }  # fmt: skip
 # The only modules that touch files, and what for. What is below `.dibs` goes through the first.
 ALLOWED = {
-    "storage/private.py": "the rule itself",
-    "storage/bells.py": "handles of `open_own`, and files of those who are gone",
-    "storage/folder.py": "the system: the kind of a file system",
+    "storage/folder.py": "the rule itself",
     "storage/sqlite_file.py": "a backup, at a path that the user gives",
     "storage/clock.py": "the system: /proc",
     "storage/queries.py": "the program's own files",

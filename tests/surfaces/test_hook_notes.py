@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dibs.storage.private import PART
+from dibs.storage.folder import PART
 from dibs.surfaces.hooks.notes import BY, Flights, Reads, write
 from dibs.surroundings.occasion import Occasion
 

@@ -23,7 +23,7 @@ from dibs.names.paths import Place
 from dibs.setup import files
 from dibs.setup.files import Draft, InitRecord, Note, Refusal, inside, undo
 from dibs.setup.targets import Block, GitHook, Line, Settings, Target, written_by_pre_commit
-from dibs.storage.private import Own
+from dibs.storage.folder import Own
 from dibs.surroundings.git import HOOKS, elsewhere, git
 
 CREATED, UPDATED, UNCHANGED, SKIPPED, REMOVED = "created updated unchanged skipped removed".split()
@@ -207,7 +207,7 @@ class Setup:
         return step
 
     def init(self, names: list[str]) -> list[Step]:
-        from dibs.stores import own_store
+        from dibs.dibs import own_store
 
         targets, theirs, done = self.targets(names), self.said_before(names), []
         had_ignore = os.path.exists(os.path.join(self.place.store_dir, ".gitignore"))

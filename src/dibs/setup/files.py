@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from dibs.digest import sha256
 from dibs.errors import UnfitError
-from dibs.storage.private import Own
+from dibs.storage.folder import Own
 from dibs.surroundings.failures import user_dir
 
 BOM = "\ufeff"

@@ -23,8 +23,7 @@ import os
 
 from dibs.errors import ReadOnlyError, UnavailableError, UnfitError
 from dibs.records import folder
-from dibs.storage.folder import OLDER, STORES, Folder, Note, fingerprint
-from dibs.storage.private import Own, disk_error
+from dibs.storage.folder import OLDER, STORES, Folder, Note, Own, disk_error, fingerprint
 
 PLACES = 100
 """How many places of one store are remembered."""

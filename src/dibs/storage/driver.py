@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Protocol
 
-    from dibs.storage.bells import FileLiveness
     from dibs.storage.clock import Clock
+    from dibs.storage.folder import FileLiveness
     from dibs.storage.queries import Query
 
     Row = dict[str, Any]

@@ -1,7 +1,29 @@
-"""What lies beside a SQLite database, and whether its disk can be trusted with one.
+"""The files that dibs keeps for itself, and whether the disk of a store can be trusted with one.
+
+A cloned repository, an unpacked archive or another user may have put something where dibs keeps
+its own. So `Own` and `open_own` are the only way to what lies below `.dibs` or the user's data
+folder. No link is followed. Each folder from there downwards, and each file, belongs to this user
+and is writable by nobody else; a file that is written to has one name. Folders that only the group
+may write are closed: git makes them so where the umask is 002. What else is not as dibs makes it is
+refused by name. The checkout around `.dibs` may be as it likes.
 
 For a database `x.db` the folder `x.db.d` holds the space key, the bells and the liveness
 files: 0700 and 0600, since who can read them can act for others.
+
+Liveness: the kernel knows who is alive. Each number that stands for a process, a session's or
+that of somebody who waits, has a small file that its process keeps locked. The kernel drops the
+lock however the process ends, so a lock that can be had means a holder that is dead. Liveness
+says nothing about ownership: a frozen process is alive, and the time limit of what it holds is
+what frees that. Testers take the lock shared, so they never mistake each other for the holder.
+
+Bells: how a commit wakes those who wait. A bell is a hint; the tables are the truth. After its
+commit a writer writes into a file per topic, and `waiting` sleeps until that happens. A
+hint that is lost, because the writer died right after its commit, costs a waiter at most one
+slow look. A number has a bell of its own, its liveness file, so that a write can wake the one
+whom it concerns and nobody else.
+
+What is written is where the journal ends. So a database that went back in time is noticed, since
+its journal ends before that: deleted and made again, replaced by an older copy, or cut short.
 """
 
 from __future__ import annotations
@@ -9,19 +31,205 @@ from __future__ import annotations
 import os
 
 from dibs.digest import sha256
-from dibs.errors import ExistsError, StorageError, StoreGoneError, UnfitError
+from dibs.errors import (
+    BusyError,
+    DiskFullError,
+    ExistsError,
+    ReadOnlyError,
+    StorageError,
+    StoreGoneError,
+    UnfitError,
+)
 from dibs.records import folder as shown
-from dibs.storage.private import FILE_TYPE, REGULAR, Own, disk_error, refused, tighten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.storage.driver import Listener
 
 # SQLite's locks and shared memory need one kernel; these file systems join several.
 NETWORK_FILE_SYSTEMS = frozenset(
     "9p afs beegfs ceph cifs fuse.glusterfs fuse.rclone fuse.s3fs fuse.sshfs gfs2 gpfs lustre "
     "ncpfs nfs nfs4 ocfs2 orangefs smb3 smbfs".split()
 )
+_HANDLES: set[int] = set()
+"""All locked files of this process, for a child that must not keep them."""
+READ_LIMIT = 16 << 20
 FAST = "fast"
 STORES = "stores"
 """Where the user's data folder has the notes of this user's stores."""
 OLDER = b"older"
+PART = ".part-"
+"""In the name of a file that is being written, before something random."""
+_FILE_TYPE, _DIRECTORY, _LINK, _REGULAR = 0o170000, 0o040000, 0o120000, 0o100000
+# Without O_NONBLOCK a fifo would wait for its writer.
+_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Own:
+    """What dibs keeps below one folder; names are relative to it, with slashes."""
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+
+    def folder(self, name: str = "", make: bool = False) -> str:
+        """The path of a folder, each step checked; make: create what is missing."""
+        path = self.base
+        check_folder(path, make)
+        for part in name.split("/") if name else ():
+            path = f"{path}/{part}"
+            check_folder(path, make)
+        return path
+
+    def file(self, name: str, make: bool = False) -> str:
+        """The path of a file, its folders checked."""
+        folder, _, last = name.rpartition("/")
+        return f"{self.folder(folder, make)}/{last}"
+
+    def names(self, folder: str = "") -> list[str]:
+        """What is in a folder; nothing if there is none."""
+        try:
+            return os.listdir(self.folder(folder))
+        except FileNotFoundError:
+            return []
+
+    def status(self, name: str) -> os.stat_result | None:
+        """What the disk says of a file or a folder itself; None if there is none."""
+        try:
+            return os.lstat(self.file(name))
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str, limit: int = READ_LIMIT, private: bool = True) -> bytes | None:
+        """What a file holds; None if there is none, or it is larger than the limit.
+
+        private: what others may read is not as dibs makes it, and counts as none: git may have
+            put it there
+        """
+        try:
+            handle = open_own(self.file(name))
+        except FileNotFoundError:
+            return None
+        with open(handle, "rb", 0) as source:
+            if private and os.fstat(handle).st_mode & 0o077:
+                return None
+            content = b""
+            while len(content) <= limit and (some := source.read(limit + 1 - len(content))):
+                content += some
+        return content if len(content) <= limit else None
+
+    def append(self, name: str, content: bytes) -> None:
+        """Add to a file at once: several processes may do so at the same time."""
+        path = self.file(name, make=True)
+        handle = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with open(handle, "ab", 0) as target:
+            target.write(content)
+
+    def write(self, name: str, content: bytes, sync: bool = False) -> None:
+        """Put a file there as a whole, for this user alone: others read it all the time.
+
+        sync: so that it is there, new or old, after a power cut too
+        """
+        path = self.file(name, make=True)
+        part = f"{path}{PART}{os.urandom(4).hex()}"
+        handle = open_own(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with open(handle, "wb", 0) as target:
+            target.write(content)
+            if sync:
+                os.fsync(handle)
+        os.replace(part, path)
+
+    def once(self, name: str, content: bytes) -> bool:
+        """Create a file unless there is one; whether there was none."""
+        path = self.file(name, make=True)
+        return not os.path.lexists(path) and write_once(path, content)
+
+    def remove(self, name: str) -> None:
+        try:
+            os.unlink(self.file(name))
+        except FileNotFoundError:
+            pass  # another was faster, or there was none
+
+
+def check_folder(path: str, make: bool = False) -> None:
+    """Refuse a folder that is not this user's alone; make: create it if it is missing."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        if not make:
+            raise
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            pass  # another process was faster
+        status = os.lstat(path)
+    if status.st_mode & _FILE_TYPE != _DIRECTORY:
+        raise refused(path, status, "is not a folder")
+    if status.st_uid != os.geteuid() or status.st_mode & 0o002:
+        raise refused(path, status)
+    if status.st_mode & 0o077:
+        tighten(path, status.st_mode & 0o700)
+
+
+def tighten(path: str, mode: int) -> None:
+    """Close to others what is ours, and was put there by git, such as out of a stash."""
+    try:
+        os.chmod(path, mode)
+    except OSError:
+        if os.lstat(path).st_mode & 0o020:
+            raise
+        return  # a disk that can only be read; `dibs doctor` says so
+
+
+def open_own(path: str, flags: int = os.O_RDONLY) -> int:
+    """Open a file of dibs in a folder that was checked."""
+    try:
+        handle = os.open(path, flags | _SAFELY, 0o600)
+    except OSError:
+        if os.path.islink(path):
+            raise refused(path, os.lstat(path)) from None
+        raise
+    status = os.fstat(handle)
+    plain = status.st_mode & _FILE_TYPE == _REGULAR
+    alone = flags & (os.O_WRONLY | os.O_RDWR) == 0 or status.st_nlink < 2
+    if plain and alone and status.st_uid == os.geteuid() and not status.st_mode & 0o002:
+        return handle
+    os.close(handle)
+    raise refused(path, status, "is not a plain file" if not plain else "has another name, too")
+
+
+def refused(path: str, status: os.stat_result, otherwise: str = "") -> UnfitError:
+    """Say why something is not taken for dibs' own, and what to do about it."""
+    why, then = otherwise, "look at it, then delete it or move it away"
+    if status.st_mode & _FILE_TYPE == _LINK:
+        why = "is a link, and dibs follows no links there"
+        if path.endswith("/.dibs"):
+            then = "make it a folder; to keep the store elsewhere, set DIBS_URL to a path there"
+    elif status.st_uid != os.geteuid():
+        why = f"belongs to the user {user(status.st_uid)}, and you are {user(os.geteuid())}"
+        then = chown(path, status.st_uid)
+    elif status.st_mode & 0o002:
+        why = "may be written by everybody"
+        then = f"look at what is there, then chmod go-w {shown(path)}"
+    return UnfitError(f"{shown(path)} {why}", next=then, untrusted=path)
+
+
+def chown(path: str, owner: int) -> str:
+    """What to do with a file of dibs that somebody else owns."""
+    if os.geteuid() == 0:
+        return f"run dibs as {user(owner)}"
+    mine = f"if it is yours, as after sudo dibs: sudo chown -R {user(os.geteuid())} {shown(path)}"
+    return f"run dibs as {user(owner)}; {mine}"
+
+
+def user(uid: int) -> str:
+    """A user by the name that the system knows, else by the number."""
+    from pwd import getpwuid
+
+    try:
+        return getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 class Folder:
@@ -137,6 +345,24 @@ def fingerprint(key: bytes) -> str:
     return text[:32]
 
 
+def write_once(path: str, content: bytes) -> bool:
+    """Create a private file with its content in one step; False if somebody else was faster."""
+    draft = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(handle, content)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(draft)
+    return True
+
+
 def check_disk(database: str) -> None:
     """Refuse a place where SQLite cannot keep its promises."""
     try:
@@ -174,7 +400,7 @@ def check_log(log: str, mode: int) -> None:
         seen = os.lstat(log)
     except FileNotFoundError:
         return
-    if seen.st_mode & FILE_TYPE != REGULAR or seen.st_uid != os.geteuid():
+    if seen.st_mode & _FILE_TYPE != _REGULAR or seen.st_uid != os.geteuid():
         raise refused(log, seen, "is not a plain file")
     if seen.st_size and seen.st_mode & ~mode & 0o077:
         raise UnfitError(
@@ -218,3 +444,202 @@ def store_gone(path: str) -> StoreGoneError:
         next="open the store again, which starts afresh (an MCP server does so at the next call, a "
         "daemon after dibs stop and dibs serve), and claim again what you are working on",
     )
+
+
+def disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | DiskFullError:
+    import errno
+
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(
+            f"{shown(path)}: the disk is full", next="free some space and try again"
+        )
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        if error.errno != errno.EROFS and (found := foreign(path)) is not None:
+            there, owner = found
+            return ReadOnlyError(
+                f"{shown(there)} belongs to the user {user(owner)}, and you are "
+                f"{user(os.geteuid())}",
+                next=chown(there, owner),
+                owner=owner,
+            )
+        return ReadOnlyError(
+            f"{shown(path)} cannot be written: {error.strerror}",
+            next="check the owner and the mode of the folder, or choose another store",
+        )
+    return StorageError(f"{shown(path)}: {error.strerror}", next="look at the disk")
+
+
+def foreign(path: str) -> tuple[str, int] | None:
+    """What somebody else owns in a folder of ours, on the way to a path, and who it is."""
+    mine = os.geteuid()
+    while (parent := os.path.dirname(path)) != path:
+        try:
+            owner, around = os.lstat(path).st_uid, os.lstat(parent).st_uid
+        except OSError:
+            owner = around = mine  # nothing is there, or it cannot be seen from here
+        if owner != mine == around:
+            return path, owner
+        path = parent
+    return None
+
+
+class FileLiveness:
+    """Proof that the process behind a number, such as a session's, still runs."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self.space = 0
+        """Numbers are counted in each space; the files of all spaces are in one folder."""
+        self._held: dict[int, int] = {}
+        self._pid = os.getpid()
+        self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _SAFELY)
+
+    def present(self) -> bool:
+        """Whether the folder is still there; without it, everybody would look dead."""
+        return os.fstat(self._handle).st_nlink > 0
+
+    def path(self, number: int) -> str:
+        return os.path.join(self._folder, f"{self.space}-{number}")
+
+    def hold(self, number: int) -> None:
+        """Prove, until the process ends or lets go, that this number is alive."""
+        import fcntl  # late, since most commands have nothing to prove
+
+        self.let_go(number)  # of a write that was undone half-way
+        try:
+            handle = open_own(self.path(number), os.O_RDWR | os.O_CREAT)
+        except FileNotFoundError:
+            raise store_gone(self._folder) from None
+        self._held[number] = handle
+        _HANDLES.add(handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _close(self._held.pop(number))  # the file is the other's, and stays
+            raise BusyError(
+                "another process has not let go yet of what it did not finish", next="try again"
+            ) from None
+
+    def let_go(self, number: int) -> None:
+        handle = self._held.pop(number, None)
+        # A forked child has no part in what its parent proves.
+        if handle is not None and os.getpid() == self._pid:
+            self.forget(number)
+            _close(handle)
+
+    def forget(self, number: int) -> None:
+        """Remove the file of somebody who is gone; numbers are never used again."""
+        try:
+            os.unlink(self.path(number))
+        except FileNotFoundError:
+            return
+
+    def alive(self, number: int) -> bool:
+        return is_held(self.path(number))
+
+    def close(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        while self._held:
+            _close(self._held.popitem()[1])
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+def is_held(file: str) -> bool:
+    """Whether the process that keeps this file locked still lives."""
+    import fcntl
+
+    try:
+        handle = open_own(file)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def _close(handle: int) -> None:
+    if handle in _HANDLES:
+        _HANDLES.remove(handle)
+        os.close(handle)
+
+
+def _let_go_in_child() -> None:
+    # A forked child shares the locks; were it to keep them, a dead parent would look alive.
+    while _HANDLES:
+        os.close(_HANDLES.pop())
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
+
+
+class Bells:
+    PLACES = 8
+    """The last few seqs have one each: a writer that is late does not cover the one after it."""
+
+    def __init__(self, folder: str, liveness: FileLiveness) -> None:
+        self._folder = folder
+        self._liveness = liveness
+        self._open: dict[str, int] = {}
+        self._ears: list[int] = []
+        """Kept by `waiting` for the next who listens."""
+
+    def path(self, topic: str) -> str:
+        if topic.isdigit():
+            return self._liveness.path(int(topic))
+        return f"{self._folder}/{self._liveness.space}-{topic.partition(':')[0]}"
+
+    def ring(self, topics: set[str], seq: int) -> None:
+        """Wake those who listen; where that fails, they are gone, or find it at their next look."""
+        text, place = seq.to_bytes(8, "big"), seq % self.PLACES * 8
+        for topic in topics:
+            try:
+                handle = self._open.get(topic)
+                if handle is not None:
+                    os.pwrite(handle, text, place)
+                elif topic.isdigit():
+                    self._ring_number(topic)
+                else:
+                    flags = os.O_RDWR | os.O_CREAT
+                    self._open[topic] = handle = open_own(self.path(topic), flags)
+                    os.pwrite(handle, text, place)
+            except (OSError, UnfitError):
+                continue
+
+    def last(self) -> int:
+        """Where the journal of the space ended when a bell was last rung, 0 if none ever was."""
+        seqs = [0]
+        for name in os.listdir(self._folder):
+            if name.startswith(f"{self._liveness.space}-"):
+                handle = open_own(f"{self._folder}/{name}")
+                noted = os.pread(handle, 8 * self.PLACES, 0)
+                os.close(handle)
+                seqs += [
+                    int.from_bytes(noted[at : at + 8], "big") for at in range(0, len(noted), 8)
+                ]
+        # By the clock, nothing larger is given out before the year 2109: the file is damaged.
+        return max(seq for seq in seqs if seq < 1 << 52)
+
+    def _ring_number(self, topic: str) -> None:
+        handle = open_own(self.path(topic), os.O_RDWR)
+        try:
+            os.pwrite(handle, b"!", 0)
+        finally:
+            os.close(handle)
+
+    def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
+        from dibs.storage.waiting import listen  # late, since most commands never wait
+
+        return listen([self.path(topic) for topic in topics], cancel, self._ears)
+
+    def close(self) -> None:
+        while self._open:
+            os.close(self._open.popitem()[1])
+        while self._ears:
+            os.close(self._ears.pop())

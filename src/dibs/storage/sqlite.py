@@ -23,7 +23,6 @@ import apsw
 
 from dibs.errors import StorageError, StoreGoneError, UnfitError
 from dibs.records import folder
-from dibs.storage.bells import Bells, FileLiveness
 from dibs.storage.clock import (
     COPY,
     SEQ_LIMIT,
@@ -34,7 +33,7 @@ from dibs.storage.clock import (
     unseen_seq,
     unusable,
 )
-from dibs.storage.folder import Folder, Note, check_disk, inode_of, store_gone
+from dibs.storage.folder import Bells, FileLiveness, Folder, Note, check_disk, inode_of, store_gone
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
     APPLICATION_ID,

@@ -21,7 +21,7 @@ from _thread import allocate_lock
 from contextvars import ContextVar
 
 from dibs.errors import CancelledError, ClosedError, UnavailableError
-from dibs.storage.private import open_own
+from dibs.storage.folder import open_own
 from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False

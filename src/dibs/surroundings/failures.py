@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from dibs.errors import DibsError, UnfitError
-from dibs.storage.private import Own
+from dibs.storage.folder import Own
 
 FILE = "hooks/failures.log"
 LIMIT = 64 << 10
@@ -86,7 +86,7 @@ def folder_and_policy(cwd: str = "") -> tuple[str, str]:
 
 
 def user_dir() -> str:
-    from dibs.stores import default_user_dir
+    from dibs.dibs import default_user_dir
 
     try:
         return os.path.realpath(default_user_dir())

@@ -12,7 +12,7 @@ from dibs.arguments import TTL_MAX_S, TTL_MIN_S
 from dibs.errors import InvalidError, UnfitError
 from dibs.names.paths import Place, Resource, resources_overlap
 from dibs.space.scope import TREE_S
-from dibs.storage.private import Own
+from dibs.storage.folder import Own
 
 FILE = "config.toml"
 LIMIT = 64 << 10

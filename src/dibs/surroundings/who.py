@@ -13,7 +13,7 @@ import os
 from dibs.arguments import NAME_LIMIT
 from dibs.digest import sha256
 from dibs.storage.clock import process_name
-from dibs.storage.private import Own
+from dibs.storage.folder import Own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ def main(call: Globals, *, yes: bool = False) -> int:
     yes: use it from now on
     example: --yes
     """
+    from dibs.dibs import note_of
     from dibs.storage import adoption, sqlite_file
-    from dibs.stores import note_of
 
     mine = note_of(call.store, None, None)
     if mine.key is None or not os.path.exists(mine.path):

@@ -76,8 +76,8 @@ def main(
     import shutil
     import tempfile
 
+    from dibs.dibs import note_of
     from dibs.storage.adoption import forget
-    from dibs.stores import note_of
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt

@@ -12,7 +12,7 @@ from time import time
 
 from dibs.digest import sha256
 from dibs.records import called, quoted
-from dibs.storage.private import Own
+from dibs.storage.folder import Own
 from dibs.surfaces.hooks.case import Case
 from dibs.surfaces.hooks.notes import append, read_note, write
 from dibs.surroundings.wording import argument, told

@@ -13,7 +13,7 @@ from dibs.names.checkouts import content_hash
 from dibs.names.paths import Resource, is_glob
 from dibs.operation import HOOK
 from dibs.records import Lease
-from dibs.storage.private import Own
+from dibs.storage.folder import Own
 from dibs.surfaces.hooks.contents import Contents, read_file
 from dibs.surfaces.hooks.notes import Flights, Reads, mark_of, read_note, stamp, write
 from dibs.surroundings.occasion import Occasion

@@ -21,7 +21,7 @@ from dibs.errors import HeldError, InvalidError, NotFoundError
 from dibs.names.checkouts import content_hash
 from dibs.operation import EVERYBODY
 from dibs.records import called, in_the_way
-from dibs.storage.private import Own
+from dibs.storage.folder import Own
 from dibs.surfaces.hooks.notes import mark_of, read_note, write
 from dibs.surroundings.commands import Globals
 from dibs.surroundings.wording import ago, argument, note, print_json, say

@@ -27,7 +27,7 @@ import sys
 
 from dibs.errors import NotYoursError
 from dibs.records import quoted
-from dibs.storage.private import Own
+from dibs.storage.folder import Own
 from dibs.surfaces.hooks.notes import Stagings, append, read_note, write
 from dibs.surroundings.git import COMMIT, HOOKS, LEARN, STOPPING, git, names
 from dibs.surroundings.wording import blocker_line, note

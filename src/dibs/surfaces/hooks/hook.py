@@ -222,8 +222,8 @@ def arrive(case: Case) -> None:
     Who goes on working, and is new to a store that took the place of another, had that one: it
     was deleted, with everything in it.
     """
+    from dibs.dibs import home_user_dir
     from dibs.storage.folder import Note
-    from dibs.stores import home_user_dir
     from dibs.surfaces.hooks.briefing import Briefing
     from dibs.surfaces.hooks.case import hooked
 

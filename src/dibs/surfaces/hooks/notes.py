@@ -29,8 +29,7 @@ from time import time
 from dibs.digest import sha256
 from dibs.names.checkouts import git_directory
 from dibs.storage.clock import runs
-from dibs.storage.folder import Note
-from dibs.storage.private import PART, Own, open_own
+from dibs.storage.folder import PART, Note, Own, open_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -371,7 +370,7 @@ def mark_of(space: Dibs) -> str:
     if not space.scope.daemon:
         key = space.scope.store.driver.key()
     else:
-        from dibs.stores import DATABASE, home_user_dir, space_key
+        from dibs.dibs import DATABASE, home_user_dir, space_key
 
         here, home = space.scope.place.store_dir, home_user_dir()
         found = Note(home, f"{here}/{DATABASE}")

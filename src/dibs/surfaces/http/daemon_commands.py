@@ -12,7 +12,7 @@ from dibs.arguments import Whole
 from dibs.dibs import DAEMON, Dibs
 from dibs.errors import InvalidError, NotFoundError, NotYoursError, UnavailableError
 from dibs.operation import EVERYBODY, PEOPLE
-from dibs.storage.private import open_own
+from dibs.storage.folder import open_own
 from dibs.surfaces.http.access import CALLS_PER_S
 from dibs.surfaces.http.home import Home, name_of
 from dibs.surroundings.who import person

@@ -11,13 +11,12 @@ import fcntl
 import json
 import os
 
-from dibs.dibs import Dibs
+from dibs.dibs import Dibs, default_user_dir
 from dibs.digest import sha256
 from dibs.errors import ExistsError
 from dibs.nouns.agents import operations as agents
 from dibs.remote import DAEMONS, living
-from dibs.storage.private import Own, open_own
-from dibs.stores import default_user_dir
+from dibs.storage.folder import Own, open_own
 from dibs.wire import Address
 
 TYPE_CHECKING = False

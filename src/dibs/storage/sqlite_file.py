@@ -388,7 +388,3 @@ class Maintained:
     def private_files(self) -> list[str]:
         folder = self.folder
         return [self.path, folder.path, folder.bells, folder.alive, folder.key_file]
-
-
-def in_uri(path: str) -> str:
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")

@@ -9,7 +9,7 @@ from dibs.records import Availability, called
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.nouns.leases.grants import Want
-    from dibs.records import Blocker, Lease
+    from dibs.records import Blocker
     from dibs.space.scope import Scope
     from dibs.storage.store import Read
 
@@ -38,17 +38,6 @@ def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
         f"{names} did not become free within {wait_s:g} s",
         next="work on something else, or wait longer",
         blockers=[blocker for state in found for blocker in state.blockers],
-    )
-
-
-def in_force(tx: Read, agent: str | None, session: int | None, limit: int) -> tuple[Lease, ...]:
-    """The leases of those who are alive, by name."""
-    rows = tx.rows(grants.LEASES.all, now=tx.now, agent=agent, session=session, limit=limit)
-    sessions = grants.sessions_of(tx, rows)
-    return tuple(
-        grants.lease_record(row, tx.now)
-        for row in rows
-        if row["session"] in sessions and tx.store.alive(sessions[row["session"]], tx.now)
     )
 
 

@@ -464,7 +464,7 @@ class Leases(Noun):
         session: only those of this session
         """
         with self.scope.read() as tx:
-            return looking.in_force(tx, agent, session, limit)
+            return grants.in_force(tx, agent, session, limit)
 
     @operation(by=EVERYBODY, empty="nobody waits")
     def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:

@@ -47,7 +47,6 @@ from dibs.storage.sqlite_file import (
     check_own,
     check_program,
     claim_own,
-    in_uri,
     refuse_other_program,
     settle,
     translate,
@@ -399,3 +398,7 @@ class SqliteConnection:
             self._cursor.execute(text)
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
+
+
+def in_uri(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")

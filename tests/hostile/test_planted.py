@@ -375,9 +375,8 @@ def test_a_link_in_place_of_a_log_is_refused(victim: Shell) -> None:
 
 def test_many_who_make_a_store_at_once_take_no_journal_for_a_strangers(victim: Shell) -> None:
     started = [victim.start("claim", f"{number}.py", "--as", "me") for number in range(12)]
-    for process in started:
-        out, err = process.communicate()
-        assert process.returncode == 0, (out, err)
+    said = [finish(process) for process in started]
+    assert [answer.code for answer in said] == [0] * len(said), said
 
 
 def test_what_a_crash_has_left_is_used(victim: Shell) -> None:

@@ -111,12 +111,16 @@ def as_sqlite(text: str) -> str:
 def claim_own(note: Note) -> None:
     """Make a new store this user's own; refuse one that is there, and that nobody knows."""
     there = os.path.exists(note.path) and os.path.getsize(note.path)
-    if note.key is None:
-        if there:
+    if note.key is None and there:
+        note.read()  # another process may have made both this moment, the key first
+        if note.key is None:
             raise UnfitError(
                 f"{folder(note.path)} has lost its key, {folder(Folder(note.path).key_file)}",
                 next="put the key file back from a backup, or remove the store",
             )
+    if note.known:
+        return
+    if note.key is None:
         make_key(note)
     elif not there or not look(note.path, lambda db: is_of_this_boot(db, note.path)):
         note.read()  # another process may have taken it over this moment

@@ -82,6 +82,9 @@ class SqliteDriver(Maintained):
     ) -> None:
         self.size_limit = size_limit
         self.path = self.address = path = note.path
+        # What tells whether the log is still there: to ask the log itself makes each commit slower,
+        # since Linux renews the times of a file that was asked for them at its next write.
+        self._beside_log = f"{path}-shm"
         self._log = f"{path}-wal"
         self._note = note
         self._synchronous = SYNCHRONOUS[durability]
@@ -109,7 +112,7 @@ class SqliteDriver(Maintained):
         connection = SqliteConnection(self)
         self._inode = os.stat(path).st_ino
         # As long as anybody has the store open, SQLite keeps its log.
-        self._log_inode = inode_of(self._log)
+        self._log_inode = inode_of(self._beside_log)
         try:
             self._stamp = stamp = note.stamp(self._inode, connection.db.pragma("schema_version"))
             if stamp != (note.life, note.schema):
@@ -220,7 +223,7 @@ class SqliteDriver(Maintained):
             seen = os.stat(self.path)
             self.over = seen.st_size > self.size_limit
             there = seen.st_ino == self._inode and self.liveness.present()
-            log = inode_of(self._log)
+            log = inode_of(self._beside_log)
             if there and log == (self._log_inode or log):
                 self._log_inode = log
                 self._present_until = time.monotonic_ns() + PRESENT_NS

@@ -18,8 +18,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import apsw
-import psycopg
 import pytest
 
 import dibs
@@ -32,26 +30,13 @@ from dibs.storage.postgres import PostgresDriver
 from dibs.storage.sqlite import SqliteDriver
 from tests.daemons import Daemons
 from tests.hostile.target import Target, target
-from tests.old_schemas import make_old
+from tests.old_schemas import ask, make_old
 from tests.surfaces.hooked import Client
 from tests.surfaces.shell import DIBS, Shell, finish, scrubbed
 
 SECRET = "dibs_" + "s" * 43
 KEY = bytes(range(32))
 OTHER_USER = 12_345
-
-
-def ask(url: str, text: str) -> list[tuple[Any, ...]]:
-    """Look into a database, or change it, without dibs."""
-    if url.startswith("postgresql://"):
-        with psycopg.connect(url, options="-c search_path=dibs") as connection:
-            cursor = connection.execute(text.encode())
-            return cursor.fetchall() if cursor.description else []
-    database = apsw.Connection(url)
-    try:
-        return database.execute(text).fetchall()
-    finally:
-        database.close()
 
 
 def plant(url: str, space: int, id: int, signature: str | None = "''", **other: str) -> None:
@@ -151,7 +136,7 @@ def make_older(url: str, tmp_path: Path, **keys: bytes) -> None:
     if url.startswith("postgresql://"):
         driver: Any = PostgresDriver(url, "full", None, KEY)
     else:
-        driver = SqliteDriver(Note(str(tmp_path / "earlier"), url), "full", None)
+        driver = SqliteDriver(Note(str(tmp_path / "earlier"), url), "full", None, 1 << 30)
         keys = dict.fromkeys(keys, driver.key())
     first, *others = keys
     make_old(driver, first, Keyring(keys[first], first).check(), 9)

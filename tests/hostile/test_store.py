@@ -342,7 +342,7 @@ def test_a_store_of_an_earlier_release_is_taken_over_if_it_was_used_in_this_boot
     sqlite_url: str, tmp_path: Path, here: bool
 ) -> None:
     note = Note(str(tmp_path / "earlier"), sqlite_url)
-    driver = SqliteDriver(note, "full", None)
+    driver = SqliteDriver(note, "full", None, 1 << 30)
     from dibs.space.signing import Keyring
 
     make_old(driver, "s", Keyring(driver.key(), "s").check(), 9)

@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 
 SPACE = Queries("space")
 SQLITE = Queries("sqlite")
-SIZE_LIMIT = 2 << 30
 NOTE_TIME_MS = 1_000
 """How far store time may fall back if the wall clock is wrong after a reboot."""
 PRESENT_NS = 1_000_000
@@ -77,9 +76,7 @@ class SqliteDriver(Maintained):
     over, one_key = False, True
     used = SQLITE.used
 
-    def __init__(
-        self, note: Note, durability: str, clock: Clock | None, size_limit: int = SIZE_LIMIT
-    ) -> None:
+    def __init__(self, note: Note, durability: str, clock: Clock | None, size_limit: int) -> None:
         self.size_limit = size_limit
         self.path = self.address = path = note.path
         # What tells whether the log is still there: to ask the log itself makes each commit slower,

@@ -68,7 +68,7 @@ def git(
 ) -> bytes:
     """What a git command prints; an `UnavailableError` if it ends with another code than these.
 
-    timeout_s: whoever made the repository may have put in a file that git reads for ever
+    timeout_s: whoever made the repository may have put in a file that git never finishes reading
     """
     import subprocess
 

@@ -191,8 +191,8 @@ def modes(driver: Driver) -> Iterator[Finding]:
     open_to_others = {path: mode for path, mode in found.items() if mode & 0o077}
     for path, mode in open_to_others.items():
         says = f"{folder(path)} is open to others ({mode:o})"
-        mend = partial(close_to_others, path, mode & 0o700)
-        yield Finding("modes", FAULT, says, f"chmod go-rwx {folder(path)}", mend)
+        repair = partial(close_to_others, path, mode & 0o700)
+        yield Finding("modes", FAULT, says, f"chmod go-rwx {folder(path)}", repair)
     if not open_to_others:
         yield Finding("modes", OK, f"{len(private)} files and folders are private")
 

@@ -76,20 +76,26 @@ def main() -> None:
         importlib.import_module(needed)  # once for all of them
     gc.freeze()
 
-    # Nobody waits for them one by one.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    running = []
+    running: set[int] = set()
+
+    def reap(*_: object) -> None:
+        while running and (ended := os.waitpid(-1, os.WNOHANG)[0]):
+            running.discard(ended)
+
+    # Taken away as they end, and forgotten: by the end of a suite their numbers are others'.
+    signal.signal(signal.SIGCHLD, reap)
     for line in sys.stdin:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             become(*json.loads(line))
-        running.append(child)
+        running.add(child)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     for child in running:
-        try:
-            os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        os.kill(child, signal.SIGKILL)
 
 
 def become(store: str, space: str, user_dir: str, clock: str) -> None:

@@ -76,20 +76,26 @@ def main() -> None:
         importlib.import_module(needed)  # once for all of them
     gc.freeze()
 
-    # Nobody waits for them one by one.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    running = []
+    running: set[int] = set()
+
+    def reap(*_: object) -> None:
+        while running and (ended := os.waitpid(-1, os.WNOHANG)[0]):
+            running.discard(ended)
+
+    # Taken away as they end, and forgotten: by the end of a suite their numbers are others'.
+    signal.signal(signal.SIGCHLD, reap)
     for line in sys.stdin:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             become(*json.loads(line))
-        running.append(child)
+        running.add(child)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     for child in running:
-        try:
-            os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        os.kill(child, signal.SIGKILL)
 
 
 def become(store: str, space: str, user_dir: str, clock: str) -> None:
@@ -125,17 +131,17 @@ def leave_token(space: Dibs, home: Home) -> None:
 
     secret = agents.new_secret()
     with space.scope.store.write(None) as tx:
-        tx.run(
-            AGENTS.add_token,
-            id=-1,
-            name=OWNER,
-            scope="admin",
-            digest=agents.digest_of(secret),
-            agent=OWNER,
-            at=tx.wall,
-            deadline=None,
-            expires_at=None,
-        )
+        row = {
+            "id": -1,
+            "name": OWNER,
+            "scope": "admin",
+            "digest": agents.digest_of(secret),
+            "created_by": OWNER,
+            "created_at": tx.wall,
+            "deadline": None,
+            "expires_at": None,
+        }
+        tx.run(AGENTS.add_token, row | {"signature": space.scope.keys.token(row)})
     os.close(replace(home.file(name_of(space), "token"), secret))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import psycopg
 
 from dibs.storage.prepare import migrate
 from dibs.storage.queries import Query, migrations
@@ -34,3 +37,16 @@ def make_old(driver: Driver, space: str, key_check: str, schema: int) -> None:
         connection.commit(set(), 0)
     finally:
         driver.give_back(connection)
+
+
+def ask(url: str, text: str) -> list[tuple[Any, ...]]:
+    """Look into a database, or change it, without dibs."""
+    if url.startswith("postgresql://"):
+        with psycopg.connect(url, options="-c search_path=dibs") as connection:
+            cursor = connection.execute(text.encode())
+            return cursor.fetchall() if cursor.description else []
+    database = apsw.Connection(url)
+    try:
+        return database.execute(text).fetchall()
+    finally:
+        database.close()

@@ -21,10 +21,10 @@ from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, U
 from dibs.names.checkouts import index_around
 from dibs.names.paths import Place, find_place, space_name
 from dibs.operation import NOUNS, OPERATIONS, Operation
-from dibs.records import visible
+from dibs.records import called, folder, visible
 from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
-from dibs.storage.folder import Note, Own, refused
+from dibs.storage.folder import Note, Own, refused, user
 from dibs.storage.store import Store
 
 TYPE_CHECKING = False
@@ -251,7 +251,7 @@ def open(
     driver, key_file = connect(url, name, durability, clock, key, own, size_limit)
     try:
         keys = Keyring(driver.key(), name)
-        store = Store(driver, name, keys.check())
+        store = Store(driver, name, keys.check(), keys.token_in)
         if store.key_check != keys.check():
             if key_file is not None:
                 os.unlink(key_file)
@@ -333,7 +333,17 @@ def check_untracked(note: Note) -> None:
 
     Before the database is opened, since a log beside it that came with a pull would be taken in.
     """
-    around = index_around(os.path.dirname(note.path))
+    store_dir = os.path.dirname(note.path)
+    whole = os.path.basename(store_dir) == ".dibs"  # dibs keeps more there than the store
+    if whole and os.path.lexists(f"{store_dir}/.git"):
+        raise UnfitError(
+            f"{folder(store_dir)} is a git repository of its own, so whoever can change that "
+            "could change what dibs keeps there",
+            next="remove it (git rm --cached .dibs for a submodule), or set DIBS_URL to a path "
+            "elsewhere",
+            untrusted=note.path,
+        )
+    around = index_around(os.path.dirname(store_dir) if whole else store_dir)
     if around is None:
         return
     top, index = around
@@ -346,16 +356,15 @@ def check_untracked(note: Note) -> None:
         return
     from dibs.names.tracked import tracked  # an index is looked at once
 
-    folder, name = os.path.split(os.path.relpath(note.path, top))
-    shared = frozenset({f"{folder}/config.toml", f"{folder}/.gitignore"})
-    whole = os.path.basename(folder) == ".dibs"  # dibs keeps more there than the store
-    found = tracked(index, f"{folder}/" if whole else os.path.join(folder, name), shared)
+    below, name = os.path.split(os.path.relpath(note.path, top))
+    shared = frozenset({f"{below}/config.toml", f"{below}/.gitignore"})
+    found = tracked(index, f"{below}/" if whole else os.path.join(below, name), shared)
     if found:
         raise UnfitError(
-            f"git tracks {found}: whoever can change this repository could read or change what "
-            "dibs keeps there",
-            next=f"git rm -r --cached {folder or name}, commit that, and delete what dibs keeps "
-            "there (not config.toml); dibs makes its own",
+            f"git tracks {called(found)}: whoever can change this repository could read or change "
+            "what dibs keeps there",
+            next=f"git rm -r --cached {folder(below or name)}, commit that, and delete what dibs "
+            "keeps there (not config.toml); dibs makes its own",
             untrusted=note.path,
         )
 
@@ -377,7 +386,7 @@ def own_store(place: Place) -> str:
             own.once(".gitignore", b"*\n")
     except OSError as error:
         raise UnfitError(
-            f"{place.store_dir} cannot be made: {error.strerror}",
+            f"{folder(place.store_dir)} cannot be made: {error.strerror}",
             next="give another store, or make that folder writable",
         ) from error
     if os.path.islink(file):  # SQLite would follow it, and make the store wherever it leads
@@ -386,8 +395,9 @@ def own_store(place: Place) -> str:
 
 
 def default_user_dir() -> str:
+    home = home_user_dir()
     chosen = os.path.expandvars("$XDG_DATA_HOME")
-    return os.path.join(chosen, "dibs") if chosen.startswith("/") else home_user_dir()
+    return os.path.join(chosen, "dibs") if chosen.startswith("/") else home
 
 
 def home_user_dir() -> str:
@@ -397,6 +407,30 @@ def home_user_dir() -> str:
     HOME to their servers, which must find the same notes as the commands.
     """
     home = os.path.expanduser("~")
+    if os.geteuid() == 0:
+        home = home_of_root(home)
     if sys.platform == "darwin":
         return os.path.join(home, "Library", "Application Support", "dibs")
     return os.path.join(home, ".local", "share", "dibs")
+
+
+def home_of_root(home: str) -> str:
+    """The home to use as root: never that of another user, who would be locked out of it.
+
+    `sudo dibs` is refused there, since it was meant for that user; a container whose root has
+    such a HOME is nobody else's.
+    """
+    try:
+        owner = os.stat(home).st_uid
+    except OSError:
+        return home  # there is none, and what dibs makes is root's
+    if owner == 0:
+        return home
+    if os.path.expandvars("$SUDO_UID").isdigit():
+        raise UnfitError(
+            f"you are root, and your home {folder(home)} belongs to {user(owner)}, who could not "
+            "use what dibs would make",
+            next=f"run dibs as {user(owner)}, without sudo; or set HOME to the home of root",
+            untrusted=home,
+        )
+    return os.path.expanduser("~root")

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from dibs.records import Blocker, Entry
 
 
+def one_line(text: str) -> str:
+    """A sentence of ours, in which no name that others chose can begin another line."""
+    if text.isascii() and text.isprintable():
+        return text
+    from dibs.records import visible
+
+    return visible(text.replace("\n", "\\n"))
+
+
 class DibsError(Exception):
     """The base of all errors that dibs raises on purpose."""
 
@@ -24,9 +33,9 @@ class DibsError(Exception):
     exit_code = 70
 
     def __init__(self, message: str, *, next: str | None = None, **details: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.next = next
+        self.message = one_line(message)
+        super().__init__(self.message)
+        self.next = next and one_line(next)
         self.details = details
 
     def to_json(self) -> dict[str, Any]:

@@ -342,7 +342,7 @@ def test_a_store_of_an_earlier_release_is_taken_over_if_it_was_used_in_this_boot
     sqlite_url: str, tmp_path: Path, here: bool
 ) -> None:
     note = Note(str(tmp_path / "earlier"), sqlite_url)
-    driver = SqliteDriver(note, "full", None)
+    driver = SqliteDriver(note, "full", None, 1 << 30)
     from dibs.space.signing import Keyring
 
     make_old(driver, "s", Keyring(driver.key(), "s").check(), 9)
@@ -406,3 +406,49 @@ def test_a_store_with_a_trigger_is_not_adopted(stranger: Shell, victim: Shell) -
     for words in (("adopt",), ("adopt", "--yes")):
         answer = victim(*words)
         assert answer.code == 75 and "trigger odd" in answer.err
+
+
+@pytest.mark.parametrize("many", [0, 1, 25])
+@pytest.mark.parametrize("what", ["spaces", "agents", "tokens"])
+def test_a_store_with_any_number_of_anything_is_adopted(
+    sqlite_url: str, tmp_path: Path, what: str, many: int
+) -> None:
+    folder = Path(sqlite_url).parent
+    user = str(tmp_path / "their-home/.local/share/dibs")
+    theirs = [f"s{number}" for number in range(many)] if what == "spaces" else ["s"]
+    for name in theirs or ["s"]:
+        with dibs.open(sqlite_url, space=name, user_dir=user) as space:
+            for number in range(many if what != "spaces" else 0):
+                me = space.join(f"a{number if what == 'agents' else 0}", shell=True)
+                if what == "tokens":
+                    me.agents.add_token(f"t{number}", scope="admin")
+    if not theirs:
+        other = apsw.Connection(sqlite_url)
+        other.execute("DELETE FROM space")
+        other.close()
+    victim = Shell(folder, scrubbed(tmp_path / "my-home", tmp_path / "pycache"))
+    look = victim.json("--store", sqlite_url, "adopt")
+    assert len(look[what]) == min(many, 20) and look["damage"] == []
+    victim.ok("--store", sqlite_url, "adopt")
+    victim.ok("--store", sqlite_url, "adopt", "--yes")
+    assert "is yours already" in victim.ok("--store", sqlite_url, "adopt").out
+    for name in theirs:
+        tokens = victim.json("--store", sqlite_url, "--space", name, "token", "list")
+        assert all(one["revoked_at"] for one in tokens)
+
+
+def test_doctor_says_that_a_revoked_token_may_be_good_again(victim: Shell) -> None:
+    victim = victim.person("ann")
+    id = victim.json("token", "add", "ci")["id"]
+    assert "older state" not in victim("doctor").out
+    copy = victim.folder.parent / "copy.db"
+    victim.ok("backup", str(copy))
+    victim.ok("token", "revoke", str(id))
+    for end in ("", "-wal", "-shm"):
+        (victim.folder / f".dibs/dibs.db{end}").unlink(missing_ok=True)
+    shutil.copy(copy, victim.folder / ".dibs/dibs.db")
+    assert [one["revoked_at"] for one in victim.json("token", "list")] == [None]
+    look = victim.ok("doctor").out
+    assert "older state of this store was put back" in look and "dibs token list" in look
+    victim.ok("token", "revoke", str(id))
+    assert "older state" not in victim.ok("doctor").out

@@ -41,7 +41,7 @@ from tests.surfaces.daemon import serving
 from tests.surfaces.test_hook_dialects import HOOKED, payloads, read
 from tests.surfaces.test_http_mcp import Raw
 
-MARK = "zq"
+MARK = "zqxzq"
 """What every hostile word begins with; nothing of ours has it."""
 BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\uffa0"
 QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')

@@ -28,6 +28,10 @@ from dibs.names.paths import (
 )
 
 
+def git(*words: str) -> None:
+    subprocess.run(["git", *words], check=True)
+
+
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repo = Path(os.path.realpath(tmp_path_factory.mktemp("repo")))
@@ -284,29 +288,27 @@ def test_a_linked_worktree_of_a_missing_repository_is_refused(tmp_path: Path) ->
 
 
 def test_a_repository_is_not_harmed_by_a_broken_one_around_it(tmp_path: Path) -> None:
+    git("init", "-q", str(tmp_path / "repo"))
     (tmp_path / ".git").write_text("garbage")
-    (tmp_path / "repo/.git").mkdir(parents=True)
     assert find_place(str(tmp_path / "repo"), "/u").root == os.path.realpath(tmp_path / "repo")
 
 
 def test_a_submodule_is_one_on_a_branch_that_does_not_list_it(tmp_path: Path) -> None:
-    (tmp_path / ".git/modules/sub").mkdir(parents=True)
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub/.git").write_text("gitdir: ../.git/modules/sub\n")
+    git("init", "-q", str(tmp_path))
+    (tmp_path / ".git/modules").mkdir()
+    git("init", "-q", "--separate-git-dir", f"{tmp_path}/.git/modules/sub", f"{tmp_path}/sub")
     assert find_place(str(tmp_path / "sub"), "/u").root == os.path.realpath(tmp_path)
 
 
 def test_a_main_worktree_that_cannot_be_found_is_asked_for(tmp_path: Path) -> None:
     common, linked = tmp_path / "apart", tmp_path / "wt"
-    (common / "worktrees/wt").mkdir(parents=True)
-    (common / "worktrees/wt/commondir").write_text("../..\n")
-    linked.mkdir()
-    (linked / ".git").write_text(f"gitdir: {common}/worktrees/wt\n")
+    git("init", "-q", "--separate-git-dir", str(common), str(tmp_path / "main#1"))
+    commit = [*"-c user.name=a -c user.email=a@b commit -q --allow-empty -m a".split()]
+    git("-C", str(tmp_path / "main#1"), *commit)
+    git("-C", str(tmp_path / "main#1"), "worktree", "add", "-q", str(linked))
     with pytest.raises(InvalidError, match="main worktree") as caught:
         find_place(str(linked), "/u")
     assert "core.worktree" in (caught.value.next or "")
-    (tmp_path / "main#1").mkdir()
-    (tmp_path / "main#1/.git").write_text(f"gitdir: {common}\n")
     (common / "config").write_text('[core]\n\tbare = false\n\tworktree = "../main#1"\n')
     main = os.path.realpath(tmp_path / "main#1")
     assert find_place(str(linked), "/u").root == main == find_place(main, "/u").root

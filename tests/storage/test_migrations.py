@@ -6,17 +6,16 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-import apsw
-import psycopg
 import pytest
 
 import dibs
+from dibs.dibs import SIZE_LIMIT
 from dibs.errors import DibsError, UnfitError
 from dibs.storage.folder import Note
 from dibs.storage.postgres import PostgresDriver
 from dibs.storage.queries import migrations
 from dibs.storage.sqlite import SqliteDriver
-from tests.old_schemas import make_old
+from tests.old_schemas import ask, make_old
 
 if TYPE_CHECKING:
     from dibs.storage.driver import Driver
@@ -42,7 +41,9 @@ def is_postgres(url: str) -> bool:
 def driver_of(url: str) -> Driver:
     if is_postgres(url):
         return PostgresDriver(url, "full", None, KEY)
-    return SqliteDriver(Note(os.path.join(os.path.dirname(url), "../user"), url), "full", None)
+    return SqliteDriver(
+        Note(os.path.join(os.path.dirname(url), "../user"), url), "full", None, SIZE_LIMIT
+    )
 
 
 def build(url: str, to: int) -> None:
@@ -52,19 +53,6 @@ def build(url: str, to: int) -> None:
         make_old(driver, "old", "check", to)
     finally:
         driver.close()
-
-
-def ask(url: str, text: str) -> list[tuple[Any, ...]]:
-    """Look into the database without dibs."""
-    if is_postgres(url):
-        with psycopg.connect(url, options="-c search_path=dibs") as connection:
-            cursor = connection.execute(text.encode())
-            return cursor.fetchall() if cursor.description else []
-    database = apsw.Connection(url)
-    try:
-        return database.execute(text).fetchall()
-    finally:
-        database.close()
 
 
 def schema(url: str) -> dict[str, Any]:

@@ -454,16 +454,15 @@ def test_a_healthy_store_has_a_clean_bill(on_each: Shell) -> None:
 
 def test_a_file_that_others_can_read_is_a_fault_until_it_is_mended(shell: Shell) -> None:
     shell.as_("alice").ok("claim", "src/a.py")
-    key = shell.folder / ".dibs/dibs.db.d/key"
-    key.chmod(0o644)
+    store = shell.folder / ".dibs/dibs.db"
+    store.chmod(0o644)
     answer = shell("doctor")
     assert answer.code == 1
-    assert re.search(r"^fault +modes .*key is open to others \(644\)$", answer.out, re.MULTILINE)
-    assert f"next: chmod go-rwx {key}" in answer.out
+    assert re.search(r"^fault +modes .*db is open to others \(644\)$", answer.out, re.MULTILINE)
+    assert f"next: chmod go-rwx {store}" in answer.out
     assert shell("doctor", "--json").code == 1
-    # And the sessions, which a key that somebody has touched ends: it may be that of a copy.
-    assert shell.ok("doctor", "--fix").out.count("mended") == 2
-    assert key.stat().st_mode & 0o777 == 0o600
+    assert shell.ok("doctor", "--fix").out.count("mended") == 1
+    assert store.stat().st_mode & 0o777 == 0o600
     last = shell.json("events", "last")
     assert shell("doctor").code == 0
     assert shell.json("events", "last") == last, "what doctor itself changed is no copy"

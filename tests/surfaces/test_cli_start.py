@@ -155,8 +155,9 @@ def test_a_store_is_opened_and_written_without_the_slow_ones(tmp_path: Path) -> 
         "from dibs.storage.store import Store\n"
         "from dibs.storage.folder import Note\n"
         f"note = Note({str(tmp_path / 'user')!r}, {str(tmp_path / 'dibs.db')!r})\n"
-        "driver = SqliteDriver(note, 'full', None)\n"
-        "with Store(driver, 'main', Keyring(driver.key(), 'main').check()).write(None) as tx:\n"
+        "driver = SqliteDriver(note, 'full', None, 1 << 30)\n"
+        "check = Keyring(driver.key(), 'main').check()\n"
+        "with Store(driver, 'main', check, str).write(None) as tx:\n"
         f"    tx.event('a.b', find_place({str(tmp_path)!r}, '/').root, {{'c': 1, 'd': 'e'}})\n"
         "print(*sys.modules)"
     )

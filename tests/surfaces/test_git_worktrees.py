@@ -183,7 +183,7 @@ def test_it_is_said_who_holds_what_overlaps(main: Worker, linked: Worker) -> Non
     assert answer.code == 1
     assert answer.out == (
         f"master and feature  ({main.folder}, {linked.folder})\n"
-        f"  src/b.py  conflict  alice holds src/b.py in {linked.folder}\n"
+        f'  src/b.py  conflict  alice holds src/b.py in "{linked.folder}"\n'
     )
 
 

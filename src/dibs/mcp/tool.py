@@ -77,7 +77,7 @@ HINTS = {
     "others": "it is somebody else's; leave it to them, or ask them with send",
     "pruned": "read the present state and go on from there",
     "invalid": "correct the arguments",
-    "store_gone": "call again: the store starts afresh; what you held is gone, so claim it again",
+    "store_gone": "call again: a new store is made; what you held is gone, so claim it again",
     "store_busy": "call again in a moment",
     "disconnected": "call again in a moment",
     "name_taken": "choose a name that nobody here has",

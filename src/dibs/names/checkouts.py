@@ -10,7 +10,11 @@ Git decides what is what, and this follows it: a `.git` file that names a git di
 `commondir` is a linked worktree; one that names a directory below `modules/` of the enclosing
 checkout is a submodule, and so is a repository that the enclosing `.gitmodules` lists; any
 other is a repository whose git directory lies elsewhere. A `.git` file that leads nowhere is
-refused by name: to look further up would put its files into a space they do not belong to.
+refused by name: to look further up would put its files into a space they do not belong to. A
+directory `.git` that is none of git's is passed over where git finds another further up.
+
+Whoever wrote these files may be a stranger, so none of them alone moves a space to another
+place: a repository has the worktree among its own, and a main worktree leads back to it.
 
 Environment variables, global configuration and `include` are not consulted, so every process
 that looks from the same directory finds the same space.
@@ -24,6 +28,7 @@ import os
 
 from dibs.digest import sha256
 from dibs.errors import InvalidError
+from dibs.records import folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
 MAX_HASHED_BYTES = 64 << 20
 PATH_BYTES = 8192
 """More than any path; what names one is not read further."""
+SETTINGS_BYTES = 1 << 20
 # Without O_NONBLOCK a fifo would wait for its writer.
 _READING = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _HOST = "abcdefghijklmnopqrstuvwxyz0123456789_.-"
@@ -58,11 +64,11 @@ class Checkout:
 
 def checkout_around(real: str) -> Checkout:
     """Find the checkout that a canonical path lies in; the path itself need not exist."""
-    for directory in _upwards(real):
-        if os.access(f"{directory}/.git", os.F_OK):
-            return _checkout_at(directory)
-    for directory in _upwards(real):
-        if os.access(f"{directory}/HEAD", os.F_OK) and _is_bare(directory):
+    top = _top_around(real)
+    if top is not None:
+        return _checkout_at(top)
+    for directory in upwards(real):
+        if _is_git_dir(directory, directory) and _is_bare(directory):
             return Checkout(directory, directory, "/.git")
         if _has_store(directory):
             return Checkout(directory, directory, kind="directory")
@@ -84,7 +90,7 @@ def origin(root: str) -> str | None:
 
     None if there is none, or none on another machine. Credentials are never part of it.
     """
-    url = _setting(git_directory(root), "remote.origin", "url")
+    url = setting(git_directory(root), "remote.origin", "url")
     return None if url is None else _host_and_path(url)
 
 
@@ -95,10 +101,8 @@ def git_directory(top: str) -> str:
 
 def index_around(directory: str) -> tuple[str, str] | None:
     """The nearest checkout around a directory, and its index, the list of what git tracks."""
-    for top in _upwards(directory):
-        if os.access(f"{top}/.git", os.F_OK):
-            return top, os.path.join(_git_dir(top), "index")
-    return None
+    top = _top_around(directory)
+    return None if top is None else (top, os.path.join(_git_dir(top), "index"))
 
 
 def is_case_blind(root: str) -> bool:
@@ -123,8 +127,7 @@ def content_hash(file: str) -> str | None:
     reading would hold up the claim.
     """
     try:
-        # Without O_NONBLOCK a fifo would wait for its writer.
-        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(file, _READING)
     except (OSError, ValueError):
         return None
     try:
@@ -170,23 +173,34 @@ def _host_and_path(url: str) -> str | None:
     return f"{host}/{path}" if port in ("", _DEFAULT_PORTS.get(scheme)) else f"{host}:{port}/{path}"
 
 
-def _upwards(directory: str) -> Iterator[str]:
+def upwards(directory: str) -> Iterator[str]:
     yield directory
     while directory != os.path.dirname(directory):
         directory = os.path.dirname(directory)
         yield directory
 
 
+def _top_around(directory: str) -> str | None:
+    """Where git finds `.git`; a directory of that name alone is passed over if it finds another."""
+    first = None
+    for up in upwards(directory):
+        if os.access(f"{up}/.git", os.F_OK):
+            if _is_git_dir(f"{up}/.git", f"{up}/.git") or not os.path.isdir(f"{up}/.git"):
+                return up
+            first = first or up
+    return first
+
+
 def _checkout_at(directory: str) -> Checkout:
     git_dir = _git_dir(directory)
-    to_common = _read(f"{git_dir}/commondir", PATH_BYTES)
-    if to_common is None:
+    if (common := common_dir(directory, git_dir)) is None:
         return _main_checkout(directory, git_dir)
-    if len(to_common) >= PATH_BYTES:
-        raise _broken(directory, "what it leads to is longer than any path")
-    common = os.path.realpath(os.path.join(git_dir, to_common.rstrip("\r\n")))
-    if not os.path.isdir(common):
-        raise _broken(directory, f"its repository {common!r} is not there")
+    if not same_place(os.path.dirname(git_dir), f"{common}/worktrees"):
+        raise _broken(directory, f"its repository {common!r} has no such worktree")
+    other = back_link(git_dir) or directory
+    # What was moved leaves nothing there; what was copied would share index and HEAD.
+    if not same_place(other, directory) and _leads_to(other, git_dir):
+        raise _broken(directory, f"what it names is the worktree {other!r}")
     main = _main_worktree(directory, common)
     if main is None:
         return Checkout(common, directory)
@@ -196,32 +210,51 @@ def _checkout_at(directory: str) -> Checkout:
     return Checkout(owner.root, directory, owner.key(main))
 
 
+def common_dir(directory: str, git_dir: str) -> str | None:
+    """The git directory of the repository that a linked worktree belongs to; else None."""
+    try:
+        data = read_bytes(f"{git_dir}/commondir", PATH_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _broken(directory, f"what it leads to cannot be read: {error.strerror}") from None
+    if len(data) >= PATH_BYTES or b"\0" in data:
+        raise _broken(directory, "what it leads to is no path")
+    return os.path.realpath(os.path.join(git_dir, os.fsdecode(data.rstrip(b"\r\n"))))
+
+
+def back_link(git_dir: str) -> str | None:
+    """Where the repository says that a linked worktree is."""
+    text = _read(f"{git_dir}/gitdir", PATH_BYTES)
+    if not text or len(text) >= PATH_BYTES:
+        return None
+    return os.path.dirname(os.path.realpath(os.path.join(git_dir, text.rstrip("\r\n"))))
+
+
+def _leads_to(directory: str, git_dir: str) -> bool:
+    try:
+        return _git_dir(directory) == git_dir
+    except InvalidError:
+        return False
+
+
+def same_place(one: str, other: str) -> bool:
+    try:
+        return one == other or os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
 def _main_checkout(directory: str, git_dir: str) -> Checkout:
     """Describe the checkout at a directory that is no linked worktree."""
-    outer = next((up for up in _upwards(directory) if _encloses(up, directory)), None)
+    above = os.path.dirname(directory)
+    outer = _top_around(above) if above != directory else None
     if outer is not None and (_lists(outer, directory) or _absorbed(outer, git_dir)):
         return _checkout_at(outer)
-    if git_dir != f"{directory}/.git" and _is_bare(git_dir):
+    if git_dir != f"{directory}/.git" and git_dir.startswith(f"{directory}/") and _is_bare(git_dir):
         # The custom of a `.git` file beside a bare repository and its worktrees.
         return Checkout(git_dir, directory)
     return Checkout(directory, directory)
-
-
-def _encloses(up: str, directory: str) -> bool:
-    return up != directory and os.access(f"{up}/.git", os.F_OK)
-
-
-def defines(top: str, sections: tuple[str, ...]) -> bool:
-    """Whether the own settings of a repository have one of these sections."""
-    git_dir = git_directory(top)
-    to_common = _read(f"{git_dir}/commondir", PATH_BYTES)
-    folders = [git_dir, os.path.join(git_dir, (to_common or "").rstrip("\r\n"))]
-    return any(
-        section.partition(".")[0] in sections
-        for folder in folders
-        for file in ("config", "config.worktree")
-        for section, _, _ in _settings(f"{folder}/{file}")
-    )
 
 
 def _lists(outer: str, directory: str) -> bool:
@@ -241,20 +274,23 @@ def _main_worktree(linked: str, common: str) -> str | None:
     """Find the main worktree of a repository from its git directory; None if it is bare."""
     if os.path.basename(common) == ".git":
         return os.path.dirname(common)
-    worktree = _setting(common, "core", "worktree")
+    worktree = setting(common, "core", "worktree")
+    why = "does not say where its main worktree is"
     if worktree is not None:
-        return os.path.realpath(os.path.join(common, worktree))
-    if _is_bare(common):
+        main = os.path.realpath(os.path.join(common, worktree))
+        if not os.path.isdir(main) or _leads_to(main, common):
+            return main
+        why = f"says that its main worktree is {main!r}, where no .git leads back to it"
+    elif _is_bare(common):
         return None
     raise InvalidError(
-        f"{linked!r} is a linked worktree, and its repository {common!r} does not say where"
-        " its main worktree is.",
-        next=f"git --git-dir={common} config core.worktree <the main worktree>",
+        f"{linked!r} is a linked worktree, and its repository {common!r} {why}.",
+        next=f"git --git-dir={folder(common)} config core.worktree <the main worktree>",
     )
 
 
 def _is_bare(git_dir: str) -> bool:
-    return (_setting(git_dir, "core", "bare") or "").lower() in ("true", "yes", "on", "1")
+    return (setting(git_dir, "core", "bare") or "").lower() in ("true", "yes", "on", "1")
 
 
 def _git_dir(directory: str) -> str:
@@ -272,29 +308,57 @@ def _git_dir(directory: str) -> str:
     git_dir = os.path.realpath(os.path.join(directory, text[8:].rstrip("\r\n")))
     if not os.path.isdir(git_dir):
         raise _broken(directory, f"it names {git_dir!r}, which is not there")
+    common = common_dir(directory, git_dir) or git_dir
+    if not os.path.isdir(common):
+        raise _broken(directory, f"its repository {common!r} is not there")
+    if not _is_git_dir(git_dir, common):
+        raise _broken(directory, f"it names {git_dir!r}, which is no git directory")
     return git_dir
+
+
+def _is_git_dir(git_dir: str, common: str) -> bool:
+    """Whether git takes it for a git directory, by the three things that it looks for."""
+    try:
+        if os.path.islink(f"{git_dir}/HEAD"):
+            head = b"ref:" + os.fsencode(os.readlink(f"{git_dir}/HEAD"))
+        else:
+            head = read_bytes(f"{git_dir}/HEAD", 64)
+    except OSError:
+        return False
+    named = head[:4] == b"ref:" and head[4:].lstrip().startswith(b"refs/")
+    if not named and (len(head) < 40 or head[:40].strip(b"0123456789abcdefABCDEF")):
+        return False
+    return os.access(f"{common}/objects", os.X_OK) and os.access(f"{common}/refs", os.X_OK)
 
 
 def _broken(directory: str, why: str) -> InvalidError:
     return InvalidError(
         f"The file {directory + '/.git'!r} is broken: {why}.",
-        next=f"run `git -C {directory} status`, and `git worktree repair` from the main worktree",
+        next=f"run `git -C {folder(directory)} status`, and `git worktree repair` from the main "
+        "worktree",
     )
 
 
-def _read(file: str, limit: int = 1 << 20) -> str | None:
+def _read(file: str, limit: int = SETTINGS_BYTES) -> str | None:
     """Read a small text file, or as much of it; None if it cannot be read or is no text."""
-    data = b""
     try:
-        with open(os.open(file, _READING), "rb", 0) as source:
-            while len(data) < limit and (chunk := source.read(min(limit, 1 << 16))):
-                data += chunk
+        data = read_bytes(file, limit)
     except OSError:
         return None
     return None if b"\0" in data else os.fsdecode(data)
 
 
-def _setting(git_dir: str, section: str, key: str) -> str | None:
+def read_bytes(file: str, limit: int) -> bytes:
+    handle, data = os.open(file, _READING), b""
+    try:
+        while len(data) < limit and (chunk := os.read(handle, min(limit, 1 << 16))):
+            data += chunk
+    finally:
+        os.close(handle)
+    return data
+
+
+def setting(git_dir: str, section: str, key: str) -> str | None:
     # `git sparse-checkout` moves core.worktree and core.bare into the first.
     for file in ("config.worktree", "config"):
         for found in _settings(f"{git_dir}/{file}"):

@@ -1,74 +1,203 @@
 """Whether git tracks a file, read from its index without running git.
 
-An index of version 4 leaves out what a name has in common with the one before it, so it is read
-from its beginning; in the others a name stands as it is, behind its own length. A split index has
-most names in a second file. Letters are compared without their case, as some disks do.
+An index is walked from its beginning, as far as names sort before the one that is looked for, so
+a large one costs no more than a small one. One of version 4 leaves out what a name has in common
+with the one before it. A split index has most names in a second file, and says which of them no
+longer count. Letters are compared without their case, as some disks do.
+
+A folder that a sparse index holds as one entry has no file on the disk, so it does not count.
 """
 
 from __future__ import annotations
 
 import os
 
+from dibs.errors import UnfitError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+    from typing import BinaryIO
+
+LIMIT = 256 << 20
+"""So much of an index is walked; two million files have less."""
+LINK_LIMIT = 4 << 20
 FIXED = 40
 """How many bytes of an entry stand before its hash."""
+HASHES = (20, 32)
+MODE = slice(24, 28)
+FOLDER = 0o040000
 EXTENDED = 0x4000
 NAME_LENGTH = 0xFFF
 
 
 def tracked(index: str, name: str, shared: frozenset[str] = frozenset()) -> str | None:
-    """The first tracked file whose name begins with this one, and that nobody means to share."""
-    folder = os.path.dirname(index)
-    split = [file for file in os.listdir(folder) if file.startswith("sharedindex.")]
-    for file in (index, *(os.path.join(folder, one) for one in split)):
-        with open(file, "rb") as source:
-            data = source.read()
-        wanted = os.fsencode(name).lower()
-        names = compressed(data, folder) if data[4:8] == b"\0\0\0\4" else plain(data, wanted)
-        for found in names:
-            if found.lower().startswith(wanted) and os.fsdecode(found) not in shared:
-                return os.fsdecode(found)
+    """The first tracked file whose name begins with this one, and that nobody means to share.
+
+    A name with a slash at its end is a folder, which may also be tracked as one thing: as a link,
+    a file or a submodule.
+    """
+    folder, wanted = os.path.dirname(index), os.fsencode(name).lower()
+    try:
+        split = [file for file in os.listdir(folder) if file.startswith("sharedindex.")]
+        with opened(index) as source:
+            found = first(source, wanted, shared, bool(split))
+            base = link(source, folder, split) if split and not found else None
+        if base is not None:
+            with opened(base[0]) as source:
+                found = first(source, wanted, shared, False, base[1])
+    except FileNotFoundError:
+        return None  # git has put another in its place, which is looked at next time
+    except ValueError as error:
+        raise unfit(index, str(error)) from None
+    except OSError as error:
+        raise unfit(index, f"it cannot be read: {error.strerror}") from None
+    return found
+
+
+def opened(file: str) -> BinaryIO:
+    """Open an index, which is a plain file; anything else could wait, or never end."""
+    # Without O_NONBLOCK a fifo would wait for its writer.
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if os.fstat(handle).st_mode & 0o170000 != 0o100000:
+        os.close(handle)
+        raise unfit(file, "it is not a plain file")
+    return open(handle, "rb")
+
+
+def unfit(file: str, why: str) -> UnfitError:
+    return UnfitError(
+        f"the index of git, {file!r}, is unfit: {why}",
+        next="see what git status says; if it is of no use, move it away and run git reset",
+    )
+
+
+def first(
+    source: BinaryIO,
+    wanted: bytes,
+    shared: frozenset[str],
+    split: bool,
+    deleted: Container[object] = (),
+) -> str | None:
+    """The first name that begins so; a split index is walked to the end, where its link is."""
+    last = wanted + b"\xff"  # of all spellings, small letters sort last
+    for at, (name, mode) in enumerate(entries(source, split)):
+        lower = name.lower()
+        if lower.startswith(wanted) or lower + b"/" == wanted:
+            text = os.fsdecode(name)
+            if mode & 0o170000 != FOLDER and text not in shared and at not in deleted:
+                return text
+        elif name > last and not split:
+            return None
     return None
 
 
-def plain(data: bytes, wanted: bytes) -> list[bytes]:
-    """The names that begin so, in an index that has them whole."""
-    found, lower, at = [], data.lower(), -1
-    while (at := lower.find(wanted, at + 1)) >= 0:
-        name = data[at : data.find(b"\0", at)]
-        length = min(len(name), NAME_LENGTH)
-        # The flags stand before the name; those of an extended entry have two bytes more.
-        for before in (2, 4):
-            flags = int.from_bytes(data[at - before : at - before + 2], "big")
-            if flags & NAME_LENGTH == length and bool(flags & EXTENDED) == (before == 4):
-                found.append(name)
-                break
-    return found
+def entries(source: BinaryIO, split: bool) -> Iterator[tuple[bytes, int]]:
+    """Each name and its mode; a `ValueError` for what git did not write."""
+    head = exactly(source, 12)
+    version, count = (int.from_bytes(head[at : at + 4], "big") for at in (4, 8))
+    if head[:4] != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("dibs knows the versions 2, 3 and 4 only")
+    hash_bytes = hash_length(source, version) if count else 0
+    name, walked = b"", 12
+    for _ in range(count):
+        entry = exactly(source, FIXED + hash_bytes + 2)
+        flags = int.from_bytes(entry[-2:], "big")
+        extended = 2 if flags & EXTENDED and version > 2 else 0
+        exactly(source, extended)
+        length, before, common = flags & NAME_LENGTH, name, 0
+        if version == 4:
+            byte = exactly(source, 1)[0]
+            cut = byte & 127
+            while byte & 128:
+                byte = exactly(source, 1)[0]
+                cut = ((cut + 1) << 7) | (byte & 127)
+                if cut > LIMIT:
+                    raise ValueError("it is damaged")
+            common = len(before) - cut
+        if common < 0 or common > length < NAME_LENGTH:
+            raise ValueError("it is damaged")
+        name = before[:common] + exactly(source, max(0, length - common))
+        size = len(entry) + extended + len(name)
+        end = exactly(source, 1)
+        while end != b"\0" and length == NAME_LENGTH and len(name) < LINK_LIMIT:
+            name += end
+            size += 1
+            end = exactly(source, 1)
+        if version < 4:
+            end += exactly(source, 7 - size % 8)
+        if end.strip(b"\0") or not (split or before <= name != b""):
+            raise ValueError("it is damaged")
+        walked += size + len(end) - common
+        if walked > LIMIT:
+            raise ValueError("it is too large to be looked through")
+        yield name, int.from_bytes(entry[MODE], "big")
 
 
-def compressed(data: bytes, folder: str) -> list[bytes]:
-    """All names of an index of version 4."""
-    hash_bytes = 32 if is_sha256(folder) else 20
-    found, name, at = [], b"", 12
-    for _ in range(int.from_bytes(data[8:12], "big")):
-        if at + FIXED + hash_bytes + 3 > len(data):
-            break  # it is damaged, as git will say
-        at += FIXED + hash_bytes
-        at += 4 if data[at] & (EXTENDED >> 8) else 2
-        cut = data[at] & 127
-        while data[at] & 128:
-            at += 1
-            cut = ((cut + 1) << 7) | (data[at] & 127)
-        end = data.find(b"\0", at + 1)
-        name = name[: len(name) - cut] + data[at + 1 : end]
-        found.append(name)
-        at = end + 1
-    return found
+def hash_length(source: BinaryIO, version: int) -> int:
+    """How long hashes are: so that the first name is as long as its flags say."""
+    data = source.read(FIXED + NAME_LENGTH + 64)
+    source.seek(12)
+    for length in HASHES:
+        at = FIXED + length + 2
+        flags = int.from_bytes(data[at - 2 : at], "big")
+        at += (2 if flags & EXTENDED and version > 2 else 0) + (version == 4)
+        name = data[at : at + (flags & NAME_LENGTH) + 1]
+        if flags & NAME_LENGTH == NAME_LENGTH or name.find(b"\0") == flags & NAME_LENGTH:
+            return length
+    raise ValueError("it is damaged")
 
 
-def is_sha256(folder: str) -> bool:
-    try:
-        with open(os.path.join(folder, "config"), "rb") as source:
-            text = source.read().lower()
-    except OSError:
+def exactly(source: BinaryIO, count: int) -> bytes:
+    data = source.read(count)
+    if len(data) < count:
+        raise ValueError("it ends in the middle")
+    return data
+
+
+def link(source: BinaryIO, folder: str, split: list[str]) -> tuple[str, Deleted] | None:
+    """The second file of a split index, and which of its entries do not count."""
+    while len(head := source.read(8)) == 8:
+        size = int.from_bytes(head[4:], "big")
+        if head[:4] != b"link":
+            source.seek(size, os.SEEK_CUR)
+            continue
+        if size > LINK_LIMIT:
+            raise ValueError("it is damaged")
+        data = exactly(source, size)
+        for name in split:
+            digits = name.partition(".")[2]
+            if len(digits) in (40, 64) and data[: len(digits) // 2].hex() == digits:
+                return os.path.join(folder, name), Deleted(data[len(digits) // 2 :])
+        break
+    return None
+
+
+class Deleted:
+    """A bitmap of git (EWAH): markers, each for a run of equal words and some words after it.
+
+    It is asked for places in ascending order.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        count = int.from_bytes(data[4:8], "big")
+        self._words = data[8 : 8 + 8 * count]
+        self._at = self._start = 0
+
+    def __contains__(self, place: object) -> bool:
+        assert isinstance(place, int)
+        word, bit = divmod(place, 64)
+        while self._at < len(self._words):
+            marker = self._word(self._at)
+            run, literal = marker >> 1 & 0xFFFFFFFF, marker >> 33
+            beyond = word - self._start - run
+            if beyond < 0:
+                return bool(marker & 1)
+            if beyond < literal:
+                return bool(self._word(self._at + 8 * (1 + beyond)) >> bit & 1)
+            self._start += run + literal
+            self._at += 8 * (1 + literal)
         return False
-    return b"objectformat" in text and b"sha256" in text
+
+    def _word(self, at: int) -> int:
+        return int.from_bytes(self._words[at : at + 8], "big")

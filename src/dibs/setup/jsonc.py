@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 from dibs.setup.files import BLANK, BOM, Draft, Refusal, cut, line_of
 
 DEEPEST = 200
+LONGEST_NUMBER = 400
+LIMIT = 512 << 10
 BLANKS = re.compile(r"([ \t\r\n]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 # A line comment ends before its line end.
 COMMENT = re.compile(r"//.*?(?=\r?\n)|/\*.*?\*/", re.DOTALL)
@@ -28,6 +30,7 @@ class Node:
     opens: the first character of the value itself
     elements: what an object or a list holds
     before, after: where the commas on its two sides are
+    previous: the element before it
     """
 
     def __init__(self, opens: int, value: Any = None) -> None:
@@ -37,6 +40,7 @@ class Node:
         self.elements: list[Node] = []
         self.before: int | None = None
         self.after: int | None = None
+        self.previous: Node | None = None
 
     def member(self, key: str) -> Node | None:
         return next((element for element in self.elements if element.key == key), None)
@@ -55,6 +59,8 @@ class Node:
 
 def parse(text: str) -> Node:
     """Read a whole file; one that says nothing is an empty object."""
+    if len(text) > LIMIT:
+        raise Refusal(f"it is larger than {LIMIT >> 10} KiB", next="make it smaller")
     reader = JsonReader(text)
     reader.blank()
     if reader.place == len(text):
@@ -95,6 +101,8 @@ class JsonReader:
         elif char == '"':
             node.value = self.string()
         elif scalar := SCALAR.match(self.text, self.place):
+            if len(scalar[0]) > LONGEST_NUMBER:
+                self.fail("a number has too many digits")
             node.value = json.loads(scalar[0])
             self.place = scalar.end()
         else:
@@ -130,6 +138,7 @@ class JsonReader:
             key = self.key(node) if is_object else None
             element = self.read(depth + 1)
             element.start, element.key, element.before = start, key, comma
+            element.previous = node.elements[-1] if node.elements else None
             node.elements.append(element)
             if key is None:
                 node.value.append(element.value)
@@ -181,7 +190,9 @@ def add(draft: Draft, node: Node, value: Any, key: str | None = None) -> None:
 
 
 def take(text: str, element: Node) -> str:
-    """Cut an element out, with one comma and the line it stood on."""
+    """Cut an element out, with one comma and the line it stood on; later ones first."""
+    if element.after is None and element.previous is not None:
+        element.previous.after = None  # that comma is the one which goes
     comma = element.after if element.after is not None else element.before
     start, end = element.start, element.end
     rest = end + 1 if element.after == end else end

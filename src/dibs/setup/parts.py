@@ -133,21 +133,20 @@ class Hook(Part):
         return made
 
     def take(self, text: str, only: set[str] | None) -> str:
-        before = text
-        while ours := self.ours(jsonc.parse(text)):
-            text = jsonc.take(text, ours)
-        return text if text == before else empty_out(text, self.path, only)
+        ours = self.ours(jsonc.parse(text))
+        for element in reversed(ours):  # so that the places before it stay as they are
+            text = jsonc.take(text, element)
+        return empty_out(text, self.path, only) if ours else text
 
-    def ours(self, root: Node) -> Node | None:
-        """Our item, or our command in an item with others."""
-        items = root.find(self.path)
+    def ours(self, root: Node) -> list[Node]:
+        """Our items, or our commands in items with others."""
+        items, found = root.find(self.path), []
         for element in items.elements if items else ():
             inner = element.member("hooks")
             inside = inner.elements if inner else [element]
             mine = [one for one in inside if is_ours(one.value)]
-            if mine:
-                return element if len(mine) == len(inside) else mine[0]
-        return None
+            found += [element] if mine and len(mine) == len(inside) else mine
+        return found
 
 
 class NoOthers(Part):

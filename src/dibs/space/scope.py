@@ -272,7 +272,7 @@ def mint(
     if client is not None:
         label = origin + CLIENT + check_name("client", client)
     with store.write(None) as tx:
-        if origin and not opens(tx, tx.row(AGENTS.one_token, id=token_of(origin))):
+        if origin and not opens(scope, tx, tx.row(AGENTS.one_token, id=token_of(origin))):
             raise NotYoursError("this token was revoked or has expired", next="ask for a new one")
         if label != origin and (row := labelled(tx, name, client, origin)) is not None:
             return keep(tx, row, shell, bound, beat_ms, host, pid, process)
@@ -319,9 +319,9 @@ def token_of(label: str) -> int | None:
     return int(label.split(":", 2)[1]) if label.startswith(TOKEN) else None
 
 
-def opens(tx: Read, token: Row | None) -> bool:
-    """Whether a token is there, was not revoked, and has not expired."""
-    if token is None or token["revoked_at"] is not None:
+def opens(scope: Scope, tx: Read, token: Row | None) -> bool:
+    """Whether a token is there, was made by dibs, was not revoked, and has not expired."""
+    if token is None or token["revoked_at"] is not None or not scope.keys.fits("token", token):
         return False
     return token["deadline"] is None or bool(token["deadline"] > tx.now)
 

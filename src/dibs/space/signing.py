@@ -94,6 +94,18 @@ class Keyring:
             f"{row['channel']}\n{row['thread']}\n{row['reply_to']}\n{row['body']}",
         )
 
+    def token(self, row: Row) -> str:
+        """What an access token opens, and until when; signed by no agent: the daemon asks."""
+        return self.sign(
+            "",
+            f"token\n{row['id']}\n{row['scope']}\n{row['digest']}\n{row['created_at']}\n"
+            f"{row['expires_at']}\n{row['deadline']}\n{row['created_by']}\n{row['name']}",
+        )
+
+    def token_in(self, space: str, row: Row) -> str:
+        """As `token`, in another space that has the same key."""
+        return Keyring(self._space_key, space).token(row)
+
     def session_token(self, session: int, nonce: str) -> str:
         """What a process shows to act in a session that another one keeps alive."""
         # Signed by no agent, since a session may take another name. One that an earlier release
@@ -108,8 +120,8 @@ class Keyring:
 
     def fits(self, noun: str, row: Row) -> bool:
         signature: str = getattr(self, noun)(row)
-        # As bytes: what somebody wrote into the column may be any text.
-        return same((row["signature"] or "").encode(), signature.encode())
+        # As bytes: what somebody wrote into the column may be any text, or no text at all.
+        return same(str(row["signature"]).encode("utf-8", "replace"), signature.encode())
 
     def require(self, noun: str, row: Row, subject: str) -> None:
         """Refuse to act on a row that was not made by the one it names."""

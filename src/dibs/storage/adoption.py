@@ -22,7 +22,8 @@ from __future__ import annotations
 import os
 
 from dibs.errors import ReadOnlyError, UnavailableError, UnfitError
-from dibs.storage.folder import STORES, Folder, Note, Own, disk_error, fingerprint
+from dibs.records import folder
+from dibs.storage.folder import OLDER, STORES, Folder, Note, Own, disk_error, fingerprint
 
 PLACES = 100
 """How many places of one store are remembered."""
@@ -43,17 +44,21 @@ def make_key(note: Note) -> None:
         note.own.once(file, b"above\n" if note.above else b"new\n")
     except OSError as error:
         raise unwritable(note, error) from error
-    folder = Folder(note.path)
-    folder.make()
-    folder.offer(key)
+    beside = Folder(note.path)
+    beside.make()
+    beside.offer(key)
     note.read()
     if note.key != key:
         note.own.remove(file)  # somebody else was faster
 
 
-def save(note: Note, life: str, schema: str, index: str) -> None:
-    """Write down what is known of the store at its place. Raises OSError where that cannot be."""
+def save(note: Note, life: str, schema: str, index: str, older: bool = False) -> None:
+    """Write down what is known of the store at its place. Raises OSError where that cannot be.
+
+    older: it is of an earlier release, and has not been brought to the schema of this one yet
+    """
     head, *lines = (note.own.read(note.file) or b"new").split(b"\n")
+    head = OLDER if older else b"new" if head == OLDER else head
     shown = note.path.replace("\n", "?")
     mine = os.fsencode(f"{note.place} {life} {schema} {index} {shown}")
     others = [line for line in lines if line and not line.startswith(note.place.encode())]
@@ -99,7 +104,8 @@ def adopt(note: Note) -> None:
 
 def unknown(note: Note) -> UnfitError:
     return UnfitError(
-        f"you did not make the store {note.path} on this machine, so others may know its key",
+        f"you did not make the store {folder(note.path)} on this machine, so others may know its "
+        "key",
         next="have a person look at it with dibs adopt, or delete it",
         untrusted=note.path,
     )
@@ -107,7 +113,7 @@ def unknown(note: Note) -> UnfitError:
 
 def unwritable(note: Note, error: OSError) -> UnavailableError:
     found = disk_error(error, note.own.base)
-    if isinstance(found, ReadOnlyError):
+    if isinstance(found, ReadOnlyError) and "owner" not in found.details:
         found.next = "dibs notes there which stores are yours: run dibs status here once, outside "
         found.next += "the sandbox"
     return found

@@ -17,7 +17,7 @@ import os
 import sys
 import time
 
-from dibs.errors import ClosedError, ForkedError
+from dibs.errors import ClosedError, CorruptError, ForkedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,6 +70,18 @@ def boot_id() -> str:
     return value.value.decode("ascii")
 
 
+SEQ_LIMIT = (1 << 53) - (1 << 20)
+"""Not every JSON reader has 2**53 and more exactly; below it is room for the events of a write."""
+
+
+def check_seq(seq: int) -> None:
+    """Refuse to go on in a store whose journal says what no journal of dibs can."""
+    if seq >= SEQ_LIMIT:
+        raise CorruptError(
+            f"the journal ends at {seq}, which dibs has not written", next="restore a backup"
+        )
+
+
 def unseen_seq(seq: int, wall: int) -> int:
     """A seq above all that were given out before this moment of the wall clock.
 
@@ -77,6 +89,7 @@ def unseen_seq(seq: int, wall: int) -> int:
     each restoration begins above the one before it. It stays below 2**53, so that every JSON
     reader has it exactly.
     """
+    check_seq(seq)
     return max(seq + 1, wall << 10)
 
 

@@ -94,6 +94,8 @@ if TYPE_CHECKING:
         over: bool
         """Whether the database's file is larger than `size_limit`."""
         size_limit: int
+        one_key: bool
+        """Whether all spaces of the database have the same key."""
         used: Query
         """Asks for the bytes that are in use."""
         renew: Callable[[Any], None]
@@ -114,6 +116,13 @@ if TYPE_CHECKING:
 
             If the space has lost some of its past, its seq is one of them.
             fresh: the database had no tables yet
+            """
+
+        def trusts_tokens(self, space: Row, version: int) -> bool:
+            """Whether tokens without a signature are of a release before there were any.
+
+            Only once: who could put a row there later would have it signed.
+            version: the schema that the database had
             """
 
         def settle(self, changed: bool = False) -> None:

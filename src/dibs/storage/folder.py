@@ -40,6 +40,7 @@ from dibs.errors import (
     StoreGoneError,
     UnfitError,
 )
+from dibs.records import folder as shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ READ_LIMIT = 16 << 20
 FAST = "fast"
 STORES = "stores"
 """Where the user's data folder has the notes of this user's stores."""
+OLDER = b"older"
 PART = ".part-"
 """In the name of a file that is being written, before something random."""
 _FILE_TYPE, _DIRECTORY, _LINK, _REGULAR = 0o170000, 0o040000, 0o120000, 0o100000
@@ -165,8 +167,18 @@ def check_folder(path: str, make: bool = False) -> None:
         raise refused(path, status, "is not a folder")
     if status.st_uid != os.geteuid() or status.st_mode & 0o002:
         raise refused(path, status)
-    if status.st_mode & 0o020:
-        os.chmod(path, 0o700)
+    if status.st_mode & 0o077:
+        tighten(path, status.st_mode & 0o700)
+
+
+def tighten(path: str, mode: int) -> None:
+    """Close to others what is ours, and was put there by git, such as out of a stash."""
+    try:
+        os.chmod(path, mode)
+    except OSError:
+        if os.lstat(path).st_mode & 0o020:
+            raise
+        return  # a disk that can only be read; `dibs doctor` says so
 
 
 def open_own(path: str, flags: int = os.O_RDONLY) -> int:
@@ -194,11 +206,30 @@ def refused(path: str, status: os.stat_result, otherwise: str = "") -> UnfitErro
         if path.endswith("/.dibs"):
             then = "make it a folder; to keep the store elsewhere, set DIBS_URL to a path there"
     elif status.st_uid != os.geteuid():
-        why = f"belongs to the user {status.st_uid}, and you are {os.geteuid()}"
-        then = f"run dibs as that user; if it is yours: chown -R {os.geteuid()} it"
+        why = f"belongs to the user {user(status.st_uid)}, and you are {user(os.geteuid())}"
+        then = chown(path, status.st_uid)
     elif status.st_mode & 0o002:
-        why, then = "may be written by everybody", f"look at what is there, then chmod go-w {path}"
-    return UnfitError(f"{path} {why}", next=then, untrusted=path)
+        why = "may be written by everybody"
+        then = f"look at what is there, then chmod go-w {shown(path)}"
+    return UnfitError(f"{shown(path)} {why}", next=then, untrusted=path)
+
+
+def chown(path: str, owner: int) -> str:
+    """What to do with a file of dibs that somebody else owns."""
+    if os.geteuid() == 0:
+        return f"run dibs as {user(owner)}"
+    mine = f"if it is yours, as after sudo dibs: sudo chown -R {user(os.geteuid())} {shown(path)}"
+    return f"run dibs as {user(owner)}; {mine}"
+
+
+def user(uid: int) -> str:
+    """A user by the name that the system knows, else by the number."""
+    from pwd import getpwuid
+
+    try:
+        return getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 class Folder:
@@ -218,8 +249,11 @@ class Folder:
             raise disk_error(error, self.path) from error
 
     def offer(self, key: bytes) -> None:
-        """Put the key there, unless there is one."""
+        """Put the key there, unless there is one; without one, no bell there is ours."""
         try:
+            if self._own.status("key") is None:
+                for name in self._own.names("bells"):
+                    self._own.remove(f"bells/{name}")
             self._own.once("key", key)
         except OSError as error:
             raise disk_error(error, self.path) from error
@@ -228,7 +262,9 @@ class Folder:
         """Make the folder of a backup, with the key that the original has."""
         self.offer(key)
         if self.key() != key:
-            raise ExistsError(f"{self.path} belongs to another store", next="give another path")
+            raise ExistsError(
+                f"{shown(self.path)} belongs to another store", next="give another path"
+            )
 
     def mark_fast(self) -> None:
         """Note that somebody writes without waiting for the disk."""
@@ -244,7 +280,7 @@ class Folder:
         except OSError as error:
             raise disk_error(error, self.key_file) from error
         if not found:
-            raise StorageError(f"{self.key_file} is gone", next="restore a backup")
+            raise StorageError(f"{shown(self.key_file)} is gone", next="restore a backup")
         return found
 
 
@@ -254,6 +290,7 @@ class Note:
     key: that of the store, None if it has none yet
     known: whether this user made or adopted the store
     above: whether it took the place of another, above whose seqs it begins
+    older: whether a release before there were notes made it, and none since has set it up
     life, schema, index: what was last seen there, "-" for nothing
     """
 
@@ -266,20 +303,29 @@ class Note:
 
     def read(self) -> None:
         self.key: bytes | None = None
-        self.known = self.above = False
+        self.known = self.above = self.older = False
         self.life = self.schema = self.index = "-"
         store = Folder(self.path)
         try:
-            self.born = os.lstat(store.key_file).st_ctime_ns
-        except OSError:
-            return  # there is none, or it cannot be read, as whoever makes it finds out
+            seen = os.lstat(store.key_file)
+        except (FileNotFoundError, NotADirectoryError):
+            return  # there is none, or a file is in the way, as whoever makes it finds out
+        except OSError as error:
+            raise disk_error(error, store.key_file) from error
         self.key = store.key()
+        if seen.st_mode & 0o077:  # as git puts it back, such as out of a stash
+            tighten(store.key_file, seen.st_mode & 0o700)
+            seen = os.lstat(store.key_file)
+        self.born = seen.st_ctime_ns
         self.file = f"{STORES}/{fingerprint(self.key)}"
-        found = self.own.read(self.file)
+        try:
+            found = self.own.read(self.file)
+        except OSError as error:
+            raise disk_error(error, self.own.base) from error
         if found is None:
             return
         head, *lines = found.split(b"\n")
-        self.known, self.above = True, head == b"above"
+        self.known, self.above, self.older = True, head == b"above", head == OLDER
         for line in lines:
             if line.startswith(self.place.encode()):
                 _, life, schema, index, _ = line.split(b" ", 4)
@@ -320,23 +366,49 @@ def write_once(path: str, content: bytes) -> bool:
 def check_disk(database: str) -> None:
     """Refuse a place where SQLite cannot keep its promises."""
     try:
-        links = os.stat(database).st_nlink
+        seen = os.stat(database)
+        links = seen.st_nlink
+        if seen.st_uid != os.geteuid():
+            raise refused(database, seen)
+        check_log(f"{database}-wal", seen.st_mode)
     except FileNotFoundError:
         links = 1
     except OSError as error:
         raise disk_error(error, database) from error
     if links > 1:
         raise UnfitError(
-            f"{database} has {links} hard links; a process that opens it by another name "
+            f"{shown(database)} has {links} hard links; a process that opens it by another name "
             "would not see its log and would damage it",
             next="remove the other links, or copy the store with the backup command",
         )
     kind = file_system(os.path.dirname(database))
     if kind in NETWORK_FILE_SYSTEMS:
         raise UnfitError(
-            f"{database} is on a network file system ({kind}), where SQLite's locks do not hold",
+            f"{shown(database)} is on a network file system ({kind}), where SQLite's locks do "
+            "not hold",
             next="keep the store on a local disk, or use postgresql:// to share it",
             file_system=kind,
+        )
+
+
+def check_log(log: str, mode: int) -> None:
+    """Refuse a write-ahead log that SQLite did not make: it gives one the mode of its database.
+
+    One that came with a patch or a pull has the mode that git gives to files.
+    """
+    try:
+        seen = os.lstat(log)
+    except FileNotFoundError:
+        return
+    if seen.st_mode & _FILE_TYPE != _REGULAR or seen.st_uid != os.geteuid():
+        raise refused(log, seen, "is not a plain file")
+    if seen.st_size and seen.st_mode & ~mode & 0o077:
+        raise UnfitError(
+            f"{shown(log)} is not of dibs, by its mode: SQLite would put what is in it into the "
+            "store",
+            next="find out where it comes from, and delete that file; if you changed the mode of "
+            f"the store yourself: chmod 600 {shown(log)}",
+            untrusted=log,
         )
 
 
@@ -367,10 +439,10 @@ def file_system(path: str, mounts: str = "/proc/self/mountinfo") -> str | None:
 
 def store_gone(path: str) -> StoreGoneError:
     return StoreGoneError(
-        f"{path} was deleted or replaced while it was open, as git clean -fdx does; everything "
-        "in it is gone, also what you held",
-        next="open the store again, which starts afresh (an MCP server does so at the next call, a "
-        "daemon after dibs stop and dibs serve), and claim again what you are working on",
+        f"{shown(path)} was deleted or replaced while it was open, as git clean -fdx does; "
+        "everything in it is gone, also what you held",
+        next="open the store again, which makes a new one (an MCP server does so at the next call, "
+        "a daemon after dibs stop and dibs serve), and claim again what you are working on",
     )
 
 
@@ -378,13 +450,37 @@ def disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | Disk
     import errno
 
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFullError(f"{path}: the disk is full", next="free some space and try again")
+        return DiskFullError(
+            f"{shown(path)}: the disk is full", next="free some space and try again"
+        )
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        if error.errno != errno.EROFS and (found := foreign(path)) is not None:
+            there, owner = found
+            return ReadOnlyError(
+                f"{shown(there)} belongs to the user {user(owner)}, and you are "
+                f"{user(os.geteuid())}",
+                next=chown(there, owner),
+                owner=owner,
+            )
         return ReadOnlyError(
-            f"{path} cannot be written: {error.strerror}",
+            f"{shown(path)} cannot be written: {error.strerror}",
             next="check the owner and the mode of the folder, or choose another store",
         )
-    return StorageError(f"{path}: {error.strerror}", next="look at the disk")
+    return StorageError(f"{shown(path)}: {error.strerror}", next="look at the disk")
+
+
+def foreign(path: str) -> tuple[str, int] | None:
+    """What somebody else owns in a folder of ours, on the way to a path, and who it is."""
+    mine = os.geteuid()
+    while (parent := os.path.dirname(path)) != path:
+        try:
+            owner, around = os.lstat(path).st_uid, os.lstat(parent).st_uid
+        except OSError:
+            owner = around = mine  # nothing is there, or it cannot be seen from here
+        if owner != mine == around:
+            return path, owner
+        path = parent
+    return None
 
 
 class FileLiveness:
@@ -527,8 +623,8 @@ class Bells:
                 seqs += [
                     int.from_bytes(noted[at : at + 8], "big") for at in range(0, len(noted), 8)
                 ]
-        # What no JSON reader has exactly was never given out: the file is damaged.
-        return max(seq for seq in seqs if seq < 1 << 53)
+        # By the clock, nothing larger is given out before the year 2109: the file is damaged.
+        return max(seq for seq in seqs if seq < 1 << 52)
 
     def _ring_number(self, topic: str) -> None:
         handle = open_own(self.path(topic), os.O_RDWR)

@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 import psycopg
 
 from dibs.errors import BusyError, DibsError, InvalidError, StorageError, StoreGoneError
-from dibs.storage.clock import SystemClock, unusable
+from dibs.storage.clock import SEQ_LIMIT, SystemClock, check_seq, unusable
 from dibs.storage.postgres_pipeline import (
     CHANNEL,
     EVERYBODY,
@@ -66,7 +66,7 @@ SYNCHRONOUS = {"full": "on", "fast": "off"}
 
 
 class PostgresDriver(Kept):
-    boot = ""
+    boot, one_key = "", False
     liveness = None
     over, size_limit = False, 0  # the server has its own limits
     used = POSTGRES.now
@@ -115,6 +115,10 @@ class PostgresDriver(Kept):
         now = connection.history()
         self.history = now["history"] or ""
         return gone_on(space, now, self.synchronous == SYNCHRONOUS["fast"], self.seen)
+
+    def trusts_tokens(self, space: Row, version: int) -> bool:
+        # Each space has its own key, so this is done when it is first opened with that.
+        return not space["history"]
 
     def take(self) -> PostgresConnection:
         if self._closed or os.getpid() != self._pid:
@@ -227,7 +231,8 @@ class PostgresConnection:
         seen = self._driver.seen
         clock, entered = self._ask(asked)
         row = named(SPACE.enter, entered)[0]
-        if row["seq"] < seen:
+        if not seen <= row["seq"] < SEQ_LIMIT:
+            check_seq(row["seq"])
             self._driver.behind = True
             raise StoreGoneError(
                 f"{self._driver.address} went back in time while it was open",

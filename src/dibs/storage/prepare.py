@@ -8,12 +8,20 @@ from dibs.storage.queries import Queries, migrations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dibs.storage.driver import Connection, Driver, Row
 
 SPACE = Queries("space")
 
 
-def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -> Row:
+def prepare(
+    driver: Driver,
+    connection: Connection,
+    name: str,
+    key_check: str,
+    sign: Callable[[str, Row], str],
+) -> Row:
     """Bring the database to the schema of this release, and find or make the space in it.
 
     Everything happens under the driver's set-up lock in one transaction, so any number of
@@ -31,7 +39,7 @@ def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -
         )
     connection.begin_setup()
     try:
-        fresh = connection.version() == 0
+        before = connection.version()
         migrate(driver, connection, steps)
         found = connection.rows(SPACE.find, {"name": name})
         if not found:
@@ -39,7 +47,12 @@ def prepare(driver: Driver, connection: Connection, name: str, key_check: str) -
             connection.run(SPACE.create, {"name": name, "wall": wall, "key_check": key_check})
             found = connection.rows(SPACE.find, {"name": name})
         space = found[0]
-        changes = driver.enter(space, connection, fresh)
+        if space["key_check"] == key_check and driver.trusts_tokens(space, before):
+            every = {"space": space["id"], "every": int(driver.one_key)}
+            for row in connection.rows(SPACE.unsigned_tokens, every):
+                row["signature"] = sign(row["space_name"], row)
+                connection.run(SPACE.sign_token, row)
+        changes = driver.enter(space, connection, before == 0)
         rings = set()
         if changes:
             connection.run(SPACE.reboot, changes | {"space": space["id"]})

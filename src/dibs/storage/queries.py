@@ -38,6 +38,11 @@ class Query:
         self._values: Callable[[dict[str, Any]], tuple[Any, ...]] = self._parse
         self._compiled: dict[object, str] = {}
 
+    def named(self, cursor: Any) -> tuple[str, ...]:
+        """The names of the columns, from a cursor of SQLite at the first row."""
+        self.columns = tuple([column[0] for column in cursor.get_description()])
+        return self.columns
+
     def bind(self, database: str, parameters: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
         """The text as that database takes it, and the values in the order of its numbers.
 

@@ -22,7 +22,17 @@ from _weakref import ref
 import apsw
 
 from dibs.errors import StorageError, StoreGoneError, UnfitError
-from dibs.storage.clock import COPY, SystemClock, boot_id, time_namespace, unseen_seq, unusable
+from dibs.records import folder
+from dibs.storage.clock import (
+    COPY,
+    SEQ_LIMIT,
+    SystemClock,
+    boot_id,
+    check_seq,
+    time_namespace,
+    unseen_seq,
+    unusable,
+)
 from dibs.storage.folder import Bells, FileLiveness, Folder, Note, check_disk, inode_of, store_gone
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
@@ -33,6 +43,7 @@ from dibs.storage.sqlite_file import (
     Patience,
     Torn,
     as_sqlite,
+    check_journal,
     check_own,
     check_program,
     claim_own,
@@ -51,24 +62,26 @@ if TYPE_CHECKING:
 
 SPACE = Queries("space")
 SQLITE = Queries("sqlite")
-SIZE_LIMIT = 2 << 30
 NOTE_TIME_MS = 1_000
 """How far store time may fall back if the wall clock is wrong after a reboot."""
 PRESENT_NS = 1_000_000
 """How long a look at the file counts: its deletion takes as much with it as it did before."""
+SIGNED_TOKENS = 10
+"""The first schema in which tokens have a signature."""
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 
 
 class SqliteDriver(Maintained):
     renew: Callable[[SqliteConnection], None]
-    over = False
+    over, one_key = False, True
     used = SQLITE.used
 
-    def __init__(
-        self, note: Note, durability: str, clock: Clock | None, size_limit: int = SIZE_LIMIT
-    ) -> None:
+    def __init__(self, note: Note, durability: str, clock: Clock | None, size_limit: int) -> None:
         self.size_limit = size_limit
         self.path = self.address = path = note.path
+        # What tells whether the log is still there: to ask the log itself makes each commit slower,
+        # since Linux renews the times of a file that was asked for them at its next write.
+        self._beside_log = f"{path}-shm"
         self._log = f"{path}-wal"
         self._note = note
         self._synchronous = SYNCHRONOUS[durability]
@@ -96,7 +109,7 @@ class SqliteDriver(Maintained):
         connection = SqliteConnection(self)
         self._inode = os.stat(path).st_ino
         # As long as anybody has the store open, SQLite keeps its log.
-        self._log_inode = inode_of(self._log)
+        self._log_inode = inode_of(self._beside_log)
         try:
             self._stamp = stamp = note.stamp(self._inode, connection.db.pragma("schema_version"))
             if stamp != (note.life, note.schema):
@@ -119,6 +132,10 @@ class SqliteDriver(Maintained):
         note = self._note
         if changed:
             note.read()
+            try:
+                os.chmod(self._log, 0o600)  # else it looks like another's, beside its database
+            except FileNotFoundError:
+                pass  # nothing is logged now
         if changed or self._stamp != (note.life, note.schema) or note.index_now != note.index:
             self._apart(lambda db: settle(db, note, self._inode))
 
@@ -157,6 +174,9 @@ class SqliteDriver(Maintained):
             "restored_seq": restored_seq,
             "history": "",
         }
+
+    def trusts_tokens(self, space: Row, version: int) -> bool:
+        return self._note.older and 0 < version < SIGNED_TOKENS
 
     def take(self) -> SqliteConnection:
         if self._closed or os.getpid() != self._pid:
@@ -200,7 +220,7 @@ class SqliteDriver(Maintained):
             seen = os.stat(self.path)
             self.over = seen.st_size > self.size_limit
             there = seen.st_ino == self._inode and self.liveness.present()
-            log = inode_of(self._log)
+            log = inode_of(self._beside_log)
             if there and log == (self._log_inode or log):
                 self._log_inode = log
                 self._present_until = time.monotonic_ns() + PRESENT_NS
@@ -231,10 +251,12 @@ class SqliteConnection:
         self.usable = True
         self.me = ref(self)
         # The database takes over the key file's mode, 0600, from its first moment.
-        uri = f"file:{_quoted(driver.path)}?modeof={_quoted(driver.folder.key_file)}"
+        uri = f"file:{in_uri(driver.path)}?modeof={in_uri(driver.folder.key_file)}"
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         try:
             self.db = apsw.Connection(uri, flags=flags, statementcachesize=100)
+            if os.path.lexists(f"{driver.path}-journal"):
+                check_journal(self.db, driver._note)
             for option, value in HARDENED:
                 self.db.config(option, value)
             self.db.set_busy_handler(Patience())
@@ -285,9 +307,11 @@ class SqliteConnection:
         now, wall = clock.now(), clock.wall()
         seen = self._driver.seen  # first: a signal handler may write in between
         entered = self.rows(SPACE.enter, {"space": space, "session": session})[0]
-        if entered["seq"] < seen:
+        if not seen <= entered["seq"] < SEQ_LIMIT:
+            check_seq(entered["seq"])
             raise StoreGoneError(
-                f"{self._driver.path} went back in time while it was open, as a restored copy does",
+                f"{folder(self._driver.path)} went back in time while it was open, as a restored "
+                "copy does",
                 next="open the store again, and claim again what you are working on",
             )
         entered["seq"] += 1
@@ -311,7 +335,7 @@ class SqliteConnection:
         try:
             cursor = self._cursor.execute(text, values)
             # The names are asked for once there is a row: without one, SQLite has none to tell.
-            return [dict(zip(query.columns or named(query, cursor), row)) for row in cursor]  # noqa: B905 - the hot path
+            return [dict(zip(query.columns or query.named(cursor), row)) for row in cursor]  # noqa: B905 - the hot path
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
 
@@ -348,7 +372,8 @@ class SqliteConnection:
         if not self.db.in_transaction:
             # SQLite ends the whole transaction by itself after some errors, such as a full disk.
             raise StorageError(
-                f"{self._driver.path}: another write of the same moment failed", next="try again"
+                f"{folder(self._driver.path)}: another write of the same moment failed",
+                next="try again",
             )
         self._control("ROLLBACK TO member")
         self._control("RELEASE member")
@@ -375,11 +400,5 @@ class SqliteConnection:
             raise translate(error, self._driver.path) from error
 
 
-def named(query: Query, cursor: apsw.Cursor) -> tuple[str, ...]:
-    """The columns of a query, from its first row on."""
-    query.columns = tuple([column[0] for column in cursor.get_description()])
-    return query.columns
-
-
-def _quoted(path: str) -> str:
+def in_uri(path: str) -> str:
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")

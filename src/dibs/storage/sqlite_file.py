@@ -21,9 +21,10 @@ from dibs.errors import (
     UnavailableError,
     UnfitError,
 )
+from dibs.records import folder
 from dibs.storage.adoption import make_key, save, unknown, unwritable
 from dibs.storage.clock import COPY, boot_id
-from dibs.storage.folder import Folder, Note
+from dibs.storage.folder import Folder, Note, inode_of
 from dibs.storage.queries import Queries, migrations, newest_migration
 
 TYPE_CHECKING = False
@@ -39,6 +40,8 @@ SQLITE = Queries("sqlite")
 SQLITE_VERSION = apsw.sqlite_lib_version()
 APPLICATION_ID = 0x64696273
 BUSY_S = 4.5
+WAL_MODE = b"\2\2"
+"""What the header of a database in WAL mode says."""
 BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
 HARDENED = (
     (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
@@ -61,6 +64,7 @@ def look(path: str, do: Callable[[apsw.Connection], T]) -> T:
     try:
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         try:
+            refuse_journal(db, path)
             for option, value in HARDENED:
                 db.config(option, value)
             check_program(db, path)
@@ -72,6 +76,32 @@ def look(path: str, do: Callable[[apsw.Connection], T]) -> T:
         raise translate(error, path) from error
 
 
+def refuse_journal(db: apsw.Connection, path: str, patience_s: float = 0) -> None:
+    """Refuse a rollback journal beside a database in WAL mode: its pages would be played back.
+
+    Dibs never makes one there, but for a moment while it makes a store. To be called before
+    anything else is done with the connection.
+    """
+    journal, end = f"{path}-journal", time.monotonic() + patience_s
+    # Asked through SQLite: to close a file of our own would drop its locks.
+    while os.path.lexists(journal) and db.read("main", 0, 18, 2) == (True, WAL_MODE):
+        if time.monotonic() >= end:
+            raise UnfitError(
+                f"{folder(journal)} is not of dibs: SQLite would put what is in it into the store",
+                next="find out where it comes from, and delete that file; the store is as it was",
+                untrusted=path,
+            )
+        time.sleep(0.05)
+
+
+def check_journal(db: apsw.Connection, note: Note) -> None:
+    """Refuse a rollback journal, unless the store is being made; see above."""
+    if note.life == "-" and not note.older:
+        return  # nobody has set it up yet
+    made_again = note.life.partition(".")[0] != str(inode_of(note.path))
+    refuse_journal(db, note.path, BUSY_S if made_again else 0)
+
+
 def as_sqlite(text: str) -> str:
     """A migration as SQLite takes it."""
     # The primary key is the table: one b-tree to write where there would be two.
@@ -81,18 +111,24 @@ def as_sqlite(text: str) -> str:
 def claim_own(note: Note) -> None:
     """Make a new store this user's own; refuse one that is there, and that nobody knows."""
     there = os.path.exists(note.path) and os.path.getsize(note.path)
-    if note.key is None:
-        if there:
+    if note.key is None and there:
+        note.read()  # another process may have made both this moment, the key first
+        if note.key is None:
             raise UnfitError(
-                f"{note.path} has lost its key, {Folder(note.path).key_file}",
+                f"{folder(note.path)} has lost its key, {folder(Folder(note.path).key_file)}",
                 next="put the key file back from a backup, or remove the store",
             )
+    if note.known:
+        return
+    if note.key is None:
         make_key(note)
     elif not there or not look(note.path, lambda db: is_of_this_boot(db, note.path)):
-        raise unknown(note)
+        note.read()  # another process may have taken it over this moment
+        if not note.known:
+            raise unknown(note)
     else:
         try:
-            save(note, "-", "-", "-")
+            save(note, "-", "-", "-", older=True)
         except OSError as error:
             raise unwritable(note, error) from error
 
@@ -160,7 +196,7 @@ def check_schema(db: apsw.Connection, version: int, path: str) -> None:
     if odd:
         names = ", ".join(ascii(name)[1:-1][:60] for name in odd[:5])
         raise UnfitError(
-            f"{path} is not as dibs made it: {names}{' …' if len(odd) > 5 else ''}",
+            f"{folder(path)} is not as dibs made it: {names}{' …' if len(odd) > 5 else ''}",
             next="restore a backup, or remove the store; dibs makes a new one",
             odd=odd[:50],
         )
@@ -171,16 +207,17 @@ def contents(db: apsw.Connection, path: str) -> Row:
     version = int(db.pragma("user_version"))
     if not WITH_TOKENS <= version <= newest_migration():
         raise UnfitError(
-            f"{path} was made by another release of dibs (schema {version})",
+            f"{folder(path)} was made by another release of dibs (schema {version})",
             next="use it with that release, or remove the store",
         )
     check_schema(db, version, path)
     found: Row = {}
     for query in (SQLITE.spaces_there, SQLITE.agents_there, SQLITE.tokens_there):
         cursor = db.execute(*query.bind("sqlite", {}))
-        names = [column[0] for column in cursor.get_description()] if cursor else []
+        # Without a row, SQLite has no names to tell.
         found[query.name.removesuffix("_there")] = [
-            dict(zip(names, row, strict=True)) for row in cursor
+            dict(zip([column[0] for column in cursor.get_description()], row, strict=True))
+            for row in cursor
         ]
     return found | {
         "damage": [row[0] for row in db.execute("PRAGMA quick_check(5)") if row[0] != "ok"]
@@ -192,6 +229,7 @@ def take_over(path: str, wall: int) -> None:
     try:
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
+            refuse_journal(db, path)
             for option, value in HARDENED:
                 db.config(option, value)
             with db:
@@ -218,7 +256,7 @@ def check_program(db: apsw.Connection, path: str) -> None:
         if db.pragma("application_id") == APPLICATION_ID:
             return
         raise UnfitError(
-            f"{path} is the database of another program",
+            f"{folder(path)} is the database of another program",
             next="give another path; dibs does not touch this file",
         )
 
@@ -232,9 +270,9 @@ def copy(db: apsw.Connection, target: str, key: bytes) -> None:
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError as error:
-        raise ExistsError(f"{target} is there already", next="give another path") from error
+        raise ExistsError(f"{folder(target)} is there already", next="give another path") from error
     except OSError as error:
-        raise ReadOnlyError(f"{target} cannot be made: {error.strerror}") from error
+        raise ReadOnlyError(f"{folder(target)} cannot be made: {error.strerror}") from error
     try:
         Folder(target).receive(key)
         made = apsw.Connection(target)
@@ -260,7 +298,7 @@ def translate(error: apsw.Error, path: str) -> DibsError:
     kind, advice = _ERRORS.get(code, (StorageError, "look at the disk"))
     name = apsw.mapping_extended_result_codes.get(extended) or apsw.mapping_result_codes.get(code)
     reason = _REASONS.get(extended) or _REASONS.get(code) or name
-    return kind(f"{path}: {reason}", next=advice, sqlite=name)
+    return kind(f"{folder(path)}: {reason}", next=advice, sqlite=name)
 
 
 _ERRORS: dict[int, tuple[type[UnavailableError], str]] = {

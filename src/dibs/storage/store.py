@@ -42,7 +42,12 @@ class Caller:
 
 
 class Store:
-    def __init__(self, driver: Driver, name: str, key_check: str) -> None:
+    def __init__(
+        self, driver: Driver, name: str, key_check: str, sign: Callable[[str, Row], str]
+    ) -> None:
+        """
+        sign: the signature of an access token in the space of that name, for older stores
+        """
         self.driver = driver
         self.clock = driver.clock
         self.liveness = driver.liveness
@@ -56,7 +61,7 @@ class Store:
         def set_up(connection: Connection) -> None:
             from dibs.storage.prepare import prepare  # late, since hardly anybody has to
 
-            self._enter(prepare(driver, connection, name, key_check))
+            self._enter(prepare(driver, connection, name, key_check, sign))
 
         driver.renew = set_up
         connection = driver.take()

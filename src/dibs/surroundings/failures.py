@@ -22,6 +22,8 @@ def record(store_dir: str, what: str) -> None:
 
     line = f"{strftime('%Y-%m-%d %H:%M:%S')} {' '.join(what.split())[:500]}\n".encode()
     try:
+        if user_dir() == os.devnull:
+            return
         own, known = log(store_dir)
         if len(known) > LIMIT:
             lines = known.splitlines(keepends=True)
@@ -86,7 +88,10 @@ def folder_and_policy(cwd: str = "") -> tuple[str, str]:
 def user_dir() -> str:
     from dibs.dibs import default_user_dir
 
-    return os.path.realpath(default_user_dir())
+    try:
+        return os.path.realpath(default_user_dir())
+    except UnfitError:
+        return os.devnull  # as root in the home of another: nothing is made
 
 
 def forget(store_dir: str) -> None:

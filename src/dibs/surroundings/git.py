@@ -50,6 +50,9 @@ UNFILTERED = (
     "worktree", "submodule", "version",
 )  # fmt: skip
 """What reads no file of the working tree. Whatever writes an index does, if only to compare."""
+SECTIONS = (b"[filter", b"[merge", b"[lfs", b"[include")
+"""What the settings of a repository begin with where they could name a program of that kind."""
+ELSEWHERE = {"GIT_DIR", "GIT_COMMON_DIR"}
 LFS = ("git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process")
 """What `git lfs install --local` writes; the program is the user's own."""
 
@@ -61,8 +64,12 @@ def git(
     input: bytes = b"",
     codes: tuple[int, ...] = (0,),
     settings: tuple[str, ...] = OFF,
+    timeout_s: float = 60,
 ) -> bytes:
-    """What a git command prints; an `UnavailableError` if it ends with another code than these."""
+    """What a git command prints; an `UnavailableError` if it ends with another code than these.
+
+    timeout_s: whoever made the repository may have put in a file that git never finishes reading
+    """
     import subprocess
 
     at = next(place for place, word in enumerate(words) if word[:1] != "-" and "=" not in word)
@@ -76,10 +83,13 @@ def git(
     try:
         done = subprocess.run(
             ["git", *settings, *hooks, *words], cwd=cwd, env=environment, input=input,
-            capture_output=True, check=False,
+            capture_output=True, check=False, timeout=timeout_s,
         )  # fmt: skip
     except OSError as error:
         raise UnavailableError(f"git cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired:
+        why = f"git {words[at]} did not end within {timeout_s:g} s"
+        raise UnavailableError(why, next="see what git status says") from None
     if done.returncode not in codes:
         said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
         raise UnavailableError(f"git {words[at]} failed: {said}", next="see what git status says")
@@ -91,16 +101,12 @@ def quieted(cwd: str | None, environment: dict[str, str]) -> dict[str, str]:
 
     The user's own of the same name would be switched off, too; then a file looks changed.
     """
-    from dibs.errors import DibsError
-    from dibs.names.checkouts import checkout_around, defines
+    from dibs.names.owners import may_define
 
-    try:
-        top = checkout_around(os.path.realpath(cwd or os.getcwd())).top
-        if not defines(top, ("filter", "merge", "include", "includeif")):
-            return {}  # as most do not: this saves a run
-    except (DibsError, OSError):
-        pass  # git may see it otherwise
-    wanted = r"^(filter|merge)\..*\.(clean|smudge|process|required|driver)$"
+    place = os.path.realpath(cwd or os.getcwd())
+    if not ELSEWHERE & environment.keys() and not may_define(place, SECTIONS):
+        return {}  # as most do not: this saves a run
+    wanted = r"^(filter|merge|lfs)\..*\.(clean|smudge|process|required|driver)$"
     said = git("config", "-z", "--show-scope", "--get-regexp", wanted, cwd=cwd,
                environment=environment, codes=(0, 1))  # fmt: skip
     fields = os.fsdecode(said).split("\0")
@@ -108,7 +114,8 @@ def quieted(cwd: str | None, environment: dict[str, str]) -> dict[str, str]:
     for scope, entry in zip(fields[::2], fields[1::2], strict=False):
         key, _, value = entry.partition("\n")
         if scope in ("local", "worktree") and value not in LFS:
-            name = key.rpartition(".")[0]
+            # An extension of git-lfs is a program, too, which the user's own git-lfs would run.
+            name = "filter.lfs" if key.startswith("lfs.") else key.rpartition(".")[0]
             if key.startswith("merge."):
                 found[key] = "false"  # whoever merges otherwise has a conflict here
             else:

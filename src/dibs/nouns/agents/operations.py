@@ -162,6 +162,10 @@ class Agents(Noun):
             for row in tx.rows(AGENTS.signed_tasks):
                 if not keys.fits("task", row):
                     found.append(mismatch("task", row["id"], row["agent"], row))
+            for row in tx.rows(AGENTS.signed_tokens):
+                if not keys.fits("token", row):
+                    about = {"session": 0, "epoch": row["id"]}
+                    found.append(mismatch("token", str(row["id"]), row["name"], about))
             after = 0
             while rows := tx.rows(AGENTS.signed_messages, after=after, limit=PAGE):
                 after = rows[-1]["id"]
@@ -192,17 +196,17 @@ class Agents(Noun):
         secret = new_secret()
         said = {"scope": scope, "expires_at": expires_at}
         id = tx.event("token.added", name, said, grows=True)
-        tx.run(
-            AGENTS.add_token,
-            id=id,
-            name=name,
-            scope=scope,
-            digest=digest_of(secret),
-            agent=self.scope.caller.agent,
-            at=tx.wall,
-            expires_at=expires_at,
-            deadline=None if left_ms is None else tx.now + left_ms,
-        )
+        row = {
+            "id": id,
+            "name": name,
+            "scope": scope,
+            "digest": digest_of(secret),
+            "created_by": self.scope.caller.agent,
+            "created_at": tx.wall,
+            "expires_at": expires_at,
+            "deadline": None if left_ms is None else tx.now + left_ms,
+        }
+        tx.run(AGENTS.add_token, row | {"signature": self.scope.keys.token(row)})
         return NewToken(
             id=id, name=name, scope=scope, secret=secret, created_at=tx.wall, expires_at=expires_at
         )
@@ -247,7 +251,7 @@ def who(scope: Scope, secret: str) -> Row | None:
     with scope.store.read() as tx:
         row = tx.row(AGENTS.token_of, digest=digest)
         # How long the search takes tells of a hash at most, and a hash opens nothing.
-        good = row is not None and same(row["digest"], digest) and opens(tx, row)
+        good = row is not None and same(row["digest"], digest) and opens(scope, tx, row)
         return row if good else None
 
 
@@ -255,7 +259,7 @@ def still(scope: Scope, id: int) -> Row | None:
     """The row of a token, if it opens anything now."""
     with scope.store.read() as tx:
         row = tx.row(AGENTS.one_token, id=id)
-        return row if opens(tx, row) else None
+        return row if opens(scope, tx, row) else None
 
 
 def new_secret() -> str:

@@ -10,6 +10,7 @@ from dibs.errors import TooLargeError
 from dibs.nouns.agents.sessions import session_record
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES
+from dibs.nouns.leases.looking import waiters
 from dibs.records import Attention, Blocker, Lease, Message, Overview, Presence, Session, Task
 from dibs.space.scope import AGENTS, Scope
 from dibs.storage.queries import Queries
@@ -43,7 +44,7 @@ def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
     """All of it; agent: whose messages to show."""
     seq, open_ = tx.rows(SPACE.position)[0]["seq"], tx.rows(AGENTS.open)
     here = presences(tx, open_)
-    leases, waiting = grants.in_force(tx, None, None, limit), grants.waiters(tx, limit)
+    leases, waiting = grants.in_force(tx, None, None, limit), waiters(tx, limit)
     counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
     tasks = [task for state in OPEN if counts.get(state) for task in in_state(tx, state, limit)]
     unread, messages, asked = 0, [], []

@@ -31,7 +31,7 @@ def part(scope: Scope) -> None:
 def dead_sessions(scope: Scope) -> list[Session]:
     """The sessions whose process is gone, or their token, and whom nobody has missed yet."""
     with scope.store.read() as tx:
-        good = good_tokens(tx)
+        good = good_tokens(scope, tx)
         dead = (row for row in tx.rows(AGENTS.open) if is_cut(row, good) or is_dead(tx, row))
         return [session_record(tx, row) for row in dead]
 
@@ -41,7 +41,7 @@ def end_dead(scope: Scope) -> None:
     from dibs.nouns.recovery import end_dead_sessions
 
     with scope.store.write(None) as tx:
-        good, there = good_tokens(tx), tx.rows(AGENTS.open)
+        good, there = good_tokens(scope, tx), tx.rows(AGENTS.open)
         cut = end_cut(tx, scope.keys, [row for row in there if is_cut(row, good)])
         if not end_dead_sessions(tx, scope.keys, there) and not cut:
             tx.discard()
@@ -69,11 +69,12 @@ def is_cut(row: Row, good: set[int]) -> bool:
 def tokens_now(scope: Scope) -> set[int]:
     """The tokens that open anything now."""
     with scope.store.read() as tx:
-        return good_tokens(tx)
+        return good_tokens(scope, tx)
 
 
-def good_tokens(tx: Read) -> set[int]:
-    return {row["id"] for row in tx.rows(AGENTS.good_tokens, now=tx.now)}
+def good_tokens(scope: Scope, tx: Read) -> set[int]:
+    rows = tx.rows(AGENTS.good_tokens, now=tx.now)
+    return {row["id"] for row in rows if scope.keys.fits("token", row)}
 
 
 def resume(scope: Scope, token: str) -> Caller:

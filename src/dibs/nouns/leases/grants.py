@@ -375,12 +375,6 @@ def in_force(tx: Read, agent: str | None, session: int | None, limit: int) -> tu
     )
 
 
-def waiters(tx: Read, limit: int) -> tuple[Blocker, ...]:
-    """Who waits for what, first come first."""
-    rows = standing(tx, tx.rows(LEASES.queue, limit=limit))
-    return tuple(blocker_record(row, tx.now) for row in rows)
-
-
 def free(tx: Write, rows: list[Row], how: str) -> None:
     """End leases: released, expired or freed. They have to be handed on."""
     for row in rows:

@@ -11,7 +11,9 @@ SHOWN = 1_000
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.nouns.leases.grants import Want
+    from dibs.records import Blocker
     from dibs.space.scope import Scope
+    from dibs.storage.store import Read
 
 
 def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
@@ -39,3 +41,9 @@ def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
         next="work on something else, or wait longer",
         blockers=[blocker for state in found for blocker in state.blockers],
     )
+
+
+def waiters(tx: Read, limit: int) -> tuple[Blocker, ...]:
+    """Who waits for what, first come first."""
+    rows = grants.standing(tx, tx.rows(grants.LEASES.queue, limit=limit))
+    return tuple(grants.blocker_record(row, tx.now) for row in rows)

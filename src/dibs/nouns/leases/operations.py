@@ -470,7 +470,7 @@ class Leases(Noun):
     def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:
         """List who waits for what, first come first."""
         with self.scope.read() as tx:
-            return grants.waiters(tx, limit)
+            return looking.waiters(tx, limit)
 
     @operation(by=EVERYBODY, example="src/a.py", empty="nobody has said anything")
     def outcomes(self, *resources: str, limit: int = 100) -> tuple[Outcome, ...]:

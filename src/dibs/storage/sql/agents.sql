@@ -94,8 +94,9 @@ WHERE space = :space AND session IS NOT NULL AND due > :now GROUP BY session;
 
 -- name: add_token
 INSERT INTO token (space, id, name, scope, digest, created_by, created_at, expires_at, deadline,
-                   revoked_at)
-VALUES (:space, :id, :name, :scope, :digest, :agent, :at, :expires_at, :deadline, NULL);
+                   revoked_at, signature)
+VALUES (:space, :id, :name, :scope, :digest, :created_by, :created_at, :expires_at, :deadline, NULL,
+        :signature);
 
 -- name: tokens
 -- Every token, the oldest first.
@@ -103,17 +104,18 @@ SELECT id, name, scope, created_by, created_at, expires_at, revoked_at
 FROM token WHERE space = :space ORDER BY id;
 
 -- name: one_token
-SELECT id, name, scope, created_by, created_at, expires_at, deadline, revoked_at
+SELECT id, name, scope, digest, created_by, created_at, expires_at, deadline, revoked_at, signature
 FROM token WHERE space = :space AND id = :id;
 
 -- name: good_tokens
--- The tokens that open anything now.
-SELECT id FROM token
+-- The tokens that open anything now, if their signatures are right.
+SELECT id, name, scope, digest, created_by, created_at, expires_at, deadline, revoked_at, signature
+FROM token
 WHERE space = :space AND revoked_at IS NULL AND (deadline IS NULL OR deadline > :now);
 
 -- name: token_of
 -- A token by what its secret hashes to.
-SELECT id, name, scope, digest, created_by, created_at, expires_at, deadline, revoked_at
+SELECT id, name, scope, digest, created_by, created_at, expires_at, deadline, revoked_at, signature
 FROM token WHERE space = :space AND digest = :digest;
 
 -- name: revoke_token
@@ -127,6 +129,10 @@ FROM lease WHERE space = :space;
 -- name: signed_tasks
 SELECT id, agent, session, epoch, due, signature FROM task
 WHERE space = :space AND session IS NOT NULL;
+
+-- name: signed_tokens
+SELECT id, name, scope, digest, created_by, created_at, expires_at, deadline, signature
+FROM token WHERE space = :space;
 
 -- name: signed_messages
 SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, signature

@@ -44,6 +44,16 @@ WHERE id = :space;
 -- Nobody who was alive in a past that is lost is alive now.
 UPDATE session SET boot = :copy WHERE space = :space;
 
+-- name: unsigned_tokens
+-- Tokens from before there were signatures, of one space or of all that have the same key.
+SELECT s.name AS space_name, t.space, t.id, t.name, t.scope, t.digest, t.created_by, t.created_at,
+       t.expires_at, t.deadline
+FROM token t JOIN space s ON s.id = t.space
+WHERE t.signature = '' AND (t.space = :space OR CAST(:every AS BIGINT) = 1);
+
+-- name: sign_token
+UPDATE token SET signature = :signature WHERE space = :space AND id = :id;
+
 -- name: position
 -- Where the journal ends, and how far it has been pruned.
 SELECT COALESCE((SELECT MAX(seq) FROM event WHERE space = :space), pruned_seq) AS seq, pruned_seq

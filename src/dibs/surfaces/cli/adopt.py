@@ -10,6 +10,7 @@ import time
 
 from dibs.errors import NotFoundError, UnfitError
 from dibs.operation import PEOPLE
+from dibs.records import folder
 from dibs.surroundings.wording import note, print_json, say
 
 TYPE_CHECKING = False
@@ -35,12 +36,14 @@ def main(call: Globals, *, yes: bool = False) -> int:
 
     mine = note_of(call.store, None, None)
     if mine.key is None or not os.path.exists(mine.path):
-        raise NotFoundError(f"there is no store at {mine.path} to adopt", next="give --store")
+        raise NotFoundError(
+            f"there is no store at {folder(mine.path)} to adopt", next="give --store"
+        )
     if mine.known:
         return call.answer({"store": mine.path, "adopted": True}, "this store is yours already")
     found = sqlite_file.look(mine.path, lambda db: sqlite_file.contents(db, mine.path))
     if yes and found["damage"]:
-        raise UnfitError(f"{mine.path} is damaged", next="restore a backup, or remove the store")
+        raise UnfitError(f"{folder(mine.path)} is damaged", next="restore a backup, or remove it")
     if yes:
         sqlite_file.take_over(mine.path, time.time_ns() // 1_000_000)
         adoption.adopt(mine)
@@ -57,7 +60,7 @@ def main(call: Globals, *, yes: bool = False) -> int:
 
 
 def draw(path: str, found: dict[str, Any]) -> None:
-    say(f"store   {path}")
+    say(f"store   {folder(path)}")
     for space in found["spaces"]:
         made, last = day(space["created_at"]), day(space["last_at"])
         says = f"{space['sessions']} sessions, {space['messages']} messages"

@@ -15,7 +15,7 @@ import time
 
 import dibs
 from dibs.arguments import Whole
-from dibs.errors import DibsError, RefusedError, UnavailableError
+from dibs.errors import DibsError, InvalidError, RefusedError, UnavailableError
 from dibs.operation import EVERYBODY
 from dibs.surroundings.wording import note, say
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dibs.surroundings.commands import Globals
 
 BY = EVERYBODY
+PYTHON = [sys.executable, "-P", "-m"]
+"""With -P, since what lies in the folder is no module of ours."""
 KINDS = {"port": Whole(0, 65_535)}
 SPACE = "demo"
 FILES = ["src/api.py", "src/models.py", "src/auth.py", "src/search.py", "docs/guide.md"]
@@ -120,17 +122,31 @@ class Stage:
         self.daemon: subprocess.Popen[str] | None = None
 
     def run(self) -> None:
-        os.makedirs(os.path.dirname(self.store), exist_ok=True)
-        for name in FILES:
-            file = os.path.join(self.folder, name)
-            os.makedirs(os.path.dirname(file), exist_ok=True)
-            open(file, "a").close()
+        self.build()
         try:
             self.serve()
             self.invite()
             self.play()
         finally:
             self.clear()
+
+    def build(self) -> None:
+        """Make the files of the scene, in a folder that is empty or that a demo has made."""
+        real = os.path.realpath(self.folder)
+        for name in [*FILES, ".dibs/demo.db"]:
+            if os.path.realpath(os.path.join(real, name)) != os.path.join(real, name):
+                raise InvalidError(f"{name} in {self.folder} is a link", next="give another folder")
+        store_dir = os.path.dirname(self.store)
+        if os.path.lexists(self.store):
+            dibs.open(self.store, space=SPACE, start=self.folder).close()  # refused if not ours
+        elif os.path.lexists(store_dir):
+            raise InvalidError(f"{store_dir} is in use already", next="give another folder")
+        os.makedirs(store_dir, exist_ok=True)
+        for name in FILES:
+            file = os.path.join(real, name)
+            os.makedirs(os.path.dirname(file), exist_ok=True)
+            if not os.path.lexists(file):
+                os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
 
     def serve(self) -> None:
         port = str(self.port)
@@ -144,7 +160,7 @@ class Stage:
 
     def invite(self) -> None:
         """Open the dashboard, or say where it is."""
-        command = [sys.executable, "-m", "dibs", *self.opening]
+        command = [*PYTHON, "dibs", *self.opening]
         subprocess.run(command, env=self.environment, cwd=self.folder, check=False)
 
     def play(self) -> None:
@@ -174,7 +190,7 @@ class Stage:
 
     def spawn(self, module: str, *words: str, out: int | None = None) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", module, *words],
+            [*PYTHON, module, *words],
             env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, text=True,
             process_group=0,  # a signal of the terminal is for the stage, which ends the others
         )  # fmt: skip

@@ -10,7 +10,7 @@ import os
 
 from dibs.errors import DibsError
 from dibs.operation import EVERYBODY
-from dibs.records import called, quoted
+from dibs.records import called, folder, quoted
 from dibs.storage.folder import file_system
 from dibs.surroundings.wording import note, paint, print_json, say
 
@@ -28,6 +28,7 @@ BY = {"doctor": EVERYBODY, "backup": EVERYBODY}
 OK, WARNING, FAULT = "ok", "warning", "fault"
 COLOURS = {OK: "green", WARNING: "yellow", FAULT: "red"}
 LARGE_LOG = 64 << 20
+RECENT_S, LOOKED_AT = 7 * 86_400, 1_000
 
 
 class Finding:
@@ -113,11 +114,13 @@ def examine(call: Globals) -> Iterator[Finding]:
         yield integrity(space)
         yield log_size(space)
         yield sessions(space)
+        yield from tokens(space)
         yield signatures(space)
 
 
 def where(space: Dibs, address: str) -> Finding:
-    return Finding("store", OK, f"{address}, space {space.space}, seq {space.events.last()}")
+    says = f"{folder(address)}, space {space.space}, seq {space.events.last()}"
+    return Finding("store", OK, says)
 
 
 def hooks(folder: str | None = None) -> Finding:
@@ -187,9 +190,9 @@ def modes(driver: Driver) -> Iterator[Finding]:
     found = {path: os.stat(path).st_mode & 0o777 for path in private}
     open_to_others = {path: mode for path, mode in found.items() if mode & 0o077}
     for path, mode in open_to_others.items():
-        says = f"{path} is open to others ({mode:o})"
-        mend = partial(close_to_others, path, mode & 0o700)
-        yield Finding("modes", FAULT, says, f"chmod go-rwx {path}", mend)
+        says = f"{folder(path)} is open to others ({mode:o})"
+        repair = partial(close_to_others, path, mode & 0o700)
+        yield Finding("modes", FAULT, says, f"chmod go-rwx {folder(path)}", repair)
     if not open_to_others:
         yield Finding("modes", OK, f"{len(private)} files and folders are private")
 
@@ -219,6 +222,22 @@ def sessions(space: Dibs) -> Finding:
     names = ", ".join(sorted({called(session.agent) for session in dead}))
     says = f"{len(dead)} ended without leaving ({names}); the next who needs it takes it over"
     return Finding("sessions", WARNING, says, "dibs doctor --fix", lambda: end_dead(space.scope))
+
+
+def tokens(space: Dibs) -> Iterator[Finding]:
+    """Whether an older copy was put back lately, in which a token may not be revoked yet."""
+    from time import time
+
+    from dibs.nouns.agents.sessions import tokens_now
+
+    restored = space.events.since(None, kind="space.restored", limit=LOOKED_AT)
+    if not restored or restored[-1].at < (time() - RECENT_S) * 1000:
+        return
+    older = [id for id in sorted(tokens_now(space.scope)) if id < restored[-1].seq]
+    if older:
+        says = f"{len(older)} made before an older state of this store was put back; "
+        says += "one that was revoked since then opens it again"
+        yield Finding("tokens", WARNING, says, "dibs token list; revoke what you do not want")
 
 
 def alive(space: Dibs) -> Finding:

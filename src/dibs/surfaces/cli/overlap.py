@@ -11,10 +11,11 @@ import os
 from functools import partial
 
 from dibs.errors import InvalidError
-from dibs.names.checkouts import git_directory
+from dibs.names.checkouts import checkout_around, git_directory
 from dibs.names.paths import resources_overlap
+from dibs.names.tracked import opened, unfit
 from dibs.operation import EVERYBODY
-from dibs.records import Blocker, called, folder, plain
+from dibs.records import Blocker, called, folder, plain, quoted
 from dibs.surroundings.git import OFF, elsewhere, git, names
 from dibs.surroundings.wording import note, paint, print_json, say
 
@@ -35,6 +36,7 @@ IDENTITY = {
     for who in ("AUTHOR", "COMMITTER")
     for what, value in (("NAME", "dibs"), ("EMAIL", "dibs@localhost"))
 }
+INDEX_LIMIT = 1 << 30
 MERGE_TREE = (2, 38)
 """From this version on git can merge without a working tree."""
 
@@ -119,7 +121,7 @@ def holder(blocker: Blocker) -> str:
     where = (blocker.checkout or "").partition(":")[2]
     name = blocker.resource.removeprefix("file:").partition(":")[2] or blocker.resource
     said = f"{called(blocker.agent)} holds {called(name)}"
-    return said + (f" in {folder(where)}" if where else "")
+    return said + (f" in {quoted(where)}" if where else "")
 
 
 def worktrees_of(top: str) -> dict[str, str]:
@@ -127,15 +129,23 @@ def worktrees_of(top: str) -> dict[str, str]:
 
     A bare repository and what was moved away have no files, and are left out.
     """
-    found = {}
+    found, root = {}, checkout_around(os.path.realpath(top)).root
     # Not with -z, which older versions do not know.
     said = git("worktree", "list", "--porcelain", cwd=top, environment=elsewhere())
     for block in os.fsdecode(said).split("\n\n"):
         facts = dict(line.partition(" ")[::2] for line in block.split("\n") if line)
         path = facts.get("worktree", "")
-        if path and "bare" not in facts and os.path.exists(f"{path}/.git"):
+        if path and "bare" not in facts and is_of(path, root):
             found[path] = facts.get("branch", "").removeprefix("refs/heads/")
     return found
+
+
+def is_of(path: str, root: str) -> bool:
+    """Whether a worktree is there, and of this space: its repository may name any folder."""
+    try:
+        return os.path.exists(f"{path}/.git") and checkout_around(path).root == root
+    except InvalidError:
+        return False
 
 
 def overlaps(top: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
@@ -175,25 +185,54 @@ def apart(top: str, folder: str) -> dict[str, str]:
 
 def snapshot(worktree: str, inside: list[str], environment: dict[str, str]) -> str:
     """The commit of a worktree's present state; `inside` are others that lie in its directory."""
-    from shutil import copy2
-
-    own = os.path.join(git_directory(worktree), "index")
-    if os.path.exists(own):
-        # With what git knows of each file already, only what has changed is read. Its time is
-        # part of that: a file that was written in the same moment is compared.
-        copy2(own, environment["GIT_INDEX_FILE"])
-    others = [f":(top,exclude,literal){path[len(worktree) + 1 :]}" for path in inside]
-    call = partial(git, cwd=worktree, environment=environment, settings=SETTINGS)
-    call("add", "-A", "--", ":(top)", *others)
+    copy_index(git_directory(worktree), environment["GIT_INDEX_FILE"])
+    call = partial(git, cwd=worktree, environment=environment, settings=SETTINGS, timeout_s=600)
+    staged = [line.split("\t", 1) for line in names(call("ls-files", "-s", "-z"))]
+    # Git would look for changes inside of a submodule, with the settings that this has.
+    modules = [
+        (path, described.split(" ")[1])
+        for described, path in staged
+        if described.startswith("160000 ") and os.path.lexists(f"{worktree}/{path}/.git")
+    ]
+    others = [path[len(worktree) + 1 :] for path in inside] + [path for path, _ in modules]
+    call("add", "-A", "--", ":(top)", *(f":(top,exclude,literal){path}" for path in others))
+    for path, before in modules:
+        said = git("rev-parse", "-q", "--verify", "HEAD", cwd=f"{worktree}/{path}",
+                   environment=elsewhere(), codes=(0, 1, 128))  # fmt: skip
+        now = said.decode().strip() or before
+        if now != before:
+            call("update-index", "--cacheinfo", f"160000,{now},{path}")
     head = call("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1)).decode().strip()
     parent = ["-p", head] if head else []
     tree = call("write-tree").decode().strip()
     return call("commit-tree", *parent, "-m", "as it is now", tree).decode().strip()
 
 
+def copy_index(git_dir: str, copy: str) -> None:
+    """Let git have what it knows of each file already, so that only what has changed is read.
+
+    Its time is part of that: a file that was written in the same moment is compared.
+    """
+    from shutil import copyfileobj
+
+    for name in os.listdir(git_dir):
+        if name.startswith("sharedindex."):
+            opened(os.path.join(git_dir, name)).close()
+    try:
+        source = opened(os.path.join(git_dir, "index"))
+    except FileNotFoundError:
+        return
+    with source, open(copy, "wb") as out:
+        status = os.fstat(source.fileno())
+        if status.st_size > INDEX_LIMIT:
+            raise unfit(source.name, "it is too large")
+        copyfileobj(source, out)
+    os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 def compare(top: str, one: str, other: str, environment: dict[str, str]) -> dict[str, str]:
     """The paths that two commits change since they parted, and how each would merge."""
-    call = partial(git, cwd=top, environment=environment, settings=SETTINGS)
+    call = partial(git, cwd=top, environment=environment, settings=SETTINGS, timeout_s=600)
     bases = call("merge-base", one, other, codes=(0, 1)).decode().split()
     base = bases[0] if bases else call("hash-object", "-t", "tree", "/dev/null").decode().strip()
     changed = [

@@ -30,8 +30,8 @@ TEXT_LIMIT = 100_000
 DIFFERENCE_LIMIT = 128 << 10
 LINES = 60
 """At most so many lines of a difference: the model can read the file itself."""
-RECORDS = r"\bgit(?:\s+-[cC]\s+\S+|\s+-\S+)*\s+(commit|merge|pull|push)(?![\w-])"
-"""Where a command has git record or hand on commits."""
+RECORDS = ("commit", "merge", "pull", "push")
+"""What has git record or hand on commits."""
 ADVICE = (
     "Work on something else first, or wait for it with the dibs tool `wait` "
     "(in a shell: dibs wait {name}) and then try again. "
@@ -111,14 +111,12 @@ def unhooked(case: Case) -> str:
     A client may set `core.hooksPath` to nothing for the commands that it runs. An option of git's
     own counts more than that, so the agent is told which.
     """
-    import re
-
     from dibs.clients import client_of
     from dibs.surroundings.git import elsewhere, git
 
     command = case.occasion.command
-    found = re.search(RECORDS, command)
-    if found is None or case.is_alone():
+    found = recording(command)
+    if not found or case.is_alone():
         return ""
     if "--no-verify" in command:
         return (
@@ -133,10 +131,27 @@ def unhooked(case: Case) -> str:
     if not os.path.exists(os.path.join(folder, "pre-commit")):
         return ""  # nor would it anywhere else
     return (
-        f"dibs: git runs no hooks in this shell, so nobody would see whether `git {found[1]}` "
+        f"dibs: git runs no hooks in this shell, so nobody would see whether `git {found}` "
         "takes in files of other agents. Write it like this: "
-        f"git -c core.hooksPath={quote(folder)} {found[1]} …"
+        f"git -c core.hooksPath={quote(folder)} {found} …"
     )
+
+
+def recording(command: str) -> str:
+    """The first of these words that a command gives to git, past git's own options; else ""."""
+    words = iter(command.split())
+    for word in words:
+        while word.endswith("git") and not (word[-4:-3].isalnum() or word[-4:-3] == "_"):
+            word = next(words, "")
+            while word[:1] == "-" and word != "-":
+                if word in ("-c", "-C"):
+                    next(words, "")
+                word = next(words, "")
+            for name in RECORDS:
+                after = word.removeprefix(name)[:1]
+                if word.startswith(name) and not (after.isalnum() or after in ("_", "-")):
+                    return name
+    return ""
 
 
 def meant(case: Case, edit: Edit) -> Resource | None:

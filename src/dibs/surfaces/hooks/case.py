@@ -15,7 +15,7 @@ from dibs.operation import HOOK
 from dibs.records import Lease
 from dibs.storage.folder import Own
 from dibs.surfaces.hooks.contents import Contents, read_file
-from dibs.surfaces.hooks.notes import Flights, Reads, read_note, stamp, write
+from dibs.surfaces.hooks.notes import Flights, Reads, mark_of, read_note, stamp, write
 from dibs.surroundings.occasion import Occasion
 from dibs.surroundings.settings import load
 from dibs.surroundings.who import Who
@@ -49,9 +49,10 @@ class Case:
         self.session = self.agent.session
         self.store_dir = self.place.store_dir
         self.own = Own(self.store_dir)
+        self.mark = mark_of(space)
         self.cwd = occasion.cwd or os.getcwd()
         self.flights = Flights(self.store_dir, self.session)
-        self.kept = Contents(self.store_dir)
+        self.kept = Contents(self.store_dir, self.mark)
         self.reads = Reads(self.store_dir, self.session)
         self.intruded: set[str] = set()
         """Files of which was seen that somebody else has changed them."""

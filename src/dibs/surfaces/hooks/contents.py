@@ -5,7 +5,8 @@ its SHA-256, written once; an index beside it says which names had it, when, and
 Both are bounded: the contents that were not used for longest go first. `dibs recover PATH` brings
 back what a file held before somebody overwrote it.
 
-They are of this machine, like the files themselves, and lie beside its store.
+They are of this machine, like the files themselves, and lie beside its store. The name of an index
+depends on the store's key, so that one that came with an archive is not found.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dibs.names.checkouts import content_hash
 from dibs.operation import EVERYBODY
 from dibs.records import called, in_the_way
 from dibs.storage.folder import Own
-from dibs.surfaces.hooks.notes import read_note, write
+from dibs.surfaces.hooks.notes import mark_of, read_note, write
 from dibs.surroundings.commands import Globals
 from dibs.surroundings.wording import ago, argument, note, print_json, say
 
@@ -42,12 +43,18 @@ class Version:
     def __init__(self, line: str) -> None:
         at, self.content_hash, how, self.agent = line.split(" ", 3)
         self.at = int(at)
+        if len(at) > 15 or len(self.content_hash) != 64 or not self.content_hash.isalnum():
+            raise ValueError("not a line of an index")
         self.foreign = how == "foreign"
 
 
 class Contents:
-    def __init__(self, store_dir: str) -> None:
+    def __init__(self, store_dir: str, mark: str) -> None:
+        """
+        mark: what nobody knows who might have put an index there (`mark_of`)
+        """
         self._own = Own(store_dir)
+        self._mark = mark
 
     def keep(self, file: str, agent: str = "", foreign: bool = False) -> str | None:
         """Keep the content of a file; its hash, or None if there is no file that fits.
@@ -76,8 +83,15 @@ class Contents:
 
     def versions(self, file: str) -> list[Version]:
         """What a file has held, the latest first, as far as it is still kept."""
-        found = map(Version, reversed(self._lines(file)[1:]))
-        return [version for version in found if self.has(version.content_hash)]
+        found = []
+        for line in reversed(self._lines(file)[1:]):
+            try:
+                version = Version(line)
+            except ValueError:
+                continue  # damaged
+            if self.has(version.content_hash):
+                found.append(version)
+        return found
 
     def prune(self) -> None:
         """Remove the contents that were not used for longest, until the rest is small enough."""
@@ -99,7 +113,8 @@ class Contents:
             self._own.remove(name)
 
     def _names(self, file: str) -> str:
-        return f"kept/names/{sha256(os.fsencode(file)).hexdigest()[:40]}"
+        name = os.fsencode(f"{self._mark}\n{file}")
+        return f"kept/names/{sha256(name).hexdigest()[:40]}"
 
     def _lines(self, file: str) -> list[str]:
         return (read_note(self._own, self._names(file)) or file).splitlines()
@@ -108,7 +123,7 @@ class Contents:
         """Add a line to what is known of a file, unless the last one says so already."""
         lines = self._lines(file)
         how = "foreign" if foreign else "own"
-        if lines[1:] and lines[-1].split(" ", 1)[1] == f"{content_hash} {how} {agent}":
+        if lines[1:] and lines[-1].partition(" ")[2] == f"{content_hash} {how} {agent}":
             return
         lines.append(f"{round(time() * 1000)} {content_hash} {how} {agent}")
         write(self._own, self._names(file), "\n".join([lines[0], *lines[1:][-NAMES_LIMIT:], ""]))
@@ -150,7 +165,7 @@ def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to
         file = resource.file or ""
         if os.path.isdir(file):
             raise InvalidError(f"{called(resource.text)} is a directory", next="name a file")
-        contents = Contents(space.scope.place.store_dir)
+        contents = Contents(space.scope.place.store_dir, mark_of(space))
         versions = contents.versions(file)
         if list:
             listed(call, versions, content_hash(file))

@@ -223,16 +223,16 @@ def arrive(case: Case) -> None:
     was deleted, with everything in it.
     """
     from dibs.dibs import home_user_dir
-    from dibs.storage.folder import Note, fingerprint
+    from dibs.storage.folder import Note
     from dibs.surfaces.hooks.briefing import Briefing
     from dibs.surfaces.hooks.case import hooked
 
-    store = Note(home_user_dir(), f"{case.store_dir}/dibs.db")
-    if store.key is None:
-        return  # the store is elsewhere, and nothing here can take it away
-    if begin_notes(case.own, fingerprint(store.key)):
+    if begin_notes(case.own, case.mark):
         write(case.own, hooked(case.session), case.who.client or "")
-    if case.occasion.event != START and store.above:
+    if case.occasion.event == START or case.space.scope.daemon:
+        return
+    store = Note(home_user_dir(), f"{case.store_dir}/dibs.db")
+    if store.above:  # never of a store that is elsewhere, which nothing here can take away
         Briefing(case).postpone([GONE])
 
 

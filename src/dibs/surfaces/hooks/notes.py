@@ -29,12 +29,13 @@ from time import time
 from dibs.digest import sha256
 from dibs.names.checkouts import git_directory
 from dibs.storage.clock import runs
-from dibs.storage.folder import PART, Own, open_own
+from dibs.storage.folder import PART, Note, Own, open_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from dibs.dibs import Dibs
     from dibs.names.paths import Place
     from dibs.surroundings.occasion import Occasion
 
@@ -360,12 +361,30 @@ def _prune(own: Own, folder: str, before: float) -> None:
             continue  # something young is in the folder
 
 
+def mark_of(space: Dibs) -> str:
+    """What is known only to those who have the key of the store, wherever that is.
+
+    Who reaches a store by a daemon may have another's key lying here: if it is not known to be
+    this user's, a secret in the user's data folder has to do.
+    """
+    if not space.scope.daemon:
+        key = space.scope.store.driver.key()
+    else:
+        from dibs.dibs import DATABASE, home_user_dir, space_key
+
+        here, home = space.scope.place.store_dir, home_user_dir()
+        found = Note(home, f"{here}/{DATABASE}")
+        key = (found.known and found.key) or space_key(home, f"notes {here}")[0]
+    mark: str = sha256(b"dibs notes\n" + key).hexdigest()
+    return mark
+
+
 def begin_notes(own: Own, store: str) -> bool:
     """Forget notes that are not of this store, but of an earlier one, or put there by git.
 
     Whether that had to be done.
 
-    store: what nobody can know who does not have the key of the store
+    store: what nobody can know who does not have the key of the store (`mark_of`)
     """
     if read_note(own, OF) == store:
         return False

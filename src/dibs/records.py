@@ -538,7 +538,7 @@ class Event(Record):
 
 
 class Pruned(Record):
-    """What a pruning removed, and what it kept."""
+    """What a pruning removed, up to where the journal is gone, and whether that was all."""
 
     events: int
     messages: int
@@ -547,6 +547,7 @@ class Pruned(Record):
     answers: int
     sessions: int
     pruned_seq: int
+    done: bool
 
 
 class Mismatch(Record):

@@ -42,6 +42,8 @@ AGENTS = Queries("agents")
 PID = Whole(0, 2**31)
 SESSION_TTL_S = 30.0
 """How long a session lives without a beat, where processes cannot be seen."""
+OWN_KEY = "dibs:"
+"""How an idempotency key begins that a client of dibs made, to ask again when an answer is lost."""
 TREE_S = 3600.0
 """How long an agent may hold a whole tree, unless the settings say otherwise."""
 SHELL, CLIENT, TOKEN = "shell", "client:", "token:"

@@ -537,6 +537,13 @@ class FileLiveness:
     def alive(self, number: int) -> bool:
         return is_held(self.path(number))
 
+    def numbers(self) -> list[int]:
+        """The numbers of this space that have a file, whether anybody holds it or not."""
+        prefix = f"{self.space}-"
+        names = [name.removeprefix(prefix) for name in os.listdir(self._folder)
+                 if name.startswith(prefix)]  # fmt: skip
+        return sorted(int(name) for name in names if name.isdecimal())
+
     def close(self) -> None:
         if os.getpid() != self._pid:
             return

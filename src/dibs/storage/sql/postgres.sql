@@ -41,3 +41,9 @@ SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE
        END AS history,
        CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) * 1000 AS BIGINT) AS started,
        CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
+
+-- name: used
+-- About how many bytes a space needs: the server knows the sizes of whole tables only.
+SELECT CAST(200 AS BIGINT) * ((SELECT MAX(seq) FROM event WHERE event.space = space.id) - GREATEST(
+           (SELECT MIN(seq) FROM event WHERE event.space = space.id), restored_seq)) AS used
+FROM space WHERE id = :space;

@@ -263,7 +263,15 @@ def open(
     except BaseException:
         driver.close()
         raise
-    return Dibs(Scope(store, keys, place, None))
+    scope = Scope(store, keys, place, None)
+
+    def tidy() -> None:
+        from dibs.nouns.events import pruning  # late, since hardly ever is there anything to do
+
+        pruning.tidy(scope)
+
+    store.tidy = tidy
+    return Dibs(scope)
 
 
 def default_space(url: str, place: Place) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-import dibs
 from tests.stress import housekeeping
 from tests.stress.clockwork import children, database, middle
 

@@ -46,10 +46,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.storage.driver import Listener
 
-# SQLite's locks and shared memory need one kernel; these file systems join several.
+# SQLite's locks and shared memory need one kernel; these file systems join several, those of
+# virtual machines the host and the guest.
 NETWORK_FILE_SYSTEMS = frozenset(
-    "9p afs beegfs ceph cifs fuse.glusterfs fuse.rclone fuse.s3fs fuse.sshfs gfs2 gpfs lustre "
-    "ncpfs nfs nfs4 ocfs2 orangefs smb3 smbfs".split()
+    "9p acfs afs beegfs ceph cifs coda davfs drvfs fakeowner fhgfs gfs gfs2 glusterfs gpfs hgfs "
+    "lustre mmfs ncpfs nfs nfs4 ocfs2 orangefs panfs prl_fs pvfs2 smb3 smbfs vboxsf virtiofs "
+    "vmhgfs wekafs".split()
+)
+# Those whose driver is a process say its name after `fuse.`.
+NETWORK_FUSE = frozenset(
+    "blobfuse blobfuse2 ceph ceph-fuse curlftpfs cvmfs2 davfs davfs2 gcsfuse geesefs glusterfs "
+    "goofys google-drive-ocamlfuse grpcfuse juicefs mfs moosefs mount-s3 osxfs rclone s3fs s3ql "
+    "seaweedfs smbnetfs sshfs vmhgfs-fuse".split()
 )
 _HANDLES: set[int] = set()
 """All locked files of this process, for a child that must not keep them."""
@@ -382,13 +390,21 @@ def check_disk(database: str) -> None:
             next="remove the other links, or copy the store with the backup command",
         )
     kind = file_system(os.path.dirname(database))
-    if kind in NETWORK_FILE_SYSTEMS:
+    if is_network(kind):
         raise UnfitError(
             f"{shown(database)} is on a network file system ({kind}), where SQLite's locks do "
             "not hold",
             next="keep the store on a local disk, or use postgresql:// to share it",
             file_system=kind,
         )
+
+
+def is_network(kind: str | None) -> bool:
+    """Whether a file system may be used by several kernels at once."""
+    name = (kind or "").lower()
+    if name.startswith("fuse."):
+        return name[5:] in NETWORK_FUSE
+    return name in NETWORK_FILE_SYSTEMS
 
 
 def check_log(log: str, mode: int) -> None:

@@ -66,7 +66,7 @@ class Store:
         """How many seconds of the past are kept, and from how many bytes on less."""
         self.pruning: Any = None
         """What `tidy` goes on with."""
-        self.swept_rows_at = 0
+        self.swept_rows_at = self.rests_until = 0
 
         def set_up(connection: Connection) -> None:
             from dibs.storage.prepare import prepare  # late, since hardly anybody has to
@@ -371,7 +371,9 @@ class Write(Read):
             raise
         self._give_back()
         store = self.store
-        if (self.seq + self._events - 1) >> TIDY_SHIFT != (self.seq - 1) >> TIDY_SHIFT and store.tidy:
+        if (self.seq + self._events - 1) >> TIDY_SHIFT != (
+            self.seq - 1
+        ) >> TIDY_SHIFT and store.tidy:
             store.tidy()
 
 

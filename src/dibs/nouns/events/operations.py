@@ -112,7 +112,9 @@ class Events(Noun):
 
         return self.scope.store.wait(look, TOPICS, wait_s) or ()
 
-    @operation(by=PEOPLE, events=("space.pruned",), destructive=True, cli="gc", example="--keep 30d")
+    @operation(
+        by=PEOPLE, events=("space.pruned",), destructive=True, cli="gc", example="--keep 30d"
+    )
     def prune(self, *, keep_s: float = 30 * 86_400, wait_s: float = 3_600) -> Pruned:
         """Remove what is over and older than that; free what dead sessions hold.
 

@@ -17,7 +17,7 @@ versions of each entry, and a day of the keys that callers chose.
 from __future__ import annotations
 
 import time
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 from collections import deque
 
 from dibs.errors import UnavailableError
@@ -30,11 +30,12 @@ from dibs.storage.store import Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dibs.space.scope import Scope
     from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
     from dibs.storage.store import Caller, Read, Write
+
+    Stages = tuple[tuple[str, Query, Row], ...]
 
 EVENTS = Queries("events")
 SPACE = Queries("space")
@@ -58,9 +59,11 @@ CALLS_MS = 3_600_000
 """How long the answer to a call is kept whose key its client made: no call is repeated later."""
 FULL = 0.9
 """How much of its size a store that was too large is pruned to."""
+REST_MS = 60_000
+"""How long a process looks for nothing more after it has found nothing to remove."""
 SWEEP_MS = 600_000
 """How often a process looks for rows that are over although no event is too old."""
-STAGES = (
+STAGES: Stages = (
     ("messages", EVENTS.old_messages, {"id": 0}),
     ("tasks", EVENTS.old_tasks, {"number": 0}),
     ("versions", EVENTS.old_versions, {"namespace": "", "key": "", "version": 0}),
@@ -70,6 +73,8 @@ STAGES = (
 )
 """What is looked for, by which query, and where each begins."""
 _ALONE = allocate_lock()
+_AT_IT: set[int] = set()
+"""The threads that prune because a person asked for it."""
 
 
 class Cut:
@@ -82,7 +87,9 @@ class Cut:
     spared: how many versions of each entry stay, beside the last
     """
 
-    def __init__(self, why: str, upto: int, before: int, keys: int, calls: int, spared: int) -> None:
+    def __init__(
+        self, why: str, upto: int, before: int, keys: int, calls: int, spared: int
+    ) -> None:
         self.why = why
         self.upto = upto
         self.values: Row = {
@@ -132,7 +139,9 @@ class Pruning:
         with self._store.read() as tx:
             if self.slices == 0:
                 self._files = orphans(tx)
+            windows = 0
             while self._stage < len(STAGES) and len(self._found) < BATCH:
+                windows += 1
                 name, query, start = STAGES[self._stage]
                 rows = tx.rows(query, **self._cut.values, **self._place)
                 self._found += [(name, row) for row in rows if row["old"]]
@@ -141,7 +150,7 @@ class Pruning:
                 else:
                     self._stage += 1
                     self._place = STAGES[self._stage][2] if self._stage < len(STAGES) else {}
-                if time.monotonic() > end:
+                if windows >= len(STAGES) and time.monotonic() > end:
                     return
 
     def _slice(self, first: bool) -> None:
@@ -172,15 +181,17 @@ class Pruning:
 
     def _remove_events(self, tx: Write, end: float) -> None:
         """The oldest events that are to go, until the time is over."""
-        while not self._whole and (now := time.monotonic()) < end:
-            oldest = tx.rows(EVENTS.oldest_events, upto=self._cut.upto, limit=self._at_once)[0]
+        while not self._whole and ((now := time.monotonic()) < end or not self.removed["events"]):
+            after = self.upto or tx.rows(SPACE.position)[0]["pruned_seq"]
+            values = {"after": after, "upto": self._cut.upto, "limit": self._at_once}
+            oldest = tx.rows(EVENTS.oldest_events, **values)[0]
             if oldest["number"] < self._at_once:
                 self._whole = True
             if not oldest["number"]:
                 return
             self.upto = oldest["seq"]
             self.removed["events"] += oldest["number"]
-            tx.run(EVENTS.prune_events, upto=self.upto)
+            tx.run(EVENTS.prune_events, after=after, upto=self.upto)
             tx.rows(SPACE.position)  # what is to be run travels with what is asked
             took = time.monotonic() - now
             factor = 2 if took < STEP_S else 0.5 if took > 2 * STEP_S else 1
@@ -190,7 +201,8 @@ class Pruning:
 
     def _remove_rows(self, tx: Write, end: float) -> None:
         number, lanes = 0, set[int]()
-        while self._found and (number % FLUSH or time.monotonic() < end):
+        # A few go in any case, so that a small pruning is one write on a slow machine, too.
+        while self._found and (number < FLUSH or number % FLUSH or time.monotonic() < end):
             name, row = self._found.popleft()
             self.removed[name] += self._remove(tx, name, row, lanes)
             number += 1
@@ -235,11 +247,14 @@ def prune(scope: Scope, keep_ms: int, seconds: float) -> Pruned:
         before, wall = tx.wall - keep_ms, tx.wall
     upto = last_over(store, before, wall)
     pruning = Pruning(scope, scope.caller, Cut("gc", upto, before, before, before, 0))
-    while True:
+    _AT_IT.add(get_ident())
+    try:
         pruning.step()
-        if pruning.done or time.monotonic() > end:
-            break
-        time.sleep(PAUSE_S)
+        while not pruning.done and time.monotonic() < end:
+            time.sleep(PAUSE_S)
+            pruning.step()
+    finally:
+        _AT_IT.discard(get_ident())
     removed = dict(pruning.removed)
     del removed["outcomes"]
     with store.read() as tx:
@@ -255,6 +270,7 @@ def last_over(store: Store, before: int, now: int, windows: float = float("inf")
     after, number = 0, 0
     while True:
         with store.read() as tx:
+            after = after or tx.rows(SPACE.position)[0]["pruned_seq"]
             values = {"before": before, "now": now, "after": after, "limit": LOOKED_AT}
             seen = tx.rows(EVENTS.first_kept, **values)[0]
             number += 1
@@ -272,8 +288,8 @@ def tidy(scope: Scope) -> bool:
     Whoever calls has done its write already, and must not fail because of this.
     """
     store = scope.store
-    if not _ALONE.acquire(blocking=False):
-        return False  # another thread is at it, or this is the write that it makes
+    if get_ident() in _AT_IT or not _ALONE.acquire(blocking=False):
+        return False  # this is a write of a pruning, or another thread is at it
     try:
         pruning = store.pruning
         if pruning is None:
@@ -282,9 +298,13 @@ def tidy(scope: Scope) -> bool:
                 return False
             pruning = store.pruning = Pruning(scope, None, cut)
         pruning.step(SLICE_S)
-        if pruning.done:
-            store.pruning = None
-        return True
+        if not pruning.done:
+            return True
+        store.pruning = None
+        if any(pruning.removed.values()):
+            return True
+        store.rests_until = store.clock.now() + REST_MS
+        return False
     except UnavailableError:
         return False  # the next who writes finds the same
     finally:
@@ -295,6 +315,8 @@ def due(store: Store) -> Cut | None:
     """What is to be removed now; None if all is as it should be."""
     keep_s, keep_bytes = store.keeps()
     driver = store.driver
+    if store.clock.now() < store.rests_until:
+        return None
     with store.read() as tx:
         # By both clocks: one that was set forward must not take the journal with it.
         now, wall = min(tx.now, tx.wall), tx.wall

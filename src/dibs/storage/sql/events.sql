@@ -21,8 +21,10 @@ WHERE space = :space AND seq < :before
 ORDER BY seq DESC LIMIT :limit;
 
 -- name: oldest
--- Where what is kept of the journal begins.
-SELECT seq, at FROM event WHERE space = :space ORDER BY seq LIMIT 1;
+-- Where what is kept of the journal begins. On PostgreSQL what was pruned is in the index until it is
+-- vacuumed, so nobody looks there.
+SELECT seq, at FROM event WHERE space = :space AND seq > (
+    SELECT pruned_seq FROM space WHERE id = :space) ORDER BY seq LIMIT 1;
 
 -- name: said_pruned
 -- When the journal was last cut, if that is not long ago: each cut adds its line.
@@ -48,10 +50,11 @@ SELECT seq FROM event WHERE space = :space ORDER BY seq DESC LIMIT 1 OFFSET :num
 -- name: oldest_events
 -- How many of the oldest events a step of the pruning removes, and the last of them.
 SELECT COUNT(*) AS number, MAX(seq) AS seq FROM (
-    SELECT seq FROM event WHERE space = :space AND seq <= :upto ORDER BY seq LIMIT :limit) AS old;
+    SELECT seq FROM event WHERE space = :space AND seq > :after AND seq <= :upto
+    ORDER BY seq LIMIT :limit) AS old;
 
 -- name: prune_events
-DELETE FROM event WHERE space = :space AND seq <= :upto;
+DELETE FROM event WHERE space = :space AND seq > :after AND seq <= :upto;
 
 -- name: pruned
 -- From here on the journal is whole.

@@ -264,13 +264,7 @@ def open(
         driver.close()
         raise
     scope = Scope(store, keys, place, None)
-
-    def tidy() -> None:
-        from dibs.nouns.events import pruning  # late, since hardly ever is there anything to do
-
-        pruning.tidy(scope)
-
-    store.tidy = tidy
+    store.tidy = scope.tidy
     return Dibs(scope)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from typing import Any
 
 import dibs
@@ -69,25 +70,31 @@ def collect(url: str, space: str, user: str, keep_s: float) -> None:
         say({"begin": begin, "end": time.monotonic(), **pruned.to_json()})
 
 
-def work(url: str, space: str, user: str, number: int, keeps: tuple[float, int]) -> None:
-    """Do what an agent does, until told to stop; say at each look what this process uses."""
-    with dibs.open(url, space=space, user_dir=user) as opened:
+def work(
+    url: str, space: str, user: str, token: str | None, number: int, keeps: tuple[float, int]
+) -> None:
+    """Do what an agent does, turn after turn; say how many turns that were, and what failed.
+
+    keeps: how much of the past to keep, where this process prunes
+    """
+    where: dict[str, Any] = {"token": token} if token else {"space": space}
+    with dibs.open(url, user_dir=user, **where) as opened:
         if opened.scope.daemon is None:
             opened.scope.store.keeps = lambda: keeps
         agent = opened.join(f"agent{number}")
         say("ready")
-        end, turn, pruned = time.monotonic() + ask(), 0, 0
+        end, turns, failed = time.monotonic() + ask(), 0, Counter[str]()
         while time.monotonic() < end:
-            turn += 1
+            turns += 1
             try:
-                turn_of(agent, number, turn)
-            except dibs.PrunedError:
-                pruned += 1
-        say({"turns": turn, "pruned": pruned, **own_use()})
+                take_turn(agent, number, turns)
+            except dibs.UnavailableError as error:
+                failed[type(error).__name__] += 1
+        say({"turns": turns, "failed": failed})
 
 
-def turn_of(agent: dibs.Agent, number: int, turn: int) -> None:
-    """One turn of an agent: a file, a task, a message, an entry, a look at what is new."""
+def take_turn(agent: dibs.Agent, number: int, turn: int) -> None:
+    """A file, a task, a message, an entry, and a look at what has come."""
     path = f"src/part{number}/file{turn % 50}.py"
     agent.leases.claim(path, note="to make the parser faster")
     agent.leases.renew(path)
@@ -99,8 +106,8 @@ def turn_of(agent: dibs.Agent, number: int, turn: int) -> None:
     agent.leases.release(path)
 
 
-def own_use() -> dict[str, Any]:
-    """The memory and the descriptors of this process."""
-    with open("/proc/self/statm", encoding="ascii") as source:
+def use_of(pid: int) -> tuple[int, int]:
+    """The memory of a process in MiB, and how many descriptors it has open."""
+    with open(f"/proc/{pid}/statm", encoding="ascii") as source:
         pages = int(source.read().split()[1])
-    return {"mib": pages * 4096 >> 20, "files": len(os.listdir("/proc/self/fd"))}
+    return pages * 4096 >> 20, len(os.listdir(f"/proc/{pid}/fd"))

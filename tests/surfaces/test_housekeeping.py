@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -13,7 +16,7 @@ from dibs.names.paths import find_place
 from dibs.nouns.events import pruning
 from dibs.surroundings.settings import load
 from tests.stress.housekeeping import fill
-from tests.surfaces.daemon import serving
+from tests.surfaces.daemon import Daemon, serving
 from tests.surfaces.shell import Shell, until
 
 OLD = 511
@@ -95,6 +98,29 @@ def test_how_much_is_kept_is_a_setting(
     config = load(find_place(str(tmp_path), str(tmp_path / "user")))
     assert (config.keep_s, config.keep_bytes) == (keep_s, keep_bytes)
     assert len(config.problems) == problems
+
+
+def test_who_waits_at_a_daemon_is_woken_by_what_was_pruned_before_the_daemon_saw_it(
+    shell: Shell,
+) -> None:
+    alice = shell.person("alice")
+    alice.ok("state", "set", "n", "k", "1")
+    with serving(shell) as daemon:
+        with_daemon = alice.with_(DIBS_URL=daemon.url, DIBS_TOKEN=daemon.token)
+        waiter = with_daemon.start("state", "watch", "n", "k", "--after-version", "1", "--wait=60s")
+        until(lambda: "dibs_waiting 1" in figures(daemon), "the waiter")
+        os.kill(daemon.process.pid, signal.SIGSTOP)
+        alice.ok("state", "set", "n", "k", "2", "--force")
+        alice.ok("gc", "--keep", "0")
+        os.kill(daemon.process.pid, signal.SIGCONT)
+        out, _ = waiter.communicate(timeout=15)
+        assert waiter.returncode == 0 and "2" in out
+
+
+def figures(daemon: Daemon) -> str:
+    asked = Request(f"{daemon.url}/metrics", headers={"Authorization": f"Bearer {daemon.token}"})
+    with urlopen(asked) as answer:
+        return str(answer.read().decode())
 
 
 # Files of the dead

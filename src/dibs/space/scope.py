@@ -162,6 +162,12 @@ class Scope:
         if self.store.liveness is not None:
             self.store.liveness.let_go(self.caller.session)
 
+    def tidy(self) -> None:
+        """Prune a little, if there is anything to prune."""
+        from dibs.nouns.events import pruning  # late, since hardly ever is it time to look
+
+        pruning.tidy(self)
+
     def at_close(self, call: Callable[[], None]) -> None:
         """Have something done before the space is closed."""
         self.store.at_close.append(call)

@@ -46,18 +46,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.storage.driver import Listener
 
-# SQLite's locks and shared memory need one kernel; these file systems join several, those of
-# virtual machines the host and the guest.
+# SQLite's locks and shared memory need one kernel; these file systems join several, such as the
+# host and the guest of a virtual machine. Some have `fuse.` before their name.
 NETWORK_FILE_SYSTEMS = frozenset(
-    "9p acfs afs beegfs ceph cifs coda davfs drvfs fakeowner fhgfs gfs gfs2 glusterfs gpfs hgfs "
-    "lustre mmfs ncpfs nfs nfs4 ocfs2 orangefs panfs prl_fs pvfs2 smb3 smbfs vboxsf virtiofs "
-    "vmhgfs wekafs".split()
-)
-# Those whose driver is a process say its name after `fuse.`.
-NETWORK_FUSE = frozenset(
-    "blobfuse blobfuse2 ceph ceph-fuse curlftpfs cvmfs2 davfs davfs2 gcsfuse geesefs glusterfs "
-    "goofys google-drive-ocamlfuse grpcfuse juicefs mfs moosefs mount-s3 osxfs rclone s3fs s3ql "
-    "seaweedfs smbnetfs sshfs vmhgfs-fuse".split()
+    "9p acfs afs beegfs blobfuse blobfuse2 ceph ceph-fuse cifs coda curlftpfs cvmfs2 davfs davfs2 "
+    "drvfs fakeowner fhgfs gcsfuse geesefs gfs gfs2 glusterfs goofys google-drive-ocamlfuse gpfs "
+    "grpcfuse hgfs juicefs lustre mfs mmfs moosefs mount-s3 ncpfs nfs nfs4 ocfs2 orangefs osxfs "
+    "panfs prl_fs pvfs2 rclone s3fs s3ql seaweedfs smb3 smbfs smbnetfs sshfs vboxsf virtiofs "
+    "vmhgfs vmhgfs-fuse wekafs".split()
 )
 _HANDLES: set[int] = set()
 """All locked files of this process, for a child that must not keep them."""
@@ -390,21 +386,13 @@ def check_disk(database: str) -> None:
             next="remove the other links, or copy the store with the backup command",
         )
     kind = file_system(os.path.dirname(database))
-    if is_network(kind):
+    if (kind or "").lower().removeprefix("fuse.") in NETWORK_FILE_SYSTEMS:
         raise UnfitError(
             f"{shown(database)} is on a network file system ({kind}), where SQLite's locks do "
             "not hold",
             next="keep the store on a local disk, or use postgresql:// to share it",
             file_system=kind,
         )
-
-
-def is_network(kind: str | None) -> bool:
-    """Whether a file system may be used by several kernels at once."""
-    name = (kind or "").lower()
-    if name.startswith("fuse."):
-        return name[5:] in NETWORK_FUSE
-    return name in NETWORK_FILE_SYSTEMS
 
 
 def check_log(log: str, mode: int) -> None:
@@ -555,10 +543,8 @@ class FileLiveness:
 
     def numbers(self) -> list[int]:
         """The numbers of this space that have a file, whether anybody holds it or not."""
-        prefix = f"{self.space}-"
-        names = [name.removeprefix(prefix) for name in os.listdir(self._folder)
-                 if name.startswith(prefix)]  # fmt: skip
-        return sorted(int(name) for name in names if name.isdecimal())
+        names = [name.partition("-") for name in os.listdir(self._folder)]
+        return sorted(int(n) for space, _, n in names if space == str(self.space) and n.isdecimal())
 
     def close(self) -> None:
         if os.getpid() != self._pid:

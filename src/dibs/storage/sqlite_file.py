@@ -42,7 +42,6 @@ APPLICATION_ID = 0x64696273
 BUSY_S = 4.5
 WAL_MODE = b"\2\2"
 """What the header of a database in WAL mode says."""
-BUSY_LONG_S, BUSY_EAGER_S = 0.03, 0.5
 BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
 HARDENED = (
     (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
@@ -344,13 +343,12 @@ class Patience:
     """
 
     def __call__(self, attempts: int) -> bool:
-        now = time.monotonic()
         if attempts == 0:
-            self._since = now
-        # The turn is had by whoever tries in the right moment, so who has waited tries more often.
-        waited = now - self._since
-        eager = BUSY_LONG_S < waited < BUSY_LONG_S + BUSY_EAGER_S
-        time.sleep(BUSY_STEPS_S[1 if eager else min(attempts, len(BUSY_STEPS_S) - 1)])
+            self._since = time.monotonic()
+        waited = time.monotonic() - self._since
+        # Whoever tries in the right moment has the turn, so who has waited long tries more often.
+        step = 0 if 0.03 < waited < 0.5 else min(attempts, len(BUSY_STEPS_S) - 1)
+        time.sleep(BUSY_STEPS_S[step])
         return waited < BUSY_S
 
 

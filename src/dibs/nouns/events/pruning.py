@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 EVENTS = Queries("events")
 SPACE = Queries("space")
 AGENTS = Queries("agents")
-SLICE_S = 0.025
+SLICE_S = 0.02
 """How long a slice works while it has the turn; its commit comes on top."""
 PAUSE_S = 0.015
 """Longer than those sleep who try for the turn of a SQLite file again and again."""
@@ -118,6 +118,8 @@ class Pruning:
         """Whether all events are gone that are to go."""
         self._files: list[int] = []
         self.slices = 0
+        self.took_s = 0.0
+        """How long the last slice took, with its wait for the turn: others want it as much."""
         self.upto = 0
         names = ("events", "messages", "tasks", "versions", "answers", "sessions", "outcomes")
         self.removed = dict.fromkeys(names, 0)
@@ -129,9 +131,11 @@ class Pruning:
     def step(self, look_s: float = LOOK_S) -> None:
         """Look for what to remove, and remove some of it; a person's first slice is always made."""
         self._look(look_s)
+        begin = time.monotonic()
         first = self.slices == 0 and self._caller is not None
         if first or self._found or self._files or not self._whole:
             self._slice(first)
+        self.took_s = time.monotonic() - begin
         self.slices += 1
 
     def _look(self, seconds: float) -> None:
@@ -251,7 +255,7 @@ def prune(scope: Scope, keep_ms: int, seconds: float) -> Pruned:
     try:
         pruning.step()
         while not pruning.done and time.monotonic() < end:
-            time.sleep(PAUSE_S)
+            time.sleep(max(PAUSE_S, pruning.took_s))
             pruning.step()
     finally:
         _AT_IT.discard(get_ident())

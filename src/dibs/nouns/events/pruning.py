@@ -20,7 +20,7 @@ import time
 from _thread import allocate_lock, get_ident
 from collections import deque
 
-from dibs.errors import UnavailableError
+from dibs.errors import DibsError
 from dibs.nouns.recovery import end_dead_sessions
 from dibs.records import Pruned
 from dibs.space.scope import OWN_KEY
@@ -269,7 +269,7 @@ def prune(scope: Scope, keep_ms: int, seconds: float) -> Pruned:
 def last_over(store: Store, before: int, now: int, windows: float = float("inf")) -> int:
     """The last event that is older than a time, as are all before it; 0 if none is.
 
-    windows: how many thousands of the oldest to look at
+    windows: how many times to look at the next of the oldest
     """
     after, number = 0, 0
     while True:
@@ -309,8 +309,8 @@ def tidy(scope: Scope) -> bool:
             return True
         store.rests_until = store.clock.now() + REST_MS
         return False
-    except UnavailableError:
-        return False  # the next who writes finds the same
+    except DibsError:
+        return False  # busy, full or gone: whoever needs the store is told, and the next tries
     finally:
         _ALONE.release()
 
@@ -338,7 +338,9 @@ def due(store: Store) -> Cut | None:
             keys = max(keys, min(before, now - SPARED_KEYS_MS))
             calls = max(calls, before)
             most = 0 if floor is None else floor["seq"]
-    upto = min(last_over(store, before, wall, windows=1), most)
+    upto = 0
+    if oldest is not None and not before <= oldest["at"] <= wall:
+        upto = min(last_over(store, before, wall, windows=1), most)
     if not upto and why == "age" and now - store.swept_rows_at < SWEEP_MS:
         return None
     store.swept_rows_at = now

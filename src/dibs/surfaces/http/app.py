@@ -96,7 +96,7 @@ class Daemon:
         self._seq = 0
         self._news = asyncio.Event()
         self._untidy = asyncio.Event()
-        store.tidy = lambda: self._loop.call_soon_threadsafe(self._untidy.set)
+        store.tidy = None
 
     async def start(self) -> None:
         self._loop = loop = asyncio.get_running_loop()
@@ -105,6 +105,8 @@ class Daemon:
         self.writer.undone = self.sessions.clear
         self.reader = Worker("dibs-reader", loop, READS_LIMIT)
         self.waits = Waits(self.driver)
+        store = self.space.scope.store
+        store.tidy = lambda: loop.call_soon_threadsafe(self._untidy.set)
         self._sweeping = asyncio.gather(self._sweep(), self._watch_tokens(), self._tidy())
 
     async def _sweep(self) -> None:
@@ -153,6 +155,7 @@ class Daemon:
     def hush(self) -> None:
         """Begin nothing more, and answer those who wait."""
         self.stopping = True
+        self.space.scope.store.tidy = None
         self._sweeping.cancel()
         self._advance(self._seq)
         self.waits.stop()

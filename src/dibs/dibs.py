@@ -263,7 +263,9 @@ def open(
     except BaseException:
         driver.close()
         raise
-    return Dibs(Scope(store, keys, place, None))
+    scope = Scope(store, keys, place, None)
+    store.tidy = scope.tidy
+    return Dibs(scope)
 
 
 def default_space(url: str, place: Place) -> str:

@@ -319,7 +319,7 @@ def purpose(note: str) -> str:
 def in_the_way(blockers: Sequence[Blocker], wall_ms: int, *, quote: bool = False) -> str:
     """Say why a claim is refused: who holds it, what for, since when, until when, who else."""
     first = next((one for one in blockers if not one.waiting), blockers[0])
-    since = f"for {max(0, wall_ms - first.since_at) // 1000} s"
+    since = f"for {age(first.since_at, wall_ms) // 1000} s"
     if first.waiting:
         what = f"{called(first.resource, quote)}{purpose(first.note)}"
         said = f"{called(first.agent, quote)} has been waiting for {what} {since}"
@@ -338,9 +338,14 @@ def shortened(leases: Sequence[Lease], ttl_ms: float | None) -> bool:
     return any(lease.expires_in_ms + 1000 < (ttl_ms or lease.ttl_ms) for lease in leases)
 
 
+def age(at: int, wall_ms: int) -> int:
+    """How long ago something was, in milliseconds; what a wrong clock dated ahead is new."""
+    return max(0, wall_ms - at)
+
+
 def span(milliseconds: int) -> str:
     """A length of time in the unit that fits, for people."""
-    seconds = milliseconds // 1000
+    seconds = max(0, milliseconds) // 1000
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size * 2:
             return f"{seconds // size}{unit}"
@@ -538,7 +543,7 @@ class Event(Record):
 
 
 class Pruned(Record):
-    """What a pruning removed, and what it kept."""
+    """What a pruning removed, up to where the journal is gone, and whether that was all."""
 
     events: int
     messages: int
@@ -547,6 +552,7 @@ class Pruned(Record):
     answers: int
     sessions: int
     pruned_seq: int
+    done: bool
 
 
 class Mismatch(Record):

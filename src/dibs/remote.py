@@ -35,7 +35,7 @@ from dibs.errors import (
 from dibs.names.seen import see
 from dibs.operation import PEOPLE
 from dibs.records import Session, plain, visible
-from dibs.space.scope import Door, Scope
+from dibs.space.scope import OWN_KEY, Door, Scope
 from dibs.storage.folder import is_held
 from dibs.storage.store import Caller
 from dibs.storage.waiting import CANCEL
@@ -167,7 +167,7 @@ class RemoteScope(Scope):
         if operation.mutates and self._caller is None:
             self.caller  # noqa: B018 - it says what is missing
         if "idempotency_key" in names and given.get("idempotency_key") is None:
-            given["idempotency_key"] = os.urandom(16).hex()
+            given["idempotency_key"] = OWN_KEY + os.urandom(16).hex()
         if "wait_s" in names:
             given.setdefault("wait_s", names["wait_s"].default)
         resources = [name for name, one in names.items() if isinstance(one.kind, ResourceName)]

@@ -239,6 +239,8 @@ def test_a_reader_that_stayed_away_too_long_is_told_so(alice, clock):
         with pytest.raises(dibs.PrunedError) as refusal:
             ask(cursor)
         assert refusal.value.details["pruned_seq"] == oldest
+        assert refusal.value.details["first_seq"] == alice.events.since()[0].seq == oldest + 1
+        assert refusal.value.details["pruned_at"] == clock.wall()
     assert [event.kind for event in alice.events.since(oldest)] == ["space.pruned"]
     # A reader that began with nothing has missed those events too; who asks for all that is
     # kept has not.
@@ -270,3 +272,129 @@ def test_pruning_frees_what_the_dead_hold(opener: Opener, alice, clock):
     clock.advance(30)
     alice.events.prune()
     assert alice.events.since(kind="lease.freed")[0].agent == "victim"
+
+
+def test_the_latest_are_the_last_ones_in_order(alice, bob):
+    for number in range(5):
+        alice.leases.claim(f"a{number}")
+    bob.work.add("t")
+    events = alice.events.since()
+    assert alice.events.latest() == events
+    assert alice.events.latest(limit=2) == events[-2:]
+    assert alice.events.latest(before=events[-2].seq, limit=2) == events[-4:-2]
+    claims = [event for event in events if event.kind == "lease.claimed"]
+    assert list(alice.events.latest(kind="lease", limit=3)) == claims[-3:]
+    assert alice.events.latest(agent="nobody") == ()
+
+
+@direct("through a daemon, a call without a wait is one write with others")
+def test_a_pruning_that_has_no_time_is_sound_and_goes_on_when_asked_again(alice, bob, clock):
+    for number in range(30):
+        alice.work.claim(f"t{number}")
+        alice.work.complete(f"t{number}")
+        alice.messages.send(f"hello {number}", to="bob")
+        alice.state.set("n", "k", number, force=True)
+    while bob.messages.inbox():
+        pass
+    clock.advance(100)
+    removed, rounds = 0, 0
+    while True:
+        pruned = alice.events.prune(keep_s=10, wait_s=0)
+        removed += pruned.events
+        rounds += 1
+        cut = pruned.pruned_seq
+        assert all(event.seq > cut for event in alice.events.since())
+        assert alice.agents.verify() == ()
+        if pruned.done:
+            break
+        assert rounds < 1000
+    said = [event.data for event in alice.events.since(kind="space.pruned")]
+    assert sum(line["events"] for line in said) == removed
+    assert said[-1]["upto"] == cut and {line["why"] for line in said} == {"gc"}
+    assert alice.work.list() == () and alice.messages.history() == ()
+
+
+@direct("the clock of a daemon's machine is set once")
+def test_a_clock_that_was_wrong_for_a_while_takes_nothing_recent_with_it(alice, clock):
+    alice.leases.claim("old")
+    clock.advance(1_000)
+    recent = alice.leases.claim("recent").epoch
+    clock.wall_offset -= 50 * 365 * 86_400_000
+    alice.leases.claim("long ago, by a clock that was wrong")
+    clock.wall_offset += 100 * 365 * 86_400_000
+    ahead = alice.leases.claim("long ahead, by a clock that was wrong").epoch
+    clock.wall_offset -= 50 * 365 * 86_400_000
+    pruned = alice.events.prune(keep_s=500)
+    assert pruned.pruned_seq < recent
+    clock.advance(1_000)
+    last = alice.leases.claim("last").epoch
+    assert ahead <= alice.events.prune(keep_s=500).pruned_seq < last
+
+
+# A space prunes itself.
+
+
+def busy(agent, number):
+    for turn in range(number):
+        agent.state.set("n", "k", turn, force=True)
+
+
+@direct("it is about whoever writes without a daemon")
+def test_whoever_writes_prunes_what_is_too_old(opener, space, alice, clock):
+    space.scope.store.keeps = lambda: (3_600.0, 1 << 40)
+    alice.work.claim("t")
+    alice.work.complete("t")
+    unread = alice.messages.send("unread", to="bob")
+    alice.work.add("u", idempotency_key="chosen")
+    held = alice.leases.claim("a", ttl_s=LONG_S).epoch
+    cursor = alice.events.last()
+    clock.advance(4_000)
+    busy(alice, 1_100)
+    with pytest.raises(dibs.PrunedError) as refusal:
+        alice.events.since(cursor - 1)
+    assert refusal.value.details["pruned_seq"] == cursor
+    (said,) = alice.events.since(kind="space.pruned")
+    assert (said.agent, said.data["upto"], said.data["why"]) == (None, cursor, "age")
+    assert said.data["events"] >= cursor - 3
+    assert {task.id for task in alice.work.list()} == {"u"}
+    assert alice.messages.history() == (unread,)
+    assert alice.leases.list()[0].epoch == held
+    assert alice.events.last() == alice.events.latest(limit=1)[0].seq
+
+
+@direct("it is about whoever writes without a daemon")
+def test_nothing_is_pruned_that_is_neither_too_old_nor_too_much(space, alice, clock):
+    space.scope.store.keeps = lambda: (3_600.0, 1 << 40)
+    clock.advance(3_000)
+    busy(alice, 600)
+    assert alice.events.since(0, limit=1)
+    assert alice.events.since(kind="space.pruned") == ()
+
+
+@direct("the clock of a daemon's machine is set once")
+def test_a_clock_set_forward_prunes_nothing(space, alice, clock):
+    clock.wall_offset += 400 * 86_400_000
+    busy(alice, 600)
+    assert alice.events.since(0, limit=1)
+
+
+@direct("it is about whoever writes without a daemon")
+def test_a_store_that_is_too_large_gives_up_its_oldest_past(space, alice, clock, monkeypatch):
+    monkeypatch.setattr("dibs.nouns.events.pruning.SPARED_EVENTS", 300)
+    space.scope.store.keeps = lambda: (10 * 365 * 86_400.0, 1)
+    for _ in range(8):
+        busy(alice, 300)
+        clock.advance(600)
+    busy(alice, 600)
+    kept = len([*pages(alice)])
+    assert 300 <= kept < 3_000
+    assert {event.data["why"] for event in alice.events.since(kind="space.pruned")} == {"size"}
+    assert len(alice.state.history("n", "k", limit=1000)) < 2_000
+    assert alice.state.get("n", "k").version == 3_000
+
+
+def pages(agent):
+    after = None
+    while found := agent.events.since(after):
+        yield from found
+        after = found[-1].seq

@@ -172,11 +172,18 @@ def test_the_type_of_a_file_system_is_read_from_the_table_of_mounts(kind, tmp_pa
     assert folder.file_system(missing, mounts_text(tmp_path, kind)) == kind
 
 
+NETWORKS = (
+    "nfs nfs4 cifs smb3 9p fuse.sshfs ceph fuse.ceph virtiofs vboxsf prl_fs fuse.vmhgfs-fuse hgfs "
+    "vmhgfs davfs fuse.davfs2 glusterfs fuse.glusterfs lustre beegfs afs gfs2 ocfs2 fuse.rclone "
+    "fuse.s3fs fuse.grpcfuse fakeowner FUSE.SSHFS"
+).split()
+
+
 def test_a_system_without_a_table_of_mounts_is_trusted(tmp_path):
     assert folder.file_system(str(tmp_path), str(tmp_path / "no such table")) is None
 
 
-@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph"])
+@pytest.mark.parametrize("kind", NETWORKS)
 def test_a_network_file_system_is_refused_by_name(kind, sqlite_url, tmp_path, monkeypatch):
     table = mounts_text(tmp_path, kind)
     real = folder.file_system
@@ -188,7 +195,9 @@ def test_a_network_file_system_is_refused_by_name(kind, sqlite_url, tmp_path, mo
     assert everything_in(Path(sqlite_url).parent) == before
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "fuseblk"])
+@pytest.mark.parametrize(
+    "kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk", "fuse.ntfs-3g", "fuse"]
+)
 def test_a_local_file_system_is_taken(kind, sqlite_url, tmp_path, monkeypatch):
     table = mounts_text(tmp_path, kind)
     real = folder.file_system

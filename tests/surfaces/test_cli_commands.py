@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
+import signal
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -411,14 +415,64 @@ def test_the_log_tells_what_happened_from_a_place_on(shell: Shell) -> None:
     assert [event["seq"] for event in shell.json("events", "watch", "1")] == [2, 3]
 
 
-def test_a_log_longer_than_one_page_is_shown_whole(shell: Shell) -> None:
+def test_a_long_log_is_cut_to_its_last_thousand_unless_more_is_asked_for(shell: Shell) -> None:
     with (
         dibs.open(start=str(shell.folder), user_dir=shell.user_dir) as space,
         space.join("alice") as alice,
     ):
         for number in range(1100):
             alice.state.set("n", "n", number, force=True)
-    assert len(shell.ok("log", "--kind", "entry").out.splitlines()) == 1100
+    said = shell.ok("log", "--json")
+    assert [json.loads(line)["seq"] for line in said.out.splitlines()] == list(range(103, 1103))
+    said = shell.ok("log", "--kind", "entry")
+    assert len(said.out.splitlines()) == 1000
+    assert "the last 1,000; for more: dibs log --limit 10000" in said.err
+    said = shell.ok("log", "--kind", "entry", "--limit", "1050")
+    assert len(said.out.splitlines()) == 1050
+    assert said.out.splitlines()[-1].split()[0] == "1101"
+    assert len(shell.ok("log", "--limit", "10000").out.splitlines()) == 1102
+    assert len(shell.ok("log", "--since", "20", "--limit", "1070").out.splitlines()) == 1070
+
+
+def test_a_log_goes_on_after_a_pruning_and_says_what_is_missing(on_each: Shell) -> None:
+    shell, alice = on_each, on_each.as_("alice")
+    alice.ok("claim", "src/a.py")
+    alice.ok("release", "src/a.py")
+    follower = shell.start("log", "--follow", "--json")
+    assert [heard(follower)["kind"] for _ in range(3)][-1] == "lease.released"
+    follower.send_signal(signal.SIGSTOP)
+    alice.ok("claim", "src/lost.py")
+    cut = shell.person("alice").json("gc", "--keep", "0")["pruned_seq"]
+    alice.ok("claim", "src/b.py")
+    follower.send_signal(signal.SIGCONT)
+    missed = heard(follower)
+    assert (missed["error"], missed["details"]["pruned_seq"]) == ("pruned", cut)
+    kinds: list[str] = []
+    while "lease.claimed" not in kinds:
+        kinds.append(heard(follower)["kind"])
+    follower.terminate()
+    follower.communicate()
+    assert "space.pruned" in kinds
+
+    said = shell.ok("log")
+    assert [line.split()[3] for line in said.out.splitlines()] == kinds
+    assert f"the events up to {cut} have been pruned" in said.err and "ago" in said.err
+    said = shell.ok("log", "--since", "1")
+    assert [line.split()[3] for line in said.out.splitlines()] == kinds
+    assert said.err.count("have been pruned") == 1
+    first, *rest = [
+        json.loads(line) for line in shell.ok("log", "--since=0", "--json").out.splitlines()
+    ]
+    assert (first["error"], first["details"]["pruned_seq"]) == ("pruned", cut)
+    assert first["details"]["first_seq"] == rest[0]["seq"]
+    assert [event["kind"] for event in rest] == kinds
+    assert not shell.ok("log", "--since", str(cut)).err
+
+
+def heard(process: subprocess.Popen[str]) -> Any:
+    """The next line that a command prints."""
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
 
 
 # Tools.

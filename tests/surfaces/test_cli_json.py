@@ -93,6 +93,7 @@ dora agents leave
 - status
 bob status
 - events last
+- events latest --kind entry --limit 1
 - events watch 1000 --wait 100ms
 - log --kind entry
 - top

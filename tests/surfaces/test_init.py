@@ -142,6 +142,8 @@ def test_the_settings_can_be_committed_and_nothing_else_of_the_store(shell: Shel
         "worktrees",
         "ttl",
         "whole_tree",
+        "keep",
+        "keep_size",
         "ignored",
         "protected",
     }

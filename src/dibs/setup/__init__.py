@@ -45,6 +45,12 @@ CONFIG = """\
 # How long an agent may hold a whole tree; people may for longer.
 # whole_tree = "1h"
 
+# How much of the past the store keeps, at least an hour.
+# keep = "30d"
+
+# From which size on it keeps less, at least 16 MiB.
+# keep_size = "256 MiB"
+
 # Paths and globs that hooks and commits pass over.
 # ignored = []
 

@@ -42,6 +42,8 @@ AGENTS = Queries("agents")
 PID = Whole(0, 2**31)
 SESSION_TTL_S = 30.0
 """How long a session lives without a beat, where processes cannot be seen."""
+OWN_KEY = "dibs:"
+"""How an idempotency key begins that a client of dibs made, to ask again when an answer is lost."""
 TREE_S = 3600.0
 """How long an agent may hold a whole tree, unless the settings say otherwise."""
 SHELL, CLIENT, TOKEN = "shell", "client:", "token:"
@@ -159,6 +161,12 @@ class Scope:
         """This process no longer keeps the caller's session alive."""
         if self.store.liveness is not None:
             self.store.liveness.let_go(self.caller.session)
+
+    def tidy(self) -> None:
+        """Prune a little, if there is anything to prune."""
+        from dibs.nouns.events import pruning  # late, since hardly ever is it time to look
+
+        pruning.tidy(self)
 
     def at_close(self, call: Callable[[], None]) -> None:
         """Have something done before the space is closed."""

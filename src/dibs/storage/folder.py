@@ -46,10 +46,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.storage.driver import Listener
 
-# SQLite's locks and shared memory need one kernel; these file systems join several.
+# SQLite's locks and shared memory need one kernel; these file systems join several, such as the
+# host and the guest of a virtual machine. Some have `fuse.` before their name.
 NETWORK_FILE_SYSTEMS = frozenset(
-    "9p afs beegfs ceph cifs fuse.glusterfs fuse.rclone fuse.s3fs fuse.sshfs gfs2 gpfs lustre "
-    "ncpfs nfs nfs4 ocfs2 orangefs smb3 smbfs".split()
+    "9p acfs afs beegfs blobfuse blobfuse2 ceph ceph-fuse cifs coda curlftpfs cvmfs2 davfs davfs2 "
+    "drvfs fakeowner fhgfs gcsfuse geesefs gfs gfs2 glusterfs goofys google-drive-ocamlfuse gpfs "
+    "grpcfuse hgfs juicefs lustre mfs mmfs moosefs mount-s3 ncpfs nfs nfs4 ocfs2 orangefs osxfs "
+    "panfs prl_fs pvfs2 rclone s3fs s3ql seaweedfs smb3 smbfs smbnetfs sshfs vboxsf virtiofs "
+    "vmhgfs vmhgfs-fuse wekafs".split()
 )
 _HANDLES: set[int] = set()
 """All locked files of this process, for a child that must not keep them."""
@@ -382,7 +386,7 @@ def check_disk(database: str) -> None:
             next="remove the other links, or copy the store with the backup command",
         )
     kind = file_system(os.path.dirname(database))
-    if kind in NETWORK_FILE_SYSTEMS:
+    if (kind or "").lower().removeprefix("fuse.") in NETWORK_FILE_SYSTEMS:
         raise UnfitError(
             f"{shown(database)} is on a network file system ({kind}), where SQLite's locks do "
             "not hold",
@@ -536,6 +540,11 @@ class FileLiveness:
 
     def alive(self, number: int) -> bool:
         return is_held(self.path(number))
+
+    def numbers(self) -> list[int]:
+        """The numbers of this space that have a file, whether anybody holds it or not."""
+        names = [name.partition("-") for name in os.listdir(self._folder)]
+        return sorted(int(n) for space, _, n in names if space == str(self.space) and n.isdecimal())
 
     def close(self) -> None:
         if os.getpid() != self._pid:

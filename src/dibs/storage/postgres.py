@@ -69,7 +69,7 @@ class PostgresDriver(Kept):
     boot, one_key = "", False
     liveness = None
     over, size_limit = False, 0  # the server has its own limits
-    used = POSTGRES.now
+    used = POSTGRES.used
     renew: Callable[[PostgresConnection], None]
 
     def __init__(self, url: str, durability: str, clock: Clock | None, key: bytes) -> None:

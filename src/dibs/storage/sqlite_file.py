@@ -345,8 +345,11 @@ class Patience:
     def __call__(self, attempts: int) -> bool:
         if attempts == 0:
             self._since = time.monotonic()
-        time.sleep(BUSY_STEPS_S[min(attempts, len(BUSY_STEPS_S) - 1)])
-        return time.monotonic() - self._since < BUSY_S
+        waited = time.monotonic() - self._since
+        # Whoever tries in the right moment has the turn, so who has waited long tries more often.
+        step = 0 if 0.03 < waited < 0.5 else min(attempts, len(BUSY_STEPS_S) - 1)
+        time.sleep(BUSY_STEPS_S[step])
+        return waited < BUSY_S
 
 
 class Maintained:

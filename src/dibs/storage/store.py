@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SPACE = Queries("space")
+KEEP_S, KEEP_BYTES = 30 * 86_400.0, 256 << 20
+TIDY_SHIFT = 8
+"""A store is looked after at every 256th write."""
 
 
 class Caller:
@@ -57,6 +60,13 @@ class Store:
         self.at_close: list[Callable[[], None]] = []
         self.page_bytes: int | None = None
         """How many bytes a list may have, in a process that reads for others."""
+        self.tidy: Callable[[], object] | None = None
+        """Called after every 256th write, to prune the store; not where nobody has the time."""
+        self.keeps: Callable[[], tuple[float, int]] = lambda: (KEEP_S, KEEP_BYTES)
+        """How many seconds of the past are kept, and from how many bytes on less."""
+        self.pruning: Any = None
+        """What `tidy` goes on with."""
+        self.swept_rows_at = self.rests_until = 0
 
         def set_up(connection: Connection) -> None:
             from dibs.storage.prepare import prepare  # late, since hardly anybody has to
@@ -360,6 +370,11 @@ class Write(Read):
             self._leave()
             raise
         self._give_back()
+        store = self.store
+        if (self.seq + self._events - 1) >> TIDY_SHIFT != (
+            self.seq - 1
+        ) >> TIDY_SHIFT and store.tidy:
+            store.tidy()
 
 
 def stranger(caller: Caller) -> NotYoursError:

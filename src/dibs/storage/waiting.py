@@ -228,15 +228,18 @@ class Hub:
         """Wake those whom these events concern, which this process has just committed."""
         self._wake(events, events[0]["seq"] - 1)
 
-    def _wake(self, events: list[Row], after: int) -> None:
-        """Wake those whom these events concern, which are the next ones after a seq."""
+    def _wake(self, events: list[Row], after: int, gap: bool = False) -> None:
+        """Wake those whom these events concern, which are the next ones after a seq.
+
+        gap: some before them were pruned, so that nobody knows whom they concerned
+        """
         last, woken = events[-1]["seq"], set[HubListener]()
         with self._lock:
             # Who comes later has not looked yet, and will.
             for event in events if self._waiters else ():
                 concerned = self._touched(event["kind"], event["subject"], event["data"] or "")
                 woken.update(*(self._waiters.get(key, ()) for key in concerned))
-            for listener in woken:
+            for listener in woken.union(*self._waiters.values()) if gap else woken:
                 listener.ring()
             if after <= self._seq < last:
                 self._seq = last
@@ -267,7 +270,7 @@ class Hub:
                 continue
             if found is not None:
                 after, events = found
-                self._wake(events, after)
+                self._wake(events, after, gap=events[0]["seq"] != after + 1)
 
 
 class HubListener(Ear):

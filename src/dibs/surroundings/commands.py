@@ -49,6 +49,8 @@ class Globals:
         self.space = os.environ.get("DIBS_SPACE")
         self.json = False
         self.help = False
+        self.tidies = True
+        """Whether this process may take the time to prune the store; a hook may not."""
 
     def take(self, words: list[str]) -> list[str]:
         """Take the global options out of the words, wherever they stand before `--`."""
@@ -92,6 +94,11 @@ class Globals:
         space = open(self.store, space=self.space, start=start, token=token, **more)
         place = space.scope.place
         space.scope.door = Door(self.party, lambda: whole_tree_s(place))
+        if space.scope.daemon is None:
+            store = space.scope.store
+            store.keeps = lambda: kept(place)
+            if not self.tidies:
+                store.tidy = None
         return space
 
     def answer(self, value: dict[str, Any], text: str) -> int:
@@ -324,6 +331,14 @@ def whole_tree_s(place: Place) -> float:
     from dibs.surroundings.settings import load
 
     return load(place).whole_tree_s
+
+
+def kept(place: Place) -> tuple[float, int]:
+    """How many seconds of the past are kept, and from how many bytes on less."""
+    from dibs.surroundings.settings import load
+
+    config = load(place)
+    return config.keep_s, config.keep_bytes
 
 
 def by_type(type: str) -> Kind:

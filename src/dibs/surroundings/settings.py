@@ -13,6 +13,7 @@ from dibs.errors import InvalidError, UnfitError
 from dibs.names.paths import Place, Resource, resources_overlap
 from dibs.space.scope import TREE_S
 from dibs.storage.folder import Own
+from dibs.storage.store import KEEP_BYTES, KEEP_S
 
 FILE = "config.toml"
 LIMIT = 64 << 10
@@ -22,6 +23,10 @@ LONG_KEY = rf"(?<![\w-])(?:{_PART}){{30}}"
 POLICIES = ("open", "closed")
 WORKTREES = ("warn", "block", "off")
 TTL_S = 1800
+# Whoever changes the repository can change this file, and must not take away the recent past.
+KEEP_MIN_S, KEEP_MAX_S = 3600.0, 36_600 * 86_400.0
+KEEP_MIN_BYTES, KEEP_MAX_BYTES = 16 << 20, 1 << 40
+SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
 Given = dict[str, object]
 
 
@@ -31,6 +36,8 @@ class Config:
     worktrees: what a lease in another worktree means: `warn`, `block` or `off`
     ttl_s: how long an edited file stays leased without activity
     whole_tree_s: how long an agent may hold a whole tree
+    keep_s: how much of the past a store keeps
+    keep_bytes: from which size on it keeps less
     ignored: paths and globs that hooks and commits pass over
     protected: paths and globs that only people may change
     problems: what cannot be read; such a setting has its default, and `dibs doctor` says so
@@ -43,6 +50,8 @@ class Config:
         self.worktrees = self._choice(given, "worktrees", WORKTREES)
         self.ttl_s = self._duration(given, "ttl", TTL_S)
         self.whole_tree_s = self._duration(given, "whole_tree", TREE_S)
+        self.keep_s = self._duration(given, "keep", KEEP_S, KEEP_MIN_S, KEEP_MAX_S)
+        self.keep_bytes = self._size(given, "keep_size", KEEP_BYTES)
         self.ignored = self._resources(given, "ignored")
         self.protected = self._resources(given, "protected")
         self.problems += [f"there is no setting {shown(name)}" for name in given]
@@ -66,17 +75,35 @@ class Config:
         # Whoever wrote something about the policy did not mean the default.
         return "closed" if name == "policy" else words[0]
 
-    def _duration(self, given: Given, name: str, default: float) -> float:
+    def _duration(
+        self,
+        given: Given,
+        name: str,
+        default: float,
+        low: float = TTL_MIN_S,
+        high: float = TTL_MAX_S,
+    ) -> float:
         from dibs.surroundings.commands import seconds
 
         try:
             given_s = given.pop(name, default)
             found = seconds(name, given_s if isinstance(given_s, str) else shown(given_s))
-            if TTL_MIN_S <= found <= TTL_MAX_S:
+            if low <= found <= high:
                 return found
-            self.problems.append(f"{name} must be between {TTL_MIN_S:g} s and {TTL_MAX_S:g} s")
+            self.problems.append(f"{name} must be between {low:g} s and {high:g} s")
         except InvalidError as error:
             self.problems.append(error.message)
+        return default
+
+    def _size(self, given: Given, name: str, default: int) -> int:
+        text = str(given.pop(name, f"{default >> 20} MiB"))
+        number, unit = text[:-3].strip(), SIZES.get(text[-3:])
+        if unit is not None and number.isascii() and number.isdecimal() and len(number) < 10:
+            if KEEP_MIN_BYTES <= int(number) * unit <= KEEP_MAX_BYTES:
+                return int(number) * unit
+            self.problems.append(f"{name} must be between 16 MiB and 1024 GiB")
+        else:
+            self.problems.append(f"{name} is not a size: {shown(text)}; write 256 MiB or 4 GiB")
         return default
 
     def _resources(self, given: Given, name: str) -> list[Resource]:

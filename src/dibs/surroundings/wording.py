@@ -83,7 +83,7 @@ def width() -> int | None:
 
 
 def ago(wall_ms: int) -> str:
-    return f"{span(max(0, int(time.time() * 1000) - wall_ms))} ago"
+    return f"{span(int(time.time() * 1000) - wall_ms)} ago"
 
 
 def dump(value: Any) -> str:

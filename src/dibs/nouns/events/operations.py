@@ -4,28 +4,30 @@ Promised: every write adds its event in its own transaction, and events are numb
 order, so a reader that goes on from the last seq it saw gets every event once, in order. A reader
 that stayed away until its place was pruned is told so, instead of being given a gap.
 
-Pruning removes what is old and done with; it never touches what is held, unread or waited for,
-and never seq: it, epochs and versions only rise.
+Pruning removes what is old and done with, in short slices; it never touches what is held, unread or
+waited for, and never seq: it, epochs and versions only rise. See `pruning`.
 """
 
 from __future__ import annotations
 
 from dibs.arguments import milliseconds
 from dibs.errors import PrunedError
-from dibs.nouns.recovery import end_dead_sessions
-from dibs.operation import EVERYBODY, PEOPLE, operation, writes
+from dibs.operation import EVERYBODY, PEOPLE, operation
 from dibs.records import Event, Pruned
 from dibs.space.scope import Noun
+from dibs.storage.clock import SEQ_LIMIT
 from dibs.storage.queries import Queries
 from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from dibs.storage.driver import Row
+    from dibs.storage.store import Read
 
 EVENTS = Queries("events")
 SPACE = Queries("space")
-AGENTS = Queries("agents")
+LOOKED_BACK = 10_000
+"""How many of the last events are looked through for the one that says when it was pruned."""
 TOPICS = ("session", "lease", "task", "message", "entry", "token", "space")
 
 
@@ -50,23 +52,32 @@ class Events(Noun):
         with self.scope.read() as tx:
             position = tx.rows(SPACE.position)[0]
             if seq is not None and seq < position["pruned_seq"]:
-                raise PrunedError(
-                    f"the events up to {position['pruned_seq']} have been pruned, "
-                    f"and you have seen only those up to {seq}",
-                    next=f"read the present state, then go on from {position['pruned_seq']}",
-                    pruned_seq=position["pruned_seq"],
-                )
-            rows = tx.rows(
-                EVENTS.since,
-                after=seq or 0,
-                kind=kind,
-                kind_low=f"{kind}.",
-                kind_high=f"{kind}/",
-                agent=agent,
-                subject=subject,
-                limit=limit,
-            )
+                raise pruned(tx, seq, position)
+            values = {"after": seq or 0, "limit": limit}
+            rows = tx.rows(EVENTS.since, **values, **filters(kind, agent, subject))
         return tuple(Event.of(row, data=from_text(row["data"])) for row in rows)
+
+    @operation(by=EVERYBODY, example="--kind lease --limit 20")
+    def latest(
+        self,
+        *,
+        kind: str | None = None,
+        agent: str | None = None,
+        subject: str | None = None,
+        before: int | None = None,
+        limit: int = 1000,
+    ) -> tuple[Event, ...]:
+        """Give the last events, in order.
+
+        kind: only this kind, such as lease.claimed, or lease for all of its kinds
+        agent: only what this agent did
+        subject: only what was done to this resource, task, entry or agent
+        before: the last ones before this seq
+        """
+        with self.scope.read() as tx:
+            values = {"before": SEQ_LIMIT if before is None else before, "limit": limit}
+            rows = tx.rows(EVENTS.latest, **values, **filters(kind, agent, subject))
+        return tuple(Event.of(row, data=from_text(row["data"])) for row in reversed(rows))
 
     @operation(by=EVERYBODY)
     def last(self) -> int:
@@ -101,37 +112,42 @@ class Events(Noun):
 
         return self.scope.store.wait(look, TOPICS, wait_s) or ()
 
-    @writes(by=PEOPLE, events=("space.pruned",), destructive=True, cli="gc", example="--keep 30d")
-    def prune(self, *, keep_s: float = 30 * 86_400) -> Pruned:
+    @operation(
+        by=PEOPLE, events=("space.pruned",), destructive=True, cli="gc", example="--keep 30d"
+    )
+    def prune(self, *, keep_s: float = 30 * 86_400, wait_s: float = 3_600) -> Pruned:
         """Remove what is over and older than that; free what dead sessions hold.
 
+        It goes on in short steps, between which others write.
+
         keep_s: how much of the past to keep
+        wait_s: how long to go on at most; ask again for the rest
         """
-        tx = self.tx
-        before = tx.wall - milliseconds(keep_s)
-        end_dead_sessions(tx, self.scope.keys, tx.rows(AGENTS.open))
-        upto = tx.rows(EVENTS.last_before, before=before)[0]["seq"]
-        tx.run(EVENTS.prune_outcomes, before=before)
-        tx.run(EVENTS.prune_tokens, before=before, now=tx.now)
-        messages = tx.rows(EVENTS.prune_messages, before=before)
-        for row in messages:
-            tx.run(EVENTS.prune_words, id=row["id"])
-            tx.run(EVENTS.prune_acknowledgements, id=row["id"])
-        tasks = tx.rows(EVENTS.prune_tasks, before=before)
-        for row in tasks:
-            tx.run(EVENTS.prune_dependencies, id=row["id"])
-            if row["state"] == "completed":
-                tx.run(EVENTS.prune_needs, id=row["id"])
-        tx.run(EVENTS.prune_lanes)
-        pruned = Pruned(
-            events=len(tx.rows(EVENTS.prune_events, upto=upto)),
-            messages=len(messages),
-            tasks=len(tasks),
-            versions=len(tx.rows(EVENTS.prune_versions, before=before)),
-            answers=len(tx.rows(EVENTS.prune_answers, before=before)),
-            sessions=len(tx.rows(EVENTS.prune_sessions, before=before)),
-            pruned_seq=upto,
-        )
-        tx.run(EVENTS.pruned, upto=upto)
-        tx.event("space.pruned", self.scope.store.name, {"upto": upto})
-        return pruned
+        from dibs.nouns.events.pruning import prune  # late, since hardly anybody does
+
+        return prune(self.scope, milliseconds(keep_s), wait_s)
+
+
+def filters(kind: str | None, agent: str | None, subject: str | None) -> Row:
+    """Which events are wanted, as the queries ask for it."""
+    return {
+        "kind": kind,
+        "kind_low": f"{kind}.",
+        "kind_high": f"{kind}/",
+        "agent": agent,
+        "subject": subject,
+    }
+
+
+def pruned(tx: Read, seq: int, position: Row) -> PrunedError:
+    """Say up to where the journal is gone, where it begins now, and since when."""
+    upto = position["pruned_seq"]
+    first = tx.row(EVENTS.oldest)
+    said = tx.row(EVENTS.said_pruned, after=position["seq"] - LOOKED_BACK)
+    return PrunedError(
+        f"the events up to {upto} have been pruned, and you have seen only those up to {seq}",
+        next=f"read the present state, then go on from {upto}",
+        pruned_seq=upto,
+        first_seq=upto + 1 if first is None else first["seq"],
+        pruned_at=None if said is None else said["at"],
+    )

@@ -10,23 +10,59 @@ WHERE space = :space AND seq > :after
   AND (CAST(:subject AS TEXT) IS NULL OR subject = :subject)
 ORDER BY seq LIMIT :limit;
 
+-- name: latest
+-- The last events before a seq, the newest first.
+SELECT seq, kind, agent, session, subject, data, at FROM event
+WHERE space = :space AND seq < :before
+  AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind
+       OR (kind > :kind_low AND kind < :kind_high))
+  AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
+  AND (CAST(:subject AS TEXT) IS NULL OR subject = :subject)
+ORDER BY seq DESC LIMIT :limit;
+
+-- name: oldest
+-- Where what is kept of the journal begins. On PostgreSQL what was pruned is in the index until it is
+-- vacuumed, so nobody looks there.
+SELECT seq, at FROM event WHERE space = :space AND seq > (
+    SELECT pruned_seq FROM space WHERE id = :space) ORDER BY seq LIMIT 1;
+
+-- name: said_pruned
+-- When the journal was last cut, if that is not long ago: each cut adds its line.
+SELECT at FROM event WHERE space = :space AND seq > :after AND kind = 'space.pruned'
+ORDER BY seq DESC LIMIT 1;
+
+-- name: first_kept
+-- Among the next events, the first that is not too old, and the last of them. One of a time to come
+-- was written while the clock was wrong: it is as old as those around it.
+SELECT MIN(CASE WHEN at >= :before AND at <= :now THEN seq END) AS kept, MAX(seq) AS last
+FROM (SELECT seq, at FROM event WHERE space = :space AND seq > :after
+      ORDER BY seq LIMIT :limit) AS oldest;
+
 -- name: last_before
--- The newest event that is older than a time.
-SELECT COALESCE(MAX(seq), 0) AS seq FROM event WHERE space = :space AND at < :before;
+-- The newest event before a seq that is older than a time.
+SELECT seq FROM event WHERE space = :space AND seq < :seq AND at < :before
+ORDER BY seq DESC LIMIT 1;
+
+-- name: from_end
+-- The event that so many others follow.
+SELECT seq FROM event WHERE space = :space ORDER BY seq DESC LIMIT 1 OFFSET :number;
+
+-- name: oldest_events
+-- How many of the oldest events a step of the pruning removes, and the last of them.
+SELECT COUNT(*) AS number, MAX(seq) AS seq FROM (
+    SELECT seq FROM event WHERE space = :space AND seq > :after AND seq <= :upto
+    ORDER BY seq LIMIT :limit) AS old;
 
 -- name: prune_events
-DELETE FROM event WHERE space = :space AND seq <= :upto RETURNING seq;
+DELETE FROM event WHERE space = :space AND seq > :after AND seq <= :upto;
 
 -- name: pruned
 -- From here on the journal is whole.
 UPDATE space SET pruned_seq = :upto WHERE id = :space AND pruned_seq < :upto;
 
--- name: prune_outcomes
-DELETE FROM outcome WHERE space = :space AND released_at < :before;
-
--- name: prune_messages
--- A message that somebody has not read yet stays.
-DELETE FROM message WHERE space = :space AND sent_at < :before AND (
+-- name: old_messages
+-- The next messages, and whether each may go: one that somebody has not read yet stays.
+SELECT id, CASE WHEN sent_at < :before AND (
     (recipient IS NOT NULL AND id <= (
         SELECT COALESCE(MAX(c.seq), 0) FROM cursor c
         WHERE c.space = :space AND c.agent = message.recipient AND c.channel = ''))
@@ -37,7 +73,11 @@ DELETE FROM message WHERE space = :space AND sent_at < :before AND (
         WHERE a.space = :space AND a.name <> message.sender AND a.since_seq < message.id
           AND COALESCE(c.seq, 0) < message.id
           AND (message.channel IS NULL OR c.seq IS NOT NULL)))
-) RETURNING id;
+) THEN 1 ELSE 0 END AS old
+FROM message WHERE space = :space AND id > :id ORDER BY id LIMIT :limit;
+
+-- name: prune_message
+DELETE FROM message WHERE space = :space AND id = :id;
 
 -- name: prune_words
 DELETE FROM word WHERE space = :space AND message = :id;
@@ -45,13 +85,19 @@ DELETE FROM word WHERE space = :space AND message = :id;
 -- name: prune_acknowledgements
 DELETE FROM acknowledgement WHERE space = :space AND message = :id;
 
--- name: prune_tasks
--- Tasks that have ended long ago and that no open task waits for.
-DELETE FROM task WHERE space = :space AND state IN ('completed', 'cancelled')
+-- name: old_tasks
+-- The next tasks, and whether each ended long ago.
+SELECT number, id, CASE WHEN state IN ('completed', 'cancelled') AND changed_at < :before
+    THEN 1 ELSE 0 END AS old
+FROM task WHERE space = :space AND number > :number ORDER BY number LIMIT :limit;
+
+-- name: prune_task
+-- Unless an open task waits for it. It may have been reopened since it was looked at.
+DELETE FROM task WHERE space = :space AND id = :id AND state IN ('completed', 'cancelled')
   AND changed_at < :before AND NOT EXISTS (
     SELECT 1 FROM dependency d JOIN task t ON t.space = d.space AND t.id = d.task
     WHERE d.space = :space AND d.needs = task.id AND t.state NOT IN ('completed', 'cancelled'))
-RETURNING id, state;
+RETURNING state, lane;
 
 -- name: prune_dependencies
 DELETE FROM dependency WHERE space = :space AND task = :id;
@@ -60,27 +106,64 @@ DELETE FROM dependency WHERE space = :space AND task = :id;
 -- What was completed is needed no more, also by those that may be reopened.
 DELETE FROM dependency WHERE space = :space AND needs = :id;
 
--- name: prune_lanes
-DELETE FROM lane WHERE space = :space AND NOT EXISTS (
-    SELECT 1 FROM task t WHERE t.space = lane.space AND t.lane = lane.id);
+-- name: prune_lane
+-- A lane without tasks. Each state is named, so that they are looked for by index.
+DELETE FROM lane WHERE space = :space AND id = :lane AND NOT EXISTS (
+    SELECT 1 FROM task t WHERE t.space = :space AND t.lane = :lane AND t.state IN (
+        'available', 'blocked', 'claimed', 'completed', 'failed', 'dead', 'cancelled'));
 
--- name: prune_versions
--- Old versions go; the entry itself, or its tombstone, keeps the count.
-DELETE FROM entry_version WHERE space = :space AND set_at < :before AND version < (
-    SELECT e.version FROM entry e WHERE e.space = entry_version.space
-      AND e.namespace = entry_version.namespace AND e.key = entry_version.key)
-RETURNING version;
+-- name: old_versions
+-- The next versions, and whether each may go; the entry itself, or its tombstone, keeps the count.
+SELECT namespace, key, version, CASE WHEN set_at < :before AND version < (
+    SELECT e.version FROM entry e WHERE e.space = :space
+      AND e.namespace = entry_version.namespace AND e.key = entry_version.key) - :spared
+    THEN 1 ELSE 0 END AS old
+FROM entry_version
+WHERE space = :space AND (namespace, key, version) > (:namespace, :key, :version)
+ORDER BY namespace, key, version LIMIT :limit;
 
--- name: prune_answers
-DELETE FROM answer WHERE space = :space AND at < :before RETURNING key;
+-- name: prune_version
+DELETE FROM entry_version
+WHERE space = :space AND namespace = :namespace AND key = :key AND version = :version;
+
+-- name: old_answers
+-- The next answers, and whether each may go. The key that a client gave its call by itself serves
+-- until the call has ended.
+SELECT agent, key, CASE WHEN at < :keys_before
+      OR (at < :calls_before AND key >= :own_low AND key < :own_high) THEN 1 ELSE 0 END AS old
+FROM answer WHERE space = :space AND (agent, key) > (:agent, :key)
+ORDER BY agent, key LIMIT :limit;
+
+-- name: prune_answer
+DELETE FROM answer WHERE space = :space AND agent = :agent AND key = :key;
+
+-- name: old_sessions
+-- The next sessions, and whether each ended long ago.
+SELECT id, CASE WHEN ended_at < :before THEN 1 ELSE 0 END AS old
+FROM session WHERE space = :space AND id > :id ORDER BY id LIMIT :limit;
+
+-- name: prune_session
+DELETE FROM session WHERE space = :space AND id = :id;
+
+-- name: old_outcomes
+-- The next outcomes, and whether each was said long ago.
+SELECT base, resource, CASE WHEN released_at < :before THEN 1 ELSE 0 END AS old
+FROM outcome WHERE space = :space AND (base, resource) > (:base, :resource)
+ORDER BY base, resource LIMIT :limit;
+
+-- name: prune_outcome
+-- Unless another was said since it was looked at.
+DELETE FROM outcome WHERE space = :space AND base = :base AND resource = :resource
+  AND released_at < :before;
 
 -- name: prune_tokens
 -- Tokens that were revoked long ago, or that expired long ago by both clocks.
 DELETE FROM token WHERE space = :space
   AND (revoked_at < :before OR (deadline <= :now AND expires_at < :before));
 
--- name: prune_sessions
-DELETE FROM session WHERE space = :space AND ended_at < :before RETURNING id;
+-- name: waiting
+-- The numbers of all who wait.
+SELECT DISTINCT number FROM ticket WHERE space = :space;
 
 -- name: troubles
 -- What others may have to know of the recent past: who died, what that freed, what was overwritten.

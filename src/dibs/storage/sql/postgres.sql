@@ -41,3 +41,10 @@ SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE
        END AS history,
        CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) * 1000 AS BIGINT) AS started,
        CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
+
+-- name: used
+-- About how many bytes a space needs, by the length of its journal: the server knows the sizes of
+-- whole tables only.
+SELECT CAST(200 AS BIGINT) * (COALESCE((SELECT MAX(seq) FROM event WHERE event.space = space.id),
+                                       pruned_seq) - GREATEST(pruned_seq, restored_seq)) AS used
+FROM space WHERE id = :space;

@@ -28,7 +28,7 @@ BY = {"doctor": EVERYBODY, "backup": EVERYBODY}
 OK, WARNING, FAULT = "ok", "warning", "fault"
 COLOURS = {OK: "green", WARNING: "yellow", FAULT: "red"}
 LARGE_LOG = 64 << 20
-RECENT_S, LOOKED_AT = 7 * 86_400, 1_000
+RECENT_S = 7 * 86_400
 
 
 class Finding:
@@ -230,7 +230,7 @@ def tokens(space: Dibs) -> Iterator[Finding]:
 
     from dibs.nouns.agents.sessions import tokens_now
 
-    restored = space.events.since(None, kind="space.restored", limit=LOOKED_AT)
+    restored = space.events.latest(kind="space.restored", limit=1)
     if not restored or restored[-1].at < (time() - RECENT_S) * 1000:
         return
     older = [id for id in sorted(tokens_now(space.scope)) if id < restored[-1].seq]

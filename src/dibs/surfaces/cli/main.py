@@ -39,6 +39,7 @@ BY_HAND = {
     "status": "dibs.surfaces.cli.views",
     "log": "dibs.surfaces.cli.views",
     "top": "dibs.surfaces.cli.views",
+    "gc": "dibs.surfaces.cli.views",
     "mcp": "dibs.surfaces.stdio",
     "serve": "dibs.surfaces.http.daemon_commands",
     "demo": "dibs.surfaces.cli.demo",

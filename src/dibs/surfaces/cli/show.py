@@ -222,6 +222,7 @@ def token_state(item: records.Token) -> str:
 def pruned(result: records.Pruned) -> None:
     removed = result.to_json()
     seq = removed.pop("pruned_seq")
+    removed.pop("done")
     table([[name, str(number)] for name, number in removed.items()], ["what", "removed"])
     note(f"kept: what is held, unread or waited for, and the journal after seq {seq}")
 

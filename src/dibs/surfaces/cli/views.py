@@ -1,5 +1,7 @@
 """What one looks at: the present (`dibs status`), the past (`dibs log`), both live (`dibs top`).
 
+`dibs gc` removes the past, step by step.
+
 In `dibs top`, what needs attention comes first: who waits for whom, what is about to lapse, what
 has failed for good. `/` filters, `q` quits. Where there is no terminal, it prints one picture and
 ends.
@@ -10,23 +12,27 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.arguments import Whole
-from dibs.operation import EVERYBODY
-from dibs.records import Overview, called, plain, span
+from dibs.arguments import DELAY_MAX_S, Seconds, Whole
+from dibs.errors import PrunedError
+from dibs.operation import EVERYBODY, PEOPLE
+from dibs.records import Overview, Pruned, called, plain, span
 from dibs.surfaces.cli import show
 from dibs.surroundings.wording import ago, note, paint, print_json, say, shown, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from dibs.dibs import Dibs
+    from dibs.records import Event
     from dibs.surroundings.commands import Globals
 
-BY = {"status": EVERYBODY, "log": EVERYBODY, "top": EVERYBODY}
-KINDS = {"limit": Whole(1)}
+BY = {"status": EVERYBODY, "log": EVERYBODY, "top": EVERYBODY, "gc": PEOPLE}
+KINDS = {"limit": Whole(1), "keep_s": Seconds(0, 10 * DELAY_MAX_S)}
 PAGE = 1000
+PROGRESS_S = 2.0
+REMOVED = ("events", "messages", "tasks", "versions", "answers", "sessions")
 REFRESH_S = 0.5
 SHOWN = 20
 ENTER_SCREEN = "\x1b[?1049h\x1b[?25l"
@@ -90,41 +96,126 @@ def draw_status(board: dict[str, Any]) -> None:
 def log(
     call: Globals,
     *,
-    since: int = 0,
+    since: int | None = None,
     kind: str | None = None,
     agent: str | None = None,
     subject: str | None = None,
-    limit: int | None = None,
+    limit: int = PAGE,
     follow: bool = False,
 ) -> int:
-    """Give the events after a seq, in order.
+    """Give the last events, in order, or those after a seq.
 
-    since: the last one you have seen; by default all that is kept
+    since: the last one you have seen; by default the last ones are given
     kind: only this kind, such as lease.claimed, or lease for all of its kinds
     agent: only what this agent did
     subject: only what was done to this resource, task, entry or agent
     limit: at most so many
-    follow: go on with what is added
+    follow: go on with what is added; after --since, without a limit
     example: --kind lease --agent bob
     """
+    wanted = {"kind": kind, "agent": agent, "subject": subject}
     with call.open() as space:
-        while True:
-            if follow:
-                found = space.events.watch(
-                    since, kind=kind, agent=agent, subject=subject, wait_s=3600
-                )
-            else:
-                found = space.events.since(
-                    since, kind=kind, agent=agent, subject=subject, limit=limit or PAGE
-                )
-            for event in found:
-                # A line each, as JSON too, so that a program can follow.
-                print_json(event.to_json()) if call.json else say(show.event_line(event))
-            sys.stdout.flush()
-            if found:
-                since = found[-1].seq
-            if not follow and (limit is not None or len(found) < PAGE):
-                return 0
+        left: int | None = limit
+        if since is None:
+            since, left = last_ones(call, space, wanted, limit)
+        if follow:
+            left = None
+        while left is None or left > 0:
+            asked: dict[str, Any] = {**wanted, "limit": min(PAGE, left or PAGE)}
+            try:
+                if follow:
+                    found = space.events.watch(since, wait_s=3600, **asked)
+                else:
+                    found = space.events.since(since, **asked)
+            except PrunedError as error:
+                since = told_pruned(call, error)
+                continue
+            print_events(call, found)
+            since = found[-1].seq if found else since
+            if left is not None:
+                left = left - len(found) if len(found) == asked["limit"] else 0
+    return 0
+
+
+def last_ones(
+    call: Globals, space: Dibs, wanted: dict[str, str | None], limit: int
+) -> tuple[int, int]:
+    """Print the last events; return after which seq to go on, and how many more to print."""
+    end = space.events.last()
+    before, number = end + 1, 0
+    while number < limit:
+        found = space.events.latest(before=before, limit=min(PAGE, limit - number), **wanted)
+        number += len(found)
+        before = found[0].seq if found else before
+        if len(found) < PAGE:
+            break
+    if number < limit:  # all that is kept: say what is not
+        try:
+            space.events.since(0, limit=1)
+        except PrunedError as error:
+            note(f"{what_was_pruned(error)}; this is all that is kept")
+    elif not call.json:
+        note(f"the last {number:,}; for more: dibs log --limit {limit * 10}")
+    if number > PAGE:
+        return before - 1, number  # too many to keep: they are read again, a page at a time
+    print_events(call, found)
+    return end, 0
+
+
+def print_events(call: Globals, events: Iterable[Event]) -> None:
+    for event in events:
+        # A line each, as JSON too, so that a program can follow.
+        print_json(event.to_json()) if call.json else say(show.event_line(event))
+    sys.stdout.flush()
+
+
+def told_pruned(call: Globals, error: PrunedError) -> int:
+    """Tell a reader that it has missed something, as JSON to a program; return where to go on."""
+    if call.json:
+        print_json(error.to_json())
+        sys.stdout.flush()
+    else:
+        note(f"{what_was_pruned(error)}; going on from there")
+    seq: int = error.details["pruned_seq"]
+    return seq
+
+
+def what_was_pruned(error: PrunedError) -> str:
+    at = error.details.get("pruned_at")
+    when = f" ({ago(at)})" if at else ""
+    return f"the events up to {error.details['pruned_seq']} have been pruned{when}"
+
+
+def gc(call: Globals, *, keep_s: float = 30 * 86_400) -> int:
+    """Remove what is over and older than that; free what dead sessions hold.
+
+    It goes on in short steps, between which others write. If you interrupt it, what is removed
+    so far stays removed, and all else is as it was.
+
+    keep_s: how much of the past to keep
+    example: --keep 30d
+    """
+    from dibs.operation import OPERATIONS
+    from dibs.surfaces.cli.main import acting
+
+    with call.open() as space:
+        __import__("dibs.nouns.events.operations")
+        handle = acting(call, OPERATIONS["events.prune"], space)
+        removed: dict[str, Any] = {}
+        wait_s, done = PROGRESS_S, False
+        while not done:
+            found = handle.events.prune(keep_s=keep_s, wait_s=wait_s).to_json()
+            done = found["done"]
+            numbers = {name: found[name] + removed.get(name, 0) for name in REMOVED}
+            removed = found | numbers
+            if not done:
+                note(f"{removed['events']:,} events removed so far, up to {found['pruned_seq']}")
+                wait_s = min(2 * wait_s, 3600)
+        if call.json:
+            print_json(removed)
+        else:
+            show.pruned(Pruned.from_json(removed))
+    return 0
 
 
 def top(call: Globals) -> int:

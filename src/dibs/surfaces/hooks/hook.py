@@ -65,6 +65,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
     arguments: what git gives its hook: its name, and what belongs to it
     example: claude < event.json
     """
+    call.tidies = False  # the client waits for the answer
     if client == "git" and arguments:
         from dibs.surfaces.hooks import git_events
 

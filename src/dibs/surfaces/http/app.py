@@ -24,6 +24,7 @@ from dibs.errors import (
 )
 from dibs.nouns import topics
 from dibs.nouns.agents import sessions
+from dibs.nouns.events import pruning
 from dibs.operation import AGENT, PEOPLE, SCOPES
 from dibs.space.scope import AGENTS, mint
 from dibs.storage.group import GroupingDriver
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from dibs.storage.store import Caller
 
 SWEEP_S = 0.5
+TIDY_S = 60.0
 CUT_S = 0.25
 """So soon a revocation is noticed; what it cuts off ends a moment later."""
 STOP_LOOKS = 150
@@ -93,6 +95,8 @@ class Daemon:
         """How many calls there were, by path and HTTP status."""
         self._seq = 0
         self._news = asyncio.Event()
+        self._untidy = asyncio.Event()
+        store.tidy = None
 
     async def start(self) -> None:
         self._loop = loop = asyncio.get_running_loop()
@@ -101,7 +105,9 @@ class Daemon:
         self.writer.undone = self.sessions.clear
         self.reader = Worker("dibs-reader", loop, READS_LIMIT)
         self.waits = Waits(self.driver)
-        self._sweeping = asyncio.gather(self._sweep(), self._watch_tokens())
+        store = self.space.scope.store
+        store.tidy = lambda: loop.call_soon_threadsafe(self._untidy.set)
+        self._sweeping = asyncio.gather(self._sweep(), self._watch_tokens(), self._tidy())
 
     async def _sweep(self) -> None:
         """Free what the dead hold, so that a thousand who wait need not look for them."""
@@ -111,6 +117,21 @@ class Daemon:
             try:
                 if await self.reader.do(lambda: sessions.dead_sessions(scope)):
                     await self.writer.do(lambda: sessions.end_dead(scope))
+            except UnavailableError:
+                continue  # whoever calls is told
+
+    async def _tidy(self) -> None:
+        """Prune the store when much was written, and now and then, beside all others."""
+        scope = self.space.scope
+        while True:
+            try:
+                await asyncio.wait_for(self._untidy.wait(), TIDY_S)
+            except TimeoutError:
+                pass  # others may have written
+            self._untidy.clear()
+            try:
+                while await self.waits.do(lambda: pruning.tidy(scope)):
+                    await asyncio.sleep(pruning.PAUSE_S)
             except UnavailableError:
                 continue  # whoever calls is told
 
@@ -134,6 +155,7 @@ class Daemon:
     def hush(self) -> None:
         """Begin nothing more, and answer those who wait."""
         self.stopping = True
+        self.space.scope.store.tidy = None
         self._sweeping.cancel()
         self._advance(self._seq)
         self.waits.stop()

@@ -1,0 +1,369 @@
+"""Pruning: how the past of a space is removed, a little at a time.
+
+A slice is one short transaction, and between two slices others have the turn. It removes what is
+over, and says so in the journal itself (`space.pruned`: up to which seq, how many events, why), so
+the journal is never cut without a word, and a pruning that ends half-way is sound.
+
+What stays, whatever its age: what is held, open or waited for, messages that somebody has not read,
+the last version of each entry, and seq.
+
+A space also prunes itself, by the clock that leases use and by its size (`tidy`): a daemon does so
+by itself, and otherwise whoever makes every 256th write, for one slice. It removes what is older
+than `keep_s`. If the store is larger than `keep_bytes`, it goes on with the oldest, but then it
+spares what a slow reader may still want: the last minutes, the last 50,000 events, the last ten
+versions of each entry, and a day of the keys that callers chose.
+"""
+
+from __future__ import annotations
+
+import time
+from _thread import allocate_lock, get_ident
+from collections import deque
+
+from dibs.errors import DibsError
+from dibs.nouns.recovery import end_dead_sessions
+from dibs.records import Pruned
+from dibs.space.scope import OWN_KEY
+from dibs.storage.clock import SEQ_LIMIT
+from dibs.storage.queries import Queries
+from dibs.storage.store import Store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.space.scope import Scope
+    from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
+    from dibs.storage.store import Caller, Read, Write
+
+    Stages = tuple[tuple[str, Query, Row], ...]
+
+EVENTS = Queries("events")
+SPACE = Queries("space")
+AGENTS = Queries("agents")
+SLICE_S = 0.02
+"""How long a slice works while it has the turn; its commit comes on top."""
+PAUSE_S = 0.015
+"""Longer than those sleep who try for the turn of a SQLite file again and again."""
+STEP_S = 0.004
+LOOK_S = 0.25
+"""How long to look for rows to remove, before a slice; others may write meanwhile."""
+WINDOW, BATCH = 500, 2_000
+EVENTS_AT_ONCE = 5_000
+LOOKED_AT = 20_000
+"""How many events are looked at to find out which are too old."""
+FLUSH = 50
+FILES = 200
+SPARED_EVENTS, SPARED_VERSIONS = 50_000, 10
+SPARED_MS, SPARED_KEYS_MS = 300_000, 86_400_000
+CALLS_MS = 3_600_000
+"""How long the answer to a call is kept whose key its client made: no call is repeated later."""
+FULL = 0.9
+"""How much of its size a store that was too large is pruned to."""
+REST_MS = 60_000
+"""How long a process looks for nothing more after it has found nothing to remove."""
+SWEEP_MS = 600_000
+"""How often a process looks for rows that are over although no event is too old."""
+STAGES: Stages = (
+    ("messages", EVENTS.old_messages, {"id": 0}),
+    ("tasks", EVENTS.old_tasks, {"number": 0}),
+    ("versions", EVENTS.old_versions, {"namespace": "", "key": "", "version": 0}),
+    ("answers", EVENTS.old_answers, {"agent": "", "key": ""}),
+    ("sessions", EVENTS.old_sessions, {"id": 0}),
+    ("outcomes", EVENTS.old_outcomes, {"base": "", "resource": ""}),
+)
+"""What is looked for, by which query, and where each begins."""
+_ALONE = allocate_lock()
+_AT_IT: set[int] = set()
+"""The threads that prune because a person asked for it."""
+
+
+class Cut:
+    """How much of the past to remove.
+
+    why: what the journal says about it: gc, age or size
+    upto: the last event to remove
+    before: rows that are over since then go
+    keys_before, calls_before: answers to keys that callers chose, and that clients made
+    spared: how many versions of each entry stay, beside the last
+    """
+
+    def __init__(
+        self, why: str, upto: int, before: int, keys: int, calls: int, spared: int
+    ) -> None:
+        self.why = why
+        self.upto = upto
+        self.values: Row = {
+            "before": before,
+            "keys_before": keys,
+            "calls_before": calls,
+            "spared": spared,
+            "own_low": OWN_KEY,
+            "own_high": f"{OWN_KEY[:-1]};",
+            "limit": WINDOW,
+        }
+
+
+class Pruning:
+    """One pruning of a space: what it has found, what it has removed, and where it goes on."""
+
+    def __init__(self, scope: Scope, caller: Caller | None, cut: Cut) -> None:
+        self._scope = scope
+        self._store = scope.store
+        self._caller = caller
+        self._cut = cut
+        self._found: deque[tuple[str, Row]] = deque()
+        self._stage, self._place = 0, STAGES[0][2]
+        self._at_once = FLUSH
+        self._whole = cut.upto == 0
+        """Whether all events are gone that are to go."""
+        self._files: list[int] = []
+        self.slices = 0
+        self.took_s = 0.0
+        """How long the last slice took, with its wait for the turn: others want it as much."""
+        self.upto = 0
+        names = ("events", "messages", "tasks", "versions", "answers", "sessions", "outcomes")
+        self.removed = dict.fromkeys(names, 0)
+
+    @property
+    def done(self) -> bool:
+        return self._whole and not self._found and self._stage == len(STAGES)
+
+    def step(self, look_s: float = LOOK_S) -> None:
+        """Look for what to remove, and remove some of it; a person's first slice is always made."""
+        self._look(look_s)
+        begin = time.monotonic()
+        first = self.slices == 0 and self._caller is not None
+        if first or self._found or self._files or not self._whole:
+            self._slice(first)
+        self.took_s = time.monotonic() - begin
+        self.slices += 1
+
+    def _look(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        with self._store.read() as tx:
+            if self.slices == 0:
+                self._files = orphans(tx)
+            windows = 0
+            while self._stage < len(STAGES) and len(self._found) < BATCH:
+                windows += 1
+                name, query, start = STAGES[self._stage]
+                rows = tx.rows(query, **self._cut.values, **self._place)
+                self._found += [(name, row) for row in rows if row["old"]]
+                if len(rows) == WINDOW:
+                    self._place = {column: rows[-1][column] for column in start}
+                else:
+                    self._stage += 1
+                    self._place = STAGES[self._stage][2] if self._stage < len(STAGES) else {}
+                if windows >= len(STAGES) and time.monotonic() > end:
+                    return
+
+    def _slice(self, first: bool) -> None:
+        before = dict(self.removed)
+        with self._store.write(self._caller) as tx:
+            begin = time.monotonic()
+            if first:
+                end_dead_sessions(tx, self._scope.keys, tx.rows(AGENTS.open))
+                tx.run(EVENTS.prune_tokens, before=self._cut.values["before"], now=tx.now)
+            if self._files:
+                remove_files(tx, self._files)
+                self._files = []
+            self._remove_events(tx, begin + SLICE_S / 2)
+            self._remove_rows(tx, begin + SLICE_S)
+            if not self._found:
+                self._remove_events(tx, begin + SLICE_S)
+            gone = {name: self.removed[name] - number for name, number in before.items()}
+            if not first and not any(gone.values()):
+                tx.discard()
+                return
+            said = {name: number for name, number in gone.items() if number}
+            upto = self.upto or tx.rows(SPACE.position)[0]["pruned_seq"]
+            tx.event(
+                "space.pruned",
+                self._store.name,
+                {"upto": upto, "why": self._cut.why, "events": 0, **said},
+            )
+
+    def _remove_events(self, tx: Write, end: float) -> None:
+        """The oldest events that are to go, until the time is over."""
+        while not self._whole and ((now := time.monotonic()) < end or not self.removed["events"]):
+            after = self.upto or tx.rows(SPACE.position)[0]["pruned_seq"]
+            values = {"after": after, "upto": self._cut.upto, "limit": self._at_once}
+            oldest = tx.rows(EVENTS.oldest_events, **values)[0]
+            if oldest["number"] < self._at_once:
+                self._whole = True
+            if not oldest["number"]:
+                return
+            self.upto = oldest["seq"]
+            self.removed["events"] += oldest["number"]
+            tx.run(EVENTS.prune_events, after=after, upto=self.upto)
+            tx.rows(SPACE.position)  # what is to be run travels with what is asked
+            took = time.monotonic() - now
+            factor = 2 if took < STEP_S else 0.5 if took > 2 * STEP_S else 1
+            self._at_once = int(min(EVENTS_AT_ONCE, max(FLUSH, self._at_once * factor)))
+        if self.upto:
+            tx.run(EVENTS.pruned, upto=self.upto)
+
+    def _remove_rows(self, tx: Write, end: float) -> None:
+        number, lanes = 0, set[int]()
+        # A few go in any case, so that a small pruning is one write on a slow machine, too.
+        while self._found and (number < FLUSH or number % FLUSH or time.monotonic() < end):
+            name, row = self._found.popleft()
+            self.removed[name] += self._remove(tx, name, row, lanes)
+            number += 1
+            if number % FLUSH == 0:
+                tx.rows(SPACE.position)  # see above
+        for lane in lanes:
+            tx.run(EVENTS.prune_lane, lane=lane)
+
+    def _remove(self, tx: Write, name: str, row: Row, lanes: set[int]) -> bool:
+        """Remove a row with all that belongs to it, unless it is needed again."""
+        if name == "tasks":
+            task = tx.row(EVENTS.prune_task, id=row["id"], before=self._cut.values["before"])
+            if task is None:
+                return False
+            lanes.add(task["lane"])
+            tx.run(EVENTS.prune_dependencies, id=row["id"])
+            if task["state"] == "completed":
+                tx.run(EVENTS.prune_needs, id=row["id"])
+        elif name == "messages":
+            tx.run(EVENTS.prune_message, id=row["id"])
+            tx.run(EVENTS.prune_words, id=row["id"])
+            tx.run(EVENTS.prune_acknowledgements, id=row["id"])
+        elif name == "outcomes":
+            tx.run(EVENTS.prune_outcome, row | {"before": self._cut.values["before"]})
+        else:
+            tx.run(ONE[name], row)
+        return True
+
+
+ONE = {
+    "versions": EVENTS.prune_version,
+    "answers": EVENTS.prune_answer,
+    "sessions": EVENTS.prune_session,
+}
+
+
+def prune(scope: Scope, keep_ms: int, seconds: float) -> Pruned:
+    """Remove what is over and older than that, for so long at most."""
+    end = time.monotonic() + seconds
+    store = scope.store
+    with store.read() as tx:
+        before, wall = tx.wall - keep_ms, tx.wall
+    upto = last_over(store, before, wall)
+    pruning = Pruning(scope, scope.caller, Cut("gc", upto, before, before, before, 0))
+    _AT_IT.add(get_ident())
+    try:
+        pruning.step()
+        while not pruning.done and time.monotonic() < end:
+            time.sleep(max(PAUSE_S, pruning.took_s))
+            pruning.step()
+    finally:
+        _AT_IT.discard(get_ident())
+    removed = dict(pruning.removed)
+    del removed["outcomes"]
+    with store.read() as tx:
+        pruned_seq = tx.rows(SPACE.position)[0]["pruned_seq"]
+    return Pruned(**removed, pruned_seq=pruned_seq, done=pruning.done)
+
+
+def last_over(store: Store, before: int, now: int, windows: float = float("inf")) -> int:
+    """The last event that is older than a time, as are all before it; 0 if none is.
+
+    windows: how many times to look at the next of the oldest
+    """
+    after, number = 0, 0
+    while True:
+        with store.read() as tx:
+            after = after or tx.rows(SPACE.position)[0]["pruned_seq"]
+            values = {"before": before, "now": now, "after": after, "limit": LOOKED_AT}
+            seen = tx.rows(EVENTS.first_kept, **values)[0]
+            number += 1
+            if seen["kept"] is None and seen["last"] is not None and number < windows:
+                after = seen["last"]
+                continue
+            end = seen["kept"] or (SEQ_LIMIT if seen["last"] is None else seen["last"] + 1)
+            last = tx.row(EVENTS.last_before, seq=end, before=before)
+            return 0 if last is None else int(last["seq"])
+
+
+def tidy(scope: Scope) -> bool:
+    """Remove a little of what is too old, or too much; say whether there may be more.
+
+    Whoever calls has done its write already, and must not fail because of this.
+    """
+    store = scope.store
+    if get_ident() in _AT_IT or not _ALONE.acquire(blocking=False):
+        return False  # this is a write of a pruning, or another thread is at it
+    try:
+        pruning = store.pruning
+        if pruning is None:
+            cut = due(store)
+            if cut is None:
+                return False
+            pruning = store.pruning = Pruning(scope, None, cut)
+        pruning.step(SLICE_S)
+        if not pruning.done:
+            return True
+        store.pruning = None
+        if any(pruning.removed.values()):
+            return True
+        store.rests_until = store.clock.now() + REST_MS
+        return False
+    except DibsError:
+        return False  # busy, full or gone: whoever needs the store is told, and the next tries
+    finally:
+        _ALONE.release()
+
+
+def due(store: Store) -> Cut | None:
+    """What is to be removed now; None if all is as it should be."""
+    keep_s, keep_bytes = store.keeps()
+    driver = store.driver
+    if store.clock.now() < store.rests_until:
+        return None
+    with store.read() as tx:
+        # By both clocks: one that was set forward must not take the journal with it.
+        now, wall = min(tx.now, tx.wall), tx.wall
+        oldest = tx.row(EVENTS.oldest)
+        used = tx.rows(driver.used)[0]["used"]
+        floor = tx.row(EVENTS.from_end, number=SPARED_EVENTS) if used > keep_bytes else None
+    before, why = now - round(keep_s * 1000), "age"
+    keys, calls, most = before, now - CALLS_MS, SEQ_LIMIT
+    if used > keep_bytes and oldest is not None:
+        share = 1 - FULL * keep_bytes / used
+        began = min(oldest["at"], now)
+        sized = min(now - SPARED_MS, began + round((now - began) * share))
+        if sized > before:
+            before, why = sized, "size"
+            keys = max(keys, min(before, now - SPARED_KEYS_MS))
+            calls = max(calls, before)
+            most = 0 if floor is None else floor["seq"]
+    upto = 0
+    if oldest is not None and not before <= oldest["at"] <= wall:
+        upto = min(last_over(store, before, wall, windows=1), most)
+    if not upto and why == "age" and now - store.swept_rows_at < SWEEP_MS:
+        return None
+    store.swept_rows_at = now
+    return Cut(why, upto, before, keys, calls, SPARED_VERSIONS)
+
+
+def orphans(tx: Read) -> list[int]:
+    """Some of the numbers that have a liveness file, and of which no row speaks."""
+    liveness = tx.store.liveness
+    if liveness is None:
+        return []
+    known = {row["id"] for row in tx.rows(AGENTS.open)}
+    known |= {row["number"] for row in tx.rows(EVENTS.waiting)}
+    return [number for number in liveness.numbers() if number not in known][:FILES]
+
+
+def remove_files(tx: Write, numbers: list[int]) -> None:
+    """Remove those of the liveness files that nobody holds and no row speaks of.
+
+    Whoever makes one does so within a write, and locks it there: while this write has the turn,
+    nobody is between the two.
+    """
+    liveness, still = tx.store.liveness, set(orphans(tx))
+    for number in still & set(numbers):
+        if liveness is not None and not liveness.alive(number):
+            liveness.forget(number)

@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 import psycopg
 
 from dibs.errors import BusyError, DibsError, InvalidError, StorageError, StoreGoneError
-from dibs.storage.clock import SEQ_LIMIT, SystemClock, check_seq, unusable
+from dibs.storage.clock import SEQ_LIMIT, SILENCE, SystemClock, bearable, check_seq, unusable
 from dibs.storage.postgres_pipeline import (
     CHANNEL,
     EVERYBODY,
@@ -217,6 +217,8 @@ class PostgresConnection:
 
     def begin_group(self) -> None:
         self._say("BEGIN")
+        if SILENCE.get() is not None:
+            self._say(f"SET LOCAL lock_timeout = {round(bearable(LOCK_MS / 1000) * 1000)}")
 
     def enter(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
         return self._enter(space, session, self._bound(ahead))

@@ -24,8 +24,10 @@ import apsw
 from dibs.errors import StorageError, StoreGoneError, UnfitError
 from dibs.records import folder
 from dibs.storage.clock import (
+    BUSY_S,
     COPY,
     SEQ_LIMIT,
+    Patience,
     SystemClock,
     boot_id,
     check_seq,
@@ -37,10 +39,8 @@ from dibs.storage.folder import Bells, FileLiveness, Folder, Note, check_disk, i
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
     APPLICATION_ID,
-    BUSY_S,
     HARDENED,
     Maintained,
-    Patience,
     Torn,
     as_sqlite,
     check_journal,
@@ -259,7 +259,7 @@ class SqliteConnection:
                 check_journal(self.db, driver._note)
             for option, value in HARDENED:
                 self.db.config(option, value)
-            self.db.set_busy_handler(Patience())
+            self.db.set_busy_handler(Patience(driver.bells.last))
             # Otherwise SQLite plans a statement anew whenever its parameters change.
             self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             # Every row is fetched before the next statement, so that one cursor serves all.

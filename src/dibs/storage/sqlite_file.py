@@ -23,7 +23,7 @@ from dibs.errors import (
 )
 from dibs.records import folder
 from dibs.storage.adoption import make_key, save, unknown, unwritable
-from dibs.storage.clock import COPY, boot_id
+from dibs.storage.clock import BUSY_S, COPY, boot_id
 from dibs.storage.folder import Folder, Note, inode_of
 from dibs.storage.queries import Queries, migrations, newest_migration
 
@@ -39,10 +39,8 @@ if TYPE_CHECKING:
 SQLITE = Queries("sqlite")
 SQLITE_VERSION = apsw.sqlite_lib_version()
 APPLICATION_ID = 0x64696273
-BUSY_S = 4.5
 WAL_MODE = b"\2\2"
 """What the header of a database in WAL mode says."""
-BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
 HARDENED = (
     (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
     (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
@@ -333,20 +331,6 @@ class Torn:
             "a signal handler used the store in the middle of this call, which was undone",
             next="try again",
         )
-
-
-class Patience:
-    """How a connection waits for its turn.
-
-    It does not know the connection: one that an interrupt loses in mid-transaction is then
-    freed at once, and its lock with it, instead of when the garbage collector comes by.
-    """
-
-    def __call__(self, attempts: int) -> bool:
-        if attempts == 0:
-            self._since = time.monotonic()
-        time.sleep(BUSY_STEPS_S[min(attempts, len(BUSY_STEPS_S) - 1)])
-        return time.monotonic() - self._since < BUSY_S
 
 
 class Maintained:

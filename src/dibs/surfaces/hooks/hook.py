@@ -20,6 +20,7 @@ from dibs.clients import Client, client_of
 from dibs.errors import DibsError, NotYoursError, UnfitError
 from dibs.operation import EVERYBODY
 from dibs.records import quoted
+from dibs.storage.clock import HOOK_S, SILENCE
 from dibs.surfaces.hooks.notes import Visits, begin_notes, prune, write
 from dibs.surroundings import failures
 from dibs.surroundings.occasion import (
@@ -65,6 +66,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
     arguments: what git gives its hook: its name, and what belongs to it
     example: claude < event.json
     """
+    SILENCE.set(HOOK_S)  # then the policy decides
     if client == "git" and arguments:
         from dibs.surfaces.hooks import git_events
 

@@ -245,7 +245,7 @@ class Daemon:
         caller: Caller = await self.writer.do(joining)
         session = await self.reader.do(read)
         token = scope.keys.session_token(caller.session, caller.nonce)
-        return {"session": session, "token": token, "owned": caller.owned}
+        return {"session": session, "token": token, "owned": caller.owned, "boot": scope.boot}
 
     async def me(self, access: Access) -> Any:
         """Who the caller is here, and which space this is."""
@@ -253,7 +253,8 @@ class Daemon:
         if access.session:
             agent = await self.reader.do(lambda: self.sessions.of(access))
             name, session = agent.name, agent.session
-        return {"space": self.space.space, "agent": name, "session": session}
+        boot = self.space.scope.boot
+        return {"space": self.space.space, "agent": name, "session": session, "boot": boot}
 
 
 def permit(name: str, scope: str, access: Access) -> None:

@@ -18,12 +18,12 @@ import sys
 import time
 from _contextvars import ContextVar
 
-from dibs.errors import ClosedError, CorruptError, ForkedError, UnfitError
+from dibs.errors import BusyError, ClosedError, CorruptError, ForkedError, UnfitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Protocol
+    from typing import Any, Protocol
 
     from dibs.storage.driver import Listener
 
@@ -101,6 +101,16 @@ class Patience:
             return self._written()
         except (OSError, UnfitError):
             return -1  # nothing there that tells
+
+
+class Torn:
+    """What is left of a connection whose transaction was undone behind its back."""
+
+    def execute(self, *_: object) -> Any:
+        raise BusyError(
+            "a signal handler used the store in the middle of this call, which was undone",
+            next="try again",
+        )
 
 
 class SystemClock:

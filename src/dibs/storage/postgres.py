@@ -32,6 +32,7 @@ from dibs.storage.postgres_pipeline import (
     PostgresListener,
     Seat,
     connect,
+    does_not_fit,
     gone_on,
     named,
     translate,
@@ -273,10 +274,12 @@ class PostgresConnection:
         return results
 
     def _times(self, clock: PGresult) -> tuple[int, int]:
+        found = named(POSTGRES.now, clock)[0]
+        if found["version"] > self._driver.version:
+            self._driver.refuse_upgraded()
         if self._driver.injected:
             return self._driver.clock.now(), self._driver.clock.wall()
-        now = named(POSTGRES.now, clock)[0]["now"]
-        return now, now
+        return found["now"], found["now"]
 
     def begin_setup(self) -> None:
         self._say("BEGIN")
@@ -396,6 +399,8 @@ class PostgresConnection:
         except psycopg.Error as error:
             if self._unproven:
                 self._lost = translate(error)
+            if does_not_fit(error):
+                self._driver.refuse_upgraded()
             raise translate(error) from error
         self._unproven = False
         return results

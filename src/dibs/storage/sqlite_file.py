@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from dibs.storage.driver import Row
+    from dibs.storage.sqlite import SqliteDriver
 
     T = TypeVar("T")
 
@@ -323,20 +324,41 @@ _REASONS = {
 }
 
 
-class Torn:
-    """What is left of a connection whose transaction was undone behind its back."""
+class Versioned:
+    """What a connection says of the schema that it finds."""
 
-    def execute(self, *_: object) -> Any:
-        raise BusyError(
-            "a signal handler used the store in the middle of this call, which was undone",
-            next="try again",
-        )
+    db: apsw.Connection
+    _driver: SqliteDriver
+    _data = -1
+    """What SQLite called the content of the file when the schema was last looked at."""
+
+    def refuse_upgraded(self) -> None:
+        """Others have written: refuse to go on by the rules of a schema that is not this one."""
+        try:
+            version = int(self.db.pragma("user_version"))
+        except apsw.Error as error:
+            raise translate(error, self._driver.path) from error
+        if version > self._driver.version:
+            from dibs.storage.prepare import upgraded
+
+            raise upgraded(version, self._driver.version)
+        self._data = self.db.data_version()
+
+    def failed(self, error: apsw.Error) -> DibsError:
+        """Why a statement failed: perhaps it does not fit a schema that is newer than this dibs."""
+        if type(error) is apsw.SQLError:
+            try:
+                self.refuse_upgraded()
+            except DibsError as refusal:
+                return refusal
+        return translate(error, self._driver.path)
 
 
 class Maintained:
     """What is done with a file as a whole by the driver that has it open."""
 
     path: str
+    version = 0
     folder: Folder
     _log: str
     _note: Note

@@ -57,6 +57,7 @@ __all__ = [
     "Token",
     "UnavailableError",
     "UnfitError",
+    "UpgradedError",
     "open",
 ]
 

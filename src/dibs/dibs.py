@@ -17,7 +17,7 @@ import sys
 
 from dibs.arguments import NAME_LIMIT, Choice, Whole, check_name, check_text
 from dibs.digest import sha256
-from dibs.errors import ClosedError, ForkedError, InvalidError, NotYoursError, UnfitError
+from dibs.errors import ClosedError, DibsError, ForkedError, InvalidError, NotYoursError, UnfitError
 from dibs.names.checkouts import index_around
 from dibs.names.paths import Place, find_place, space_name
 from dibs.operation import NOUNS, OPERATIONS, Operation
@@ -100,8 +100,11 @@ class Dibs:
         how = {"status": status, "shell": shell, "client": client, "process": process}
         if alone:
             how["alone"] = True
-        scope = self.scope.join(name, **how, ttl_s=ttl_s)
-        return Agent(scope, beat_s=0 if shell else ttl_s / 3)
+        if shell or not self.scope.beats:
+            return Agent(self.scope.join(name, **how, ttl_s=ttl_s))
+        from dibs.keeping import kept_alive
+
+        return kept_alive(lambda: Agent(self.scope.join(name, **how, ttl_s=ttl_s)), ttl_s)
 
     def find(self, name: str, *, client: str | None = None) -> Agent | None:
         """Act in the agent's shell session, or in the client's, if there is one already."""
@@ -128,22 +131,24 @@ class Dibs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
+        try:
+            self.close()
+        except DibsError:
+            if kind is None:
+                raise
+            # The block's own error is on its way, and says more.
 
 
 class Agent(Dibs):
     """A space as one session of one agent sees it; closing it ends the session."""
 
-    def __init__(self, scope: Scope, beat_s: float = 0) -> None:
+    beating: Beating | None = None
+    """What keeps the session alive, where beats do."""
+
+    def __init__(self, scope: Scope) -> None:
         super().__init__(scope)
         self._caller = scope.caller
-        self._beating: Beating | None = None
-        if beat_s and scope.beats:
-            from dibs.keeping import Beating
-
-            self._beating = Beating(self.agents.beat, beat_s)
-            scope.at_close(self._beating.stop)
 
     @property
     def name(self) -> str:
@@ -166,12 +171,13 @@ class Agent(Dibs):
         """Hold resources for the length of a `with` block.
 
         They are renewed in the background and released at the end. If they were lost on the
-        way, because this process was frozen for longer than `ttl_s`, the block ends with a
-        `StaleError`. The options are those of `leases.claim`.
+        way, because this process or the store was frozen for longer than `ttl_s`, `lost` says so
+        before anybody else can have them, and the block ends with a `StaleError`. The options
+        are those of `leases.claim`.
         """
         from dibs.keeping import HeldLease
 
-        return HeldLease(self.leases, resources, ttl_s, options)
+        return HeldLease(self.leases, resources, ttl_s, options, self.beating)
 
     def next_task(self, *, ttl_s: float = 60, **options: Any) -> HeldTask:
         """Work on the next task for the length of a `with` block.
@@ -181,12 +187,12 @@ class Agent(Dibs):
         """
         from dibs.keeping import HeldTask
 
-        return HeldTask(self.work, ttl_s, options)
+        return HeldTask(self.work, ttl_s, options, self.beating)
 
     def close(self) -> None:
         """Leave: everything this session holds is free for the others."""
-        if self._beating is not None:
-            self._beating.stop()
+        if self.beating is not None:
+            self.beating.stop()
         if self._caller.owned:
             try:
                 self.scope.part()

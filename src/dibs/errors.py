@@ -222,6 +222,12 @@ class StoreGoneError(UnavailableError):
     code = "store_gone"
 
 
+class UpgradedError(UnavailableError):
+    """A newer dibs has upgraded the store while this process had it open."""
+
+    code = "upgraded"
+
+
 class ForkedError(UnavailableError):
     """This store was opened before a fork; the child must open its own."""
 

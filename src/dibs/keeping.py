@@ -3,6 +3,11 @@
 The thread renews three times within the time to live. A store that does not answer is asked
 again; a refusal means that the lease is lost, and the block that holds it is told at its end,
 or earlier if it asks with `check()`.
+
+`lost` does not depend on an answer, nor on the thread. The holder counts for itself how long the
+store keeps to what it said last, from before it was asked, so that its count ends first, whatever
+is frozen: the store, the way to it, the thread or this process. It ends a little sooner still, so
+that there is time to stop. A lease through a session that lives by beats ends with these too.
 """
 
 from __future__ import annotations
@@ -17,94 +22,241 @@ from dibs.errors import (
     StaleError,
     StoreGoneError,
     UnavailableError,
+    UpgradedError,
 )
 from dibs.records import called
+from dibs.storage.clock import SILENCE, holders_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Self
 
+    from dibs.dibs import Agent
     from dibs.nouns.leases.operations import Leases
     from dibs.nouns.work.operations import Work
     from dibs.records import Grant, Lease, Task
+    from dibs.space.scope import Scope
+
+EARLY, EARLY_S = 0.1, 2.0
+"""How much sooner than the store the holder lets go: a part of the time, and at most so long."""
+RETRY_S = 1.0
+LEAST_S = 1.0
+"""How long one try may stay without an answer, however short the time to live is."""
+STOP_S = 0.2
+"""How long to wait for a renewal that is under way; one that hangs ends by itself."""
+FINAL = (RefusedError, StoreGoneError, UpgradedError, ForkedError, ClosedError)
+"""After these there is nothing to renew."""
 
 
 class Beating:
-    """A thread that calls something again and again until it is stopped or refused."""
+    """A thread that renews something until it is stopped or refused, and the time that it has."""
 
-    def __init__(self, call: Callable[[], object], every_s: float) -> None:
-        self._call = call
-        self._every_s = every_s
+    def __init__(
+        self, what: str, renew: Callable[[], float], ttl_s: float, now: Callable[[], float]
+    ) -> None:
+        """
+        what: what is renewed, as the holder is told if it is lost
+        renew: renews it, and returns for how many seconds
+        now: the clock to count them by
+        """
+        self._what = what
+        self._renew = renew
+        self._every_s = ttl_s / 3
+        self._now = now
+        self._lock = threading.Lock()
+        self._asked, self._ends = float("-inf"), float("inf")
+        self._early_s = 0.0
+        self._refusal: DibsError | None = None
+        self.late = False
+        """Whether it was lost by the clock, and not by an answer of the store."""
         self._stopped = threading.Event()
-        self.refusal: DibsError | None = None
         self._thread = threading.Thread(target=self._run, name="dibs-beating", daemon=True)
+
+    def start(self, asked: float, seconds: float) -> None:
+        """Begin with what was granted for so many seconds, and asked for at that time."""
+        self._count(asked, seconds)
         self._thread.start()
 
+    def beat(self) -> None:
+        """Renew it now."""
+        asked = self._now()
+        self._count(asked, self._renew())
+
+    def _count(self, asked: float, seconds: float) -> None:
+        with self._lock:
+            if asked > self._asked:  # the answer to an earlier question may come later
+                self._asked, self._ends = asked, asked + seconds
+                self._early_s = min(EARLY_S, seconds * EARLY)
+
+    @property
+    def left_s(self) -> float:
+        """For how long it can surely be nobody else's; 0 once the store has refused it."""
+        refused = self._refusal is not None and not self.late
+        return 0.0 if refused else max(0.0, self._ends - self._now())
+
+    @property
+    def refusal(self) -> DibsError | None:
+        """Why it was lost, if it was."""
+        if self._refusal is None:
+            with self._lock:
+                now = self._now()
+                if now >= self._ends - self._early_s:
+                    self.late = True
+                    self._refusal = StaleError(
+                        f"{self._what} was not renewed: the store has not answered for "
+                        f"{now - self._asked:.0f} s, and others may take it now",
+                        next="stop working on it; claim it again, and look at what changed "
+                        "meanwhile",
+                    )
+        return self._refusal
+
     def _run(self) -> None:
-        while not self._stopped.wait(self._every_s):
+        # A try that hangs must leave time for another.
+        SILENCE.set(max(LEAST_S, self._every_s))
+        pause_s = self._every_s
+        while not self._stopped.wait(pause_s) and self._refusal is None:
             try:
-                self._call()
-            except (RefusedError, StoreGoneError, ForkedError, ClosedError) as refusal:
-                self.refusal = refusal
+                self.beat()
+                pause_s = self._every_s
+            except FINAL as refusal:
+                if not self._stopped.is_set():
+                    self._refusal = refusal
                 return
             except UnavailableError:
-                continue  # the next beat comes before the time is over
+                pause_s = min(RETRY_S, self._every_s)
 
     def stop(self) -> None:
+        """Renew no more: from here on, it is lost only if it was before."""
         self._stopped.set()
-        self._thread.join()
+        if self.refusal is None:
+            self._ends = float("inf")
+        if self._thread.ident is not None:
+            self._thread.join(STOP_S)
+
+
+def kept_alive(join: Callable[[], Agent], ttl_s: float) -> Agent:
+    """An agent that joins, with a session that is kept alive by beats."""
+    any_clock = holders_clock("")  # whose clock it is, is known once somebody has answered
+    began = any_clock()
+    agent = join()
+    now = holders_clock(agent.scope.boot)
+    asked = now() - (any_clock() - began)
+
+    def beat() -> float:
+        agent.agents.beat()
+        return ttl_s
+
+    agent.beating = Beating("what your session holds", beat, ttl_s, now)
+    agent.beating.start(asked, ttl_s)
+    agent.scope.at_close(agent.beating.stop)
+    return agent
 
 
 class Held:
     """Something that is renewed while a `with` block runs."""
 
-    _beating: Beating
+    def __init__(self, scope: Scope, ttl_s: float, session: Beating | None) -> None:
+        """
+        session: what keeps the session of the holder alive, where beats do
+        """
+        self._ttl_s = ttl_s
+        self._session = session
+        self._now = holders_clock(scope.boot)
+        self._beating: Beating
 
-    def _renew(self) -> None:
+    def _begin(self, what: str, asked: float, seconds: float, waited: bool) -> None:
+        self._beating = Beating(what, self._renew, self._ttl_s, self._now)
+        if waited and self._now() - asked > min(EARLY_S, seconds * EARLY):
+            # It came at some time within the wait; how much of it is left, the store can say.
+            asked = self._now()
+            seconds = self._renew()
+        self._beating.start(asked, seconds)
+
+    def _renew(self) -> float:
+        """Renew it, and return for how many seconds."""
         raise NotImplementedError
 
     @property
     def lost(self) -> DibsError | None:
-        """Why it was lost, if it was."""
-        return self._beating.refusal
+        """Why it was lost, if it was; known by the clock also where the store does not answer."""
+        lost = self._beating.refusal
+        if lost is None and self._session is not None:
+            lost = self._session.refusal
+        return lost
+
+    @property
+    def left_s(self) -> float:
+        """For how many seconds it can surely be nobody else's, if the store answers no more."""
+        left = self._beating.left_s
+        return left if self._session is None else min(left, self._session.left_s)
+
+    @property
+    def _late(self) -> bool:
+        """Whether it was lost by the clock; then nobody needs to be asked."""
+        lost = self.lost
+        return lost is not None and (
+            self._beating.late or (self._session is not None and self._session.late)
+        )
 
     def check(self) -> None:
-        """Raise if it has been lost to somebody else."""
+        """Raise if it has been lost to somebody else, or may be by now."""
         if self.lost is not None:
             raise self.lost
-        self._renew()
+        try:
+            self._beating.beat()
+        except UnavailableError as error:
+            if self.lost is not None:
+                raise self.lost from error
+            raise
 
 
 class HeldLease(Held):
     """Resources held for the length of a `with` block."""
 
     def __init__(
-        self, leases: Leases, resources: tuple[str, ...], ttl_s: float, options: dict[str, Any]
+        self,
+        leases: Leases,
+        resources: tuple[str, ...],
+        ttl_s: float,
+        options: dict[str, Any],
+        session: Beating | None = None,
     ) -> None:
+        super().__init__(leases.scope, ttl_s, session)
         self._leases = leases
         self._resources = resources
-        self._ttl_s = ttl_s
         self._options = options
 
     def __enter__(self) -> Self:
+        asked = self._now()
         self.grant: Grant = self._leases.claim(*self._resources, ttl_s=self._ttl_s, **self._options)
-        self._beating = Beating(self._renew, self._ttl_s / 3)
+        leases = self.grant.leases
+        what = f"your lease on {called(leases[0].resource)}"
+        if len(leases) > 1:
+            what += f" and {len(leases) - 1} more"
+        self._begin(what, asked, shortest(leases), bool(self._options.get("wait_s")))
         return self
 
-    def _renew(self) -> None:
-        self._each_epoch(self._leases.renew, list(self.grant.leases))
+    def _renew(self) -> float:
+        return shortest(self._each_epoch(self._leases.renew, list(self.grant.leases)))
 
-    def _each_epoch(self, call: Callable[..., tuple[Lease, ...]], leases: list[Lease]) -> None:
+    def _each_epoch(
+        self, call: Callable[..., tuple[Lease, ...]], leases: list[Lease]
+    ) -> list[Lease]:
         # By epoch, not by name: a name is read from the current directory, which may change.
+        told: list[Lease] = []
         for epoch in {lease.epoch for lease in leases}:
-            found = {lease.resource for lease in call(epoch=epoch)}
+            answer = {lease.resource: lease for lease in call(epoch=epoch)}
             for lease in leases:
-                if lease.epoch == epoch and lease.resource not in found:
+                if lease.epoch != epoch:
+                    continue
+                if lease.resource not in answer:
                     raise StaleError(
                         f"your lease on {called(lease.resource)} was taken away",
                         next="claim it again, and look at what changed meanwhile",
                     )
+                told.append(answer[lease.resource])
+        return told
 
     @property
     def epoch(self) -> int:
@@ -114,6 +266,8 @@ class HeldLease(Held):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._beating.stop()
         try:
+            if self._late and self.lost is not None:
+                raise self.lost
             # What was held before the block, by an outer one perhaps, outlives it.
             kept = self.grant.kept
             new = [lease for lease in self.grant.leases if lease.resource not in kept]
@@ -124,22 +278,31 @@ class HeldLease(Held):
             # The block's own error is on its way, and says more than the lost lease would.
 
 
+def shortest(leases: list[Lease] | tuple[Lease, ...]) -> float:
+    """For how many seconds all of these are in force."""
+    return min(lease.expires_in_ms for lease in leases) / 1000
+
+
 class HeldTask(Held):
     """A task held for the length of a `with` block. `result` is what it is completed with."""
 
-    def __init__(self, work: Work, ttl_s: float, options: dict[str, Any]) -> None:
+    def __init__(
+        self, work: Work, ttl_s: float, options: dict[str, Any], session: Beating | None = None
+    ) -> None:
+        super().__init__(work.scope, ttl_s, session)
         self._work = work
-        self._ttl_s = ttl_s
         self._options = options
         self.result: Any = None
 
     def __enter__(self) -> Self:
+        asked = self._now()
         self.task: Task = self._work.next(ttl_s=self._ttl_s, **self._options)
-        self._beating = Beating(self._renew, self._ttl_s / 3)
+        waited = bool(self._options.get("wait_s"))
+        self._begin(f"your claim of {called(self.task.id)}", asked, time_of(self.task), waited)
         return self
 
-    def _renew(self) -> None:
-        self._work.renew(self.task.id, epoch=self.task.epoch)
+    def _renew(self) -> float:
+        return time_of(self._work.renew(self.task.id, epoch=self.task.epoch))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, *_: object
@@ -147,7 +310,13 @@ class HeldTask(Held):
         self._beating.stop()
         task = self.task
         if kind is None:
-            self._work.complete(task.id, result=self.result, epoch=task.epoch)
+            try:
+                # Also if it was lost by the clock: only the store knows whether anybody took it.
+                self._work.complete(task.id, result=self.result, epoch=task.epoch)
+            except UnavailableError as away:
+                if self._late and self.lost is not None:
+                    raise self.lost from away
+                raise
             return
         try:
             if issubclass(kind, Exception):
@@ -158,3 +327,9 @@ class HeldTask(Held):
                 self._work.abandon(task.id, reason=kind.__name__, epoch=task.epoch)
         except DibsError:
             return  # lost meanwhile; the block's own error is on its way
+
+
+def time_of(task: Task) -> float:
+    """For how many seconds a claim of a task, and of the files with it, is in force."""
+    left = [(task.due_in_ms or 0) / 1000]
+    return min([*left, shortest(task.leases)] if task.leases else left)

@@ -4,7 +4,8 @@ Promised: the same answers and the same errors as from the store itself. A reque
 connection breaks is asked again while a daemon restarts, and is done once all the same: whatever
 changes something carries an idempotency key. A wait that breaks is asked again for the time that
 is left. Every call ends ten seconds after its wait at the latest; without an answer by then it is
-a `DisconnectedError`. A list that is too large for one answer is asked for in parts.
+a `DisconnectedError`. So it is, sooner, if during a wait the daemon answers nobody. A list that is
+too large for one answer is asked for in parts.
 
 Not trusted: whatever answers. What is no answer of a daemon (a page, another shape, numbers and
 nesting that no store holds) is an `UnfitError`, and control characters are escaped.
@@ -21,10 +22,11 @@ import os
 from time import monotonic, sleep
 
 from dibs.answers import AwayError, Untrusted, read, refusal, sound
-from dibs.arguments import ResourceName, check_agent, check_name, check_text, refuse_depth
+from dibs.arguments import ResourceName, check_agent, check_name, check_text
 from dibs.errors import (
     CancelledError,
     ClosedError,
+    DibsError,
     DisconnectedError,
     ForkedError,
     InvalidError,
@@ -34,12 +36,23 @@ from dibs.errors import (
 )
 from dibs.names.seen import see
 from dibs.operation import PEOPLE
-from dibs.records import Session, plain, visible
+from dibs.records import Session, visible
 from dibs.space.scope import OWN_KEY, Door, Scope
+from dibs.storage.clock import bearable
 from dibs.storage.folder import is_held
 from dibs.storage.store import Caller
 from dibs.storage.waiting import CANCEL
-from dibs.wire import Address, BrokenError, ClientConnection, look
+from dibs.wire import (
+    CALL_S,
+    Address,
+    BrokenError,
+    ClientConnection,
+    SilentError,
+    Watch,
+    check_token,
+    look,
+    to_body,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +61,6 @@ if TYPE_CHECKING:
 
     from dibs.names.paths import Place
     from dibs.operation import Operation
-    from dibs.wire import GivingUp
 
 PATIENCE_S = 10.0
 """How long a daemon may be away before it is said to be gone."""
@@ -57,15 +69,9 @@ BEGINNING_S = 2.0
 PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
 STAYED_S = 1.0
 """A connection that lasted so long had reached a daemon: what breaks it is a new outage."""
-CALL_S = 10.0
-"""How long a call takes at most, besides the time that it was asked to wait."""
 IDLE = 8
 DAEMONS = "daemons"
 """The folder of the user's own where daemons leave word of themselves."""
-BODY_LIMIT = 4 * 1024 * 1024
-"""What a daemon takes at once, above the largest value of a store however it is escaped.
-
-It hangs up on whoever sends more, before all of it has come."""
 
 
 def reach(
@@ -117,6 +123,7 @@ class RemoteScope(Scope):
         with self.link.trusting_nothing():
             session = sound(Session.from_json(answer["session"]), "Session")
             token, owned = sound(answer["token"], "str"), sound(answer["owned"], "bool")
+            self.link.boot = sound(answer.get("boot", ""), "str")
             check_token(token)
         caller = Caller(session.agent, session.id, owned=owned)
         return RemoteScope(self.link, self.place, caller, token, self.door)
@@ -138,12 +145,17 @@ class RemoteScope(Scope):
             ) from error
         with self.link.trusting_nothing():
             name, session = sound(me["agent"], "str"), sound(me["session"], "int")
+            self.link.boot = sound(me.get("boot", ""), "str")
         caller = Caller(name, session, owned=False)
         return RemoteScope(self.link, self.place, caller, token, self.door)
 
     @property
     def space(self) -> str:
         return self.link.space
+
+    @property
+    def boot(self) -> str:
+        return self.link.boot
 
     @property
     def token(self) -> str:
@@ -221,6 +233,8 @@ class Link:
         self._user_dir = user_dir
         self._idle: list[ClientConnection] = []
         self._space = ""
+        self.boot = ""
+        """That of the daemon's clock, as it said; empty if it did not, or if a server has one."""
         self._pid = os.getpid()
         self._closed = False
         if token is not None:
@@ -252,28 +266,27 @@ class Link:
         began = monotonic()
         wait_s: float = given.get("wait_s", 0)
         cancel = CANCEL.get() if wait_s else None
-        give_up: GivingUp | None = None
-        if cancel is not None:
-            call = os.urandom(16).hex()
-            headers = {**headers, "Dibs-Call": call}
-            give_up = (cancel, lambda: self._cancel(call))
+        watch: Watch | None = None
+        if wait_s:
+            call = os.urandom(16).hex() if cancel is not None else ""
+            headers = {**headers, "Dibs-Call": call} if call else headers
+            watch = Watch(cancel, lambda by: self._cancel(call, by), self._look)
         started = away_since = began
         end = began + wait_s + CALL_S
         pause, left, body = 0.0, wait_s, to_body(given)
         while True:
             try:
-                return self._once(path, headers, body, end, give_up)
+                return self._once(path, headers, body, end, watch)
+            except SilentError as error:
+                raise self._away(error) from error
             except (OSError, BrokenError, AwayError) as error:
                 now = monotonic()
-                if now - started > STAYED_S:
+                if now - started > STAYED_S and not isinstance(error, TimeoutError):
                     away_since, pause = now, 0.0
-                if now - away_since > patience(error) or now + pause >= end:
+                if now - away_since > bearable(patience(error)) or now + pause >= end:
                     if isinstance(error, AwayError):
                         raise error.refusal from error
-                    raise DisconnectedError(
-                        f"the daemon at {self.address.url} does not answer: {visible(str(error))}",
-                        next="start it (dibs serve), or look at its address",
-                    ) from error
+                    raise self._away(error) from error
             if cancel is None:
                 sleep(pause)
             elif look(cancel.fileno(), pause):
@@ -284,20 +297,40 @@ class Link:
                 left = max(0.0, wait_s - (started - began))
                 body = to_body({**given, "wait_s": left})
 
-    def _cancel(self, call: str) -> None:
+    def _away(self, error: Exception) -> DisconnectedError:
+        frozen = "look whether it is frozen or the way to it is cut; " * isinstance(
+            error, SilentError
+        )
+        return DisconnectedError(
+            f"the daemon at {self.address.url} does not answer: {visible(str(error))}",
+            next=f"{frozen}start it (dibs serve), or look at its address",
+        )
+
+    def _cancel(self, call: str, by: float) -> None:
         """Tell the daemon to end a wait: its answer then says what came of it."""
         try:
-            end = monotonic() + CALL_S
-            self._once("/v1/cancel", {}, to_body({"call": call}), end, None)
+            self._once("/v1/cancel", {}, to_body({"call": call}), by, None)
         except (OSError, BrokenError, AwayError):
             pass  # then the wait ends with the connection that it hangs on
 
+    def _look(self, by: float) -> None:
+        """See whether the daemon answers anybody, while a wait of ours is silent."""
+        by = min(by, monotonic() + bearable(CALL_S))
+        try:
+            self._once("/v1/me", {}, b"{}", by, None)
+        except TimeoutError as error:
+            raise SilentError("it stays silent") from error
+        except OSError as error:
+            raise BrokenError(str(error)) from error
+        except (AwayError, DibsError):
+            return  # any answer is one
+
     def _once(
-        self, path: str, headers: dict[str, str], body: bytes, end: float, give_up: GivingUp | None
+        self, path: str, headers: dict[str, str], body: bytes, end: float, watch: Watch | None
     ) -> Any:
         connection = self._connection(end)
         try:
-            status, data = connection.post(path, headers, body, end, give_up)
+            status, data = connection.post(path, headers, body, end, watch)
         except BaseException:
             # Whatever of the answer is still to come must not be read as that to another request.
             connection.close()
@@ -369,26 +402,3 @@ def patience(error: Exception) -> float:
         return 0
     strange = isinstance(error, AwayError) and isinstance(error.refusal, NotYoursError)
     return BEGINNING_S if strange else PATIENCE_S
-
-
-def check_token(token: str) -> None:
-    """Refuse what cannot stand in a header."""
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise InvalidError("this is not a token", next="give what dibs token add printed")
-
-
-def to_body(given: dict[str, Any]) -> bytes:
-    for name, value in given.items():
-        refuse_depth(name, value)
-    try:
-        # Sorted as the store does it, so that keys which cannot be are refused here as there.
-        text = json.dumps(plain(given), allow_nan=False, separators=(",", ":"), sort_keys=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
-    if len(text) > BODY_LIMIT:
-        raise InvalidError(
-            f"the arguments have {len(text):,} bytes as JSON; a daemon takes {BODY_LIMIT:,}",
-            next="store the large part in a file and put its path here",
-            limit=BODY_LIMIT,
-        )
-    return text.encode("ascii")

@@ -10,11 +10,15 @@ answer has a limit, and no redirection is followed: a token goes to the address 
 from __future__ import annotations
 
 import _socket
+import json
 import select
+from _thread import allocate_lock, start_new_thread
 from time import monotonic
 
-from dibs.arguments import shown
+from dibs.arguments import refuse_depth, shown
 from dibs.errors import InvalidError, UnfitError
+from dibs.records import plain
+from dibs.storage.clock import bearable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,12 +27,17 @@ if TYPE_CHECKING:
 
     from dibs.storage.waiting import Cancel
 
-    GivingUp = tuple[Cancel, Callable[[], None]]
-    """How a wait in another thread is ended: when, and what then to do until an answer comes."""
-
+CALL_S = 10.0
+"""How long a call takes at most, besides the time that it was asked to wait."""
+HUSH_S = 10.0
+"""How long a wait stays silent before somebody asks whether the daemon is still there."""
 CONNECT_S = 5.0
 CHUNK = 1 << 16
 AGAIN_S = 0.05
+BODY_LIMIT = 4 * 1024 * 1024
+"""What a daemon takes at once, above the largest value of a store however it is escaped.
+
+It hangs up on whoever sends more, before all of it has come."""
 HEAD_LIMIT = 1 << 16
 ANSWER_LIMIT = 64 * 1024 * 1024
 """More than any answer of a daemon has."""
@@ -38,6 +47,26 @@ ADVICE = "write http://host:port, or unix:/path/to/the/socket"
 
 class BrokenError(Exception):
     """What came is not the whole of an answer."""
+
+
+class SilentError(BrokenError):
+    """Nothing at all came, for as long as the caller can bear."""
+
+
+class Watch:
+    """Who looks after a call that waits.
+
+    cancel: through which another thread ends the wait
+    give_up: tells the daemon so, by a time; its answer then says what came of the wait
+    ask: asks the daemon whether it is there, by a time; raises if not
+    """
+
+    def __init__(
+        self, cancel: Cancel | None, give_up: Callable[[float], None], ask: Callable[[float], None]
+    ) -> None:
+        self.cancel = cancel
+        self.give_up = give_up
+        self.ask = ask
 
 
 class Address:
@@ -85,30 +114,29 @@ class Address:
         else:
             # By that name a daemon is known that listens at 127.0.0.1; at ::1 may be somebody else.
             host = "127.0.0.1" if self.host.lower() == "localhost" else self.host
-            answers = _socket.getaddrinfo(host, self.port, 0, _socket.SOCK_STREAM)
-            found = [(family, address) for family, _, _, _, address in answers]
+            found = resolved(host, self.port, by)
         error: OSError | None = None
         for family, address in found:
             end = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
             try:
-                end.settimeout(max(0.01, min(CONNECT_S, by - monotonic())))
+                end.settimeout(max(0.01, bearable(min(CONNECT_S, by - monotonic()))))
                 end.connect(address)
                 if not self.socket:
                     end.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
                     # So that a machine that is gone is noticed, however long the wait.
                     end.setsockopt(_socket.SOL_SOCKET, _socket.SO_KEEPALIVE, 1)
-                return self._encrypted(end, cert) if self.tls else end
+                return self._encrypted(end, cert, by) if self.tls else end
             except OSError as failure:
                 end.close()
                 error = failure
         raise error or OSError(f"{self.host} has no address")
 
-    def _encrypted(self, end: _socket.socket, cert: str | None) -> Any:
+    def _encrypted(self, end: _socket.socket, cert: str | None, by: float) -> Any:
         import socket
         import ssl
 
         plain = socket.socket(fileno=end.detach())
-        plain.settimeout(CONNECT_S)
+        plain.settimeout(max(0.01, bearable(min(CONNECT_S, by - monotonic()))))
         try:
             context = ssl.create_default_context()
             if cert is not None:
@@ -118,6 +146,31 @@ class Address:
         except BaseException:
             plain.close()
             raise
+
+
+def resolved(host: str, port: int, by: float) -> list[tuple[int, Any]]:
+    """The addresses of a host, found by a time: those who know names may be silent too."""
+    found: list[Any] = []
+    done = allocate_lock()
+    done.acquire()
+
+    def ask() -> None:
+        try:
+            found.append(_socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM))
+        except OSError as error:
+            found.append(error)
+        finally:
+            done.release()
+
+    if ":" in host or host.replace(".", "").isdigit():
+        ask()
+    else:
+        start_new_thread(ask, ())
+    if not done.acquire(timeout=max(0.01, bearable(by - monotonic()))):
+        raise TimeoutError(f"nobody says where {host} is")
+    if isinstance(found[0], OSError):
+        raise found[0]
+    return [(family, address) for family, _, _, _, address in found[0]]
 
 
 class ClientConnection:
@@ -139,7 +192,7 @@ class ClientConnection:
         self._socket.close()
 
     def post(
-        self, path: str, headers: dict[str, str], body: bytes, end: float, give_up: GivingUp | None
+        self, path: str, headers: dict[str, str], body: bytes, end: float, watch: Watch | None
     ) -> tuple[int, bytes]:
         """Send a request, and give the status and the body of its answer.
 
@@ -154,7 +207,7 @@ class ClientConnection:
             f"Content-Length: {len(body)}",
             *(f"{name}: {value}" for name, value in headers.items()),
         ]
-        reader = Reader(self._socket, end, give_up)
+        reader = Reader(self._socket, end, watch)
         reader.send("\r\n".join([*head, "", ""]).encode("utf-8") + body)
         status = 100
         while 100 <= status < 200:
@@ -173,9 +226,9 @@ class ClientConnection:
 class Reader:
     """Reads one answer from a socket, unless it takes too long."""
 
-    def __init__(self, socket: Any, end: float, give_up: GivingUp | None) -> None:
+    def __init__(self, socket: Any, end: float, watch: Watch | None) -> None:
         self._socket = socket
-        self._give_up = give_up
+        self._watch = watch
         self._end = end
         self.left = bytearray()
 
@@ -189,19 +242,24 @@ class Reader:
     def send(self, data: bytes) -> None:
         sent, view = 0, memoryview(data)
         while sent < len(data):
-            self._socket.settimeout(self._seconds())
-            sent += self._socket.send(view[sent : sent + CHUNK])
-        if self._give_up is not None:
+            self._socket.settimeout(bearable(self._seconds()))
+            try:
+                sent += self._socket.send(view[sent : sent + CHUNK])
+            except TimeoutError:
+                raise SilentError("it takes nothing in") from None
+        if self._watch is not None:
             self._socket.settimeout(0)
 
     def _more(self) -> None:
         while True:
-            if self._give_up is not None:
-                self._ready(*self._give_up)
+            if self._watch is not None:
+                self._ready(self._watch)
             else:
-                self._socket.settimeout(self._seconds())
+                self._socket.settimeout(bearable(self._seconds()))
             try:
                 data: bytes = self._socket.recv(CHUNK)
+            except TimeoutError:
+                raise SilentError("it stays silent") from None
             except OSError as error:
                 # Over TLS something may come that is not for us yet.
                 if type(error).__name__ in ("BlockingIOError", "SSLWantReadError"):
@@ -212,16 +270,24 @@ class Reader:
             self.left += data
             return
 
-    def _ready(self, cancel: Cancel, give_up: Callable[[], None]) -> None:
-        handle, cancelled = self._socket.fileno(), cancel.fileno()
+    def _ready(self, watch: Watch) -> None:
+        """Wait until something comes, and see to it that something can."""
+        handle = self._socket.fileno()
+        cancelled = None if watch.cancel is None else watch.cancel.fileno()
         if getattr(self._socket, "pending", int)():
             return
-        ready = look(handle, self._seconds(), cancelled)
-        while cancelled in ready and handle not in ready:
+        while handle not in (
+            ready := look(handle, bearable(min(self._seconds(), HUSH_S)), cancelled)
+        ):
+            if not ready:
+                self._seconds()
+                watch.ask(self._end)
+                continue
             # It may be too early, and nobody there have heard of the wait yet.
-            give_up()
-            self._seconds()
-            ready = look(handle, AGAIN_S) or [cancelled]
+            self._end = min(self._end, monotonic() + CALL_S)
+            watch.give_up(self._end)
+            if look(handle, min(AGAIN_S, self._seconds())):
+                break
         self._seconds()
 
     def _until(self, mark: bytes) -> bytes:
@@ -279,3 +345,26 @@ def look(handle: int, seconds: float, other: int | None = None) -> list[int]:
     if other is not None:
         poll.register(other, select.POLLIN)
     return [ready for ready, _ in poll.poll(seconds * 1000)]
+
+
+def check_token(token: str) -> None:
+    """Refuse what cannot stand in a header."""
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise InvalidError("this is not a token", next="give what dibs token add printed")
+
+
+def to_body(given: dict[str, Any]) -> bytes:
+    for name, value in given.items():
+        refuse_depth(name, value)
+    try:
+        # Sorted as the store does it, so that keys which cannot be are refused here as there.
+        text = json.dumps(plain(given), allow_nan=False, separators=(",", ":"), sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
+    if len(text) > BODY_LIMIT:
+        raise InvalidError(
+            f"the arguments have {len(text):,} bytes as JSON; a daemon takes {BODY_LIMIT:,}",
+            next="store the large part in a file and put its path here",
+            limit=BODY_LIMIT,
+        )
+    return text.encode("ascii")

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from dibs.remote import BODY_LIMIT
 from dibs.surfaces.http.connection import HEAD_LIMIT, REQUEST_S
+from dibs.wire import BODY_LIMIT
 from tests.surfaces.daemon import SHAPE, Daemon, Refusal, Reply, serving
 from tests.surfaces.shell import PATIENCE_S, Shell, scrubbed, until
 

@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 import dibs
-from dibs.storage.sqlite_file import BUSY_S
+from dibs.storage.clock import BUSY_S
 from dibs.surfaces.http.serve import GRACE_S
 from tests.surfaces.daemon import Daemon, Reply, serving
 from tests.surfaces.shell import PATIENCE_S, Shell

@@ -147,6 +147,11 @@ class Scope:
         return self.keys.session_token(self.caller.session, self.caller.nonce)
 
     @property
+    def boot(self) -> str:
+        """The boot whose clock decides how long things last; empty for that of a server."""
+        return self.store.driver.boot
+
+    @property
     def beats(self) -> bool:
         """Whether a session lives by beats, since nobody sees its process."""
         return self.store.liveness is None

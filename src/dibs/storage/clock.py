@@ -16,12 +16,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from _contextvars import ContextVar
 
-from dibs.errors import ClosedError, CorruptError, ForkedError
+from dibs.errors import BusyError, ClosedError, CorruptError, ForkedError, UnfitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Callable
+    from typing import Any, Protocol
 
     from dibs.storage.driver import Listener
 
@@ -38,6 +40,80 @@ if TYPE_CHECKING:
 
 COPY = "copy"
 """What stands in place of a boot id in a store, and in its sessions, that went back in time."""
+
+
+SILENCE: ContextVar[float | None] = ContextVar("silence", default=None)
+"""How many seconds of silence the caller can bear, where that is less than usual.
+
+A hook of a client must not keep its user waiting, and a renewal must leave time for the next. It
+bounds the time in which nothing happens: no turn at a database whose turn nobody passes on, no
+byte from a daemon or a server. What takes long and goes on is not cut short.
+"""
+HOOK_S = 0.6
+"""What a hook can bear: with its own start and end it answers within a second, and a commit, which
+runs three, within three."""
+
+
+def bearable(seconds: float) -> float:
+    """So many seconds, or fewer if the caller cannot bear them."""
+    limit = SILENCE.get()
+    return seconds if limit is None else min(seconds, limit)
+
+
+BUSY_S = 4.5
+BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
+
+
+class Patience:
+    """How a connection waits for its turn.
+
+    Whoever cannot bear the whole time gives up once nobody has written for as long as it can: then
+    one process keeps the turn. In a crowd, where the turn is passed on, it waits like the others.
+
+    It does not know the connection: one that an interrupt loses in mid-transaction is then
+    freed at once, and its lock with it, instead of when the garbage collector comes by.
+    """
+
+    def __init__(self, written: Callable[[], int]) -> None:
+        """
+        written: a number that changes when somebody writes
+        """
+        self._written = written
+
+    def __call__(self, attempts: int) -> bool:
+        now = time.monotonic()
+        if attempts == 0:
+            self._since, self._pause_s = now, bearable(BUSY_S) / 2
+            self._seen: int | None = None
+            self._looked = now
+        waited = now - self._since
+        if waited >= BUSY_S:
+            return False
+        if now - self._looked >= self._pause_s:
+            seen, self._looked = self._last(), now
+            if seen == self._seen:
+                return False
+            self._seen = seen
+        # Whoever tries in the right moment has the turn, so who has waited long tries more often.
+        step = 0 if 0.03 < waited < 0.5 else min(attempts, len(BUSY_STEPS_S) - 1)
+        time.sleep(BUSY_STEPS_S[step])
+        return True
+
+    def _last(self) -> int:
+        try:
+            return self._written()
+        except (OSError, UnfitError):
+            return -1  # nothing there that tells
+
+
+class Torn:
+    """What is left of a connection whose transaction was undone behind its back."""
+
+    def execute(self, *_: object) -> Any:
+        raise BusyError(
+            "a signal handler used the store in the middle of this call, which was undone",
+            next="try again",
+        )
 
 
 class SystemClock:
@@ -91,6 +167,18 @@ def unseen_seq(seq: int, wall: int) -> int:
     """
     check_seq(seq)
     return max(seq + 1, wall << 10)
+
+
+def holders_clock(boot: str) -> Callable[[], float]:
+    """The clock by which a holder counts the seconds that a store gives it.
+
+    It must not stand still while the store's goes on. That of another machine goes on while this
+    one sleeps; that of this machine, in this boot, does not.
+    """
+    if boot and boot == boot_id():
+        return time.monotonic
+    number = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # macOS has only the second
+    return lambda: time.clock_gettime(number)
 
 
 def time_namespace() -> str:

@@ -91,6 +91,8 @@ if TYPE_CHECKING:
         boot: str
         """The boot in which sessions live; empty where heartbeats decide alone."""
         clock: Clock
+        version: int
+        """The schema that whoever has opened it knows."""
         over: bool
         """Whether the database's file is larger than `size_limit`."""
         size_limit: int

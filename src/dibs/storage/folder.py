@@ -445,8 +445,8 @@ def store_gone(path: str) -> StoreGoneError:
     return StoreGoneError(
         f"{shown(path)} was deleted or replaced while it was open, as git clean -fdx does; "
         "everything in it is gone, also what you held",
-        next="open the store again, which makes a new one (an MCP server does so at the next call, "
-        "a daemon after dibs stop and dibs serve), and claim again what you are working on",
+        next="open the store again, which makes a new one (an MCP server does so at the next call; "
+        "a daemon ends: dibs serve), and claim again what you are working on",
     )
 
 

@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 import psycopg
 
 from dibs.errors import BusyError, DibsError, InvalidError, StorageError, StoreGoneError
-from dibs.storage.clock import SEQ_LIMIT, SystemClock, check_seq, unusable
+from dibs.storage.clock import SEQ_LIMIT, SILENCE, SystemClock, bearable, check_seq, unusable
 from dibs.storage.postgres_pipeline import (
     CHANNEL,
     EVERYBODY,
@@ -32,6 +32,7 @@ from dibs.storage.postgres_pipeline import (
     PostgresListener,
     Seat,
     connect,
+    does_not_fit,
     gone_on,
     named,
     translate,
@@ -217,6 +218,8 @@ class PostgresConnection:
 
     def begin_group(self) -> None:
         self._say("BEGIN")
+        if SILENCE.get() is not None:
+            self._say(f"SET LOCAL lock_timeout = {round(bearable(LOCK_MS / 1000) * 1000)}")
 
     def enter(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
         return self._enter(space, session, self._bound(ahead))
@@ -271,10 +274,12 @@ class PostgresConnection:
         return results
 
     def _times(self, clock: PGresult) -> tuple[int, int]:
+        found = named(POSTGRES.now, clock)[0]
+        if found["version"] > self._driver.version:
+            self._driver.refuse_upgraded()
         if self._driver.injected:
             return self._driver.clock.now(), self._driver.clock.wall()
-        now = named(POSTGRES.now, clock)[0]["now"]
-        return now, now
+        return found["now"], found["now"]
 
     def begin_setup(self) -> None:
         self._say("BEGIN")
@@ -394,6 +399,8 @@ class PostgresConnection:
         except psycopg.Error as error:
             if self._unproven:
                 self._lost = translate(error)
+            if does_not_fit(error):
+                self._driver.refuse_upgraded()
             raise translate(error) from error
         self._unproven = False
         return results

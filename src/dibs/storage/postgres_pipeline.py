@@ -247,6 +247,11 @@ class PostgresListener(Ear):
         self._db.close()
 
 
+def does_not_fit(error: psycopg.Error) -> bool:
+    """Whether a statement may have failed since it does not fit the schema."""
+    return (error.sqlstate or "").startswith(("42", "0A"))
+
+
 def translate(error: psycopg.Error) -> DibsError:
     """The dibs error for one of PostgreSQL's, by its code."""
     code = error.sqlstate or ""
@@ -345,6 +350,23 @@ def gone_on(space: Row, now: Row, fast: bool, seen: int) -> Row:
 
 class Kept:
     """What a server looks after by itself."""
+
+    version = 0
+
+    def _connect(self) -> Any:
+        raise NotImplementedError
+
+    def refuse_upgraded(self) -> None:
+        """Say so if a newer dibs has upgraded the store: then statements of ours may not fit it."""
+        connection = self._connect()
+        try:
+            version = connection.version()
+        finally:
+            connection.close()
+        if version > self.version:
+            from dibs.storage.prepare import upgraded
+
+            raise upgraded(version, self.version)
 
     def backup(self, target: str) -> None:
         raise InvalidError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dibs.errors import UnfitError
+import sys
+
+from dibs.errors import UnfitError, UpgradedError
 from dibs.storage.clock import COPY
 from dibs.storage.queries import Queries, migrations
 
@@ -76,6 +78,19 @@ def prepare(
         connection.rollback()
         raise
     return space
+
+
+def upgraded(version: int, known: int) -> UpgradedError:
+    """Why a process whose store was upgraded under it must not go on."""
+    release = sys.modules["dibs"].__version__  # this layer may not import it
+    return UpgradedError(
+        f"this store was upgraded to schema {version} by a newer dibs; this process is dibs "
+        f"{release}, and knows schema {known}",
+        next="restart this process, with that dibs (a daemon: dibs serve; an MCP server: reconnect "
+        "the client)",
+        schema=version,
+        known=known,
+    )
 
 
 def migrate(driver: Driver, connection: Connection, steps: list[tuple[int, str, str]]) -> None:

@@ -24,9 +24,12 @@ import apsw
 from dibs.errors import StorageError, StoreGoneError, UnfitError
 from dibs.records import folder
 from dibs.storage.clock import (
+    BUSY_S,
     COPY,
     SEQ_LIMIT,
+    Patience,
     SystemClock,
+    Torn,
     boot_id,
     check_seq,
     time_namespace,
@@ -37,11 +40,9 @@ from dibs.storage.folder import Bells, FileLiveness, Folder, Note, check_disk, i
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
     APPLICATION_ID,
-    BUSY_S,
     HARDENED,
     Maintained,
-    Patience,
-    Torn,
+    Versioned,
     as_sqlite,
     check_journal,
     check_own,
@@ -81,8 +82,7 @@ class SqliteDriver(Maintained):
         self.path = self.address = path = note.path
         # What tells whether the log is still there: to ask the log itself makes each commit slower,
         # since Linux renews the times of a file that was asked for them at its next write.
-        self._beside_log = f"{path}-shm"
-        self._log = f"{path}-wal"
+        self._beside_log, self._log = f"{path}-shm", f"{path}-wal"
         self._note = note
         self._synchronous = SYNCHRONOUS[durability]
         check_disk(path)
@@ -245,7 +245,7 @@ class SqliteDriver(Maintained):
                 self._idle.pop().db.close()
 
 
-class SqliteConnection:
+class SqliteConnection(Versioned):
     def __init__(self, driver: SqliteDriver) -> None:
         self._driver = driver
         self.usable = True
@@ -259,7 +259,7 @@ class SqliteConnection:
                 check_journal(self.db, driver._note)
             for option, value in HARDENED:
                 self.db.config(option, value)
-            self.db.set_busy_handler(Patience())
+            self.db.set_busy_handler(Patience(driver.bells.last))
             # Otherwise SQLite plans a statement anew whenever its parameters change.
             self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             # Every row is fetched before the next statement, so that one cursor serves all.
@@ -301,6 +301,8 @@ class SqliteConnection:
         self._driver.stay_present()
         self._driver.begin_turn(self)
         self._control("BEGIN IMMEDIATE")
+        if self.db.data_version() != self._data:
+            self.refuse_upgraded()
 
     def enter(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
         clock = self._driver.clock
@@ -337,7 +339,7 @@ class SqliteConnection:
             # The names are asked for once there is a row: without one, SQLite has none to tell.
             return [dict(zip(query.columns or query.named(cursor), row)) for row in cursor]  # noqa: B905 - the hot path
         except apsw.Error as error:
-            raise translate(error, self._driver.path) from error
+            raise self.failed(error) from error
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
         # On lines of their own: a signal handler that runs in between may tear the cursor.
@@ -345,13 +347,12 @@ class SqliteConnection:
         try:
             self._cursor.execute(text, values)
         except apsw.Error as error:
-            raise translate(error, self._driver.path) from error
+            raise self.failed(error) from error
 
     def version(self) -> int:
-        try:
-            return int(self.db.pragma("user_version"))
-        except apsw.Error as error:
-            raise translate(error, self._driver.path) from error
+        found: int = self.rows(SQLITE.version, {})[0]["user_version"]
+        self._data = self.db.data_version() if found <= self._driver.version else -1
+        return found
 
     def migrate(self, version: int, text: str) -> None:
         self._control(text)
@@ -380,6 +381,7 @@ class SqliteConnection:
 
     def commit(self, rings: set[str], seq: int) -> None:
         self._control("COMMIT")
+        self._data = self.db.data_version()
         if rings:
             self._driver.seen = seq
             self._driver.bells.ring(rings, seq)

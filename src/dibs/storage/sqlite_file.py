@@ -23,7 +23,7 @@ from dibs.errors import (
 )
 from dibs.records import folder
 from dibs.storage.adoption import make_key, save, unknown, unwritable
-from dibs.storage.clock import COPY, boot_id
+from dibs.storage.clock import BUSY_S, COPY, boot_id
 from dibs.storage.folder import Folder, Note, inode_of
 from dibs.storage.queries import Queries, migrations, newest_migration
 
@@ -33,16 +33,15 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from dibs.storage.driver import Row
+    from dibs.storage.sqlite import SqliteDriver
 
     T = TypeVar("T")
 
 SQLITE = Queries("sqlite")
 SQLITE_VERSION = apsw.sqlite_lib_version()
 APPLICATION_ID = 0x64696273
-BUSY_S = 4.5
 WAL_MODE = b"\2\2"
 """What the header of a database in WAL mode says."""
-BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
 HARDENED = (
     (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
     (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
@@ -325,37 +324,41 @@ _REASONS = {
 }
 
 
-class Torn:
-    """What is left of a connection whose transaction was undone behind its back."""
+class Versioned:
+    """What a connection says of the schema that it finds."""
 
-    def execute(self, *_: object) -> Any:
-        raise BusyError(
-            "a signal handler used the store in the middle of this call, which was undone",
-            next="try again",
-        )
+    db: apsw.Connection
+    _driver: SqliteDriver
+    _data = -1
+    """What SQLite called the content of the file when the schema was last looked at."""
 
+    def refuse_upgraded(self) -> None:
+        """Others have written: refuse to go on by the rules of a schema that is not this one."""
+        try:
+            version = int(self.db.pragma("user_version"))
+        except apsw.Error as error:
+            raise translate(error, self._driver.path) from error
+        if version > self._driver.version:
+            from dibs.storage.prepare import upgraded
 
-class Patience:
-    """How a connection waits for its turn.
+            raise upgraded(version, self._driver.version)
+        self._data = self.db.data_version()
 
-    It does not know the connection: one that an interrupt loses in mid-transaction is then
-    freed at once, and its lock with it, instead of when the garbage collector comes by.
-    """
-
-    def __call__(self, attempts: int) -> bool:
-        if attempts == 0:
-            self._since = time.monotonic()
-        waited = time.monotonic() - self._since
-        # Whoever tries in the right moment has the turn, so who has waited long tries more often.
-        step = 0 if 0.03 < waited < 0.5 else min(attempts, len(BUSY_STEPS_S) - 1)
-        time.sleep(BUSY_STEPS_S[step])
-        return waited < BUSY_S
+    def failed(self, error: apsw.Error) -> DibsError:
+        """Why a statement failed: perhaps it does not fit a schema that is newer than this dibs."""
+        if type(error) is apsw.SQLError:
+            try:
+                self.refuse_upgraded()
+            except DibsError as refusal:
+                return refusal
+        return translate(error, self._driver.path)
 
 
 class Maintained:
     """What is done with a file as a whole by the driver that has it open."""
 
     path: str
+    version = 0
     folder: Folder
     _log: str
     _note: Note

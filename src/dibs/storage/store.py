@@ -57,6 +57,7 @@ class Store:
         self.swept_at = 0
         """The store time at which this process last looked for the dead."""
         self.name = name
+        driver.version = newest_migration()
         self.at_close: list[Callable[[], None]] = []
         self.page_bytes: int | None = None
         """How many bytes a list may have, in a process that reads for others."""
@@ -91,7 +92,7 @@ class Store:
 
     def _current(self, connection: Connection) -> Row | None:
         """The row of the space, unless something has to be set up first."""
-        if connection.version() != newest_migration():
+        if connection.version() != self.driver.version:
             return None
         found = connection.rows(SPACE.find, {"name": self.name})
         return found[0] if found and not self.driver.enter(found[0], connection) else None
@@ -103,6 +104,18 @@ class Store:
     def read(self, ahead: Ahead = None, caller: Caller | None = None) -> Read:
         """A read, likewise."""
         return Read(self, ahead, caller)
+
+    def check(self) -> None:
+        """Raise if a newer dibs has upgraded the store since it was opened."""
+        connection = self.driver.take()
+        try:
+            version, known = connection.version(), self.driver.version
+        finally:
+            self.driver.give_back(connection)
+        if version > known:
+            from dibs.storage.prepare import upgraded
+
+            raise upgraded(version, known)
 
     def alive(self, session: Row, now: int, known_to_run: bool = False) -> bool:
         """Whether the process behind a session still runs, as far as can be known."""

@@ -266,7 +266,9 @@ class Hub:
                 self._cancel.close()
                 return
             except (UnavailableError, OSError):  # such as when no descriptor is left
-                select.select([self._cancel], [], [], RETRY_S)
+                if select.select([self._cancel], [], [], RETRY_S)[0]:
+                    self._cancel.close()
+                    return
                 continue
             if found is not None:
                 after, events = found

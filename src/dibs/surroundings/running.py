@@ -13,7 +13,8 @@ import signal
 import subprocess
 import sys
 
-from dibs.errors import StaleError
+from dibs.errors import RefusedError, UnavailableError
+from dibs.storage.clock import SILENCE
 from dibs.surroundings.wording import note as tell
 
 TYPE_CHECKING = False
@@ -37,7 +38,11 @@ FORWARDED = {
 }
 SIGNALS = FORWARDED | {signal.SIGCHLD}
 FROM_A_PROCESS = 0
-GRACE_S = 5
+GRACE_S = 5.0
+SOON_S = 3.0
+"""So long before the lease may be lost, it is looked at more often."""
+END_S = 3.0
+"""How long a store may stay silent once the command has ended: its exit code waits for that."""
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 PR_SET_PDEATHSIG = 1
 
@@ -60,30 +65,37 @@ def perform(
     """
     # Every thread starts with what is blocked here, so that no signal is lost to one of them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    with call.open() as space, space.join(name) as agent:
-        acting: Agent | None = agent
-        if as_caller:
-            who = call.who()
-            acting = None if who is None else who.join(space)
-        if not claim:
-            return execute(call, acting, command, mask, None, on_loss)
-        # A script has lines; a note is one.
-        words = " ".join(command)
-        note = "".join(sign if sign.isprintable() else " " for sign in words).strip()[:200]
-        facts = {"ttl_s": TTL_S, "note": note, **facts}
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # in the queue, a signal ends us
-        agent.leases.claim(*claim, wait_s=wait_s, **facts)
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        code = None
-        try:
+    code: int | None = None
+    try:
+        with call.open() as space, space.join(name) as agent:
+            acting: Agent | None = agent
+            if as_caller:
+                who = call.who()
+                acting = None if who is None else who.join(space)
+            if not claim:
+                code = execute(call, acting, command, mask, None, on_loss)
+                SILENCE.set(END_S)
+                return code
+            # A script has lines; a note is one.
+            words = " ".join(command)
+            note = "".join(sign if sign.isprintable() else " " for sign in words).strip()[:200]
+            facts = {"ttl_s": TTL_S, "note": note, **facts}
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # in the queue, a signal ends us
+            agent.leases.claim(*claim, wait_s=wait_s, **facts)
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             with agent.lease(*claim, **facts) as lease:
                 code = execute(call, acting, command, mask, lease, on_loss)
+                SILENCE.set(END_S)
                 lease.check()
-        except StaleError as error:
-            if code is None:
-                raise
-            tell(f"dibs: {error.message}; the command ran unprotected for a while")
-        return code
+    except RefusedError as error:
+        if code is None:
+            raise
+        tell(f"dibs: {error.message}; the command ran unprotected for a while")
+    except UnavailableError as error:
+        if code is None:
+            raise
+        tell(f"dibs: {error.message}; whether the command was protected to its end is not known")
+    return code
 
 
 def execute(
@@ -116,7 +128,8 @@ def execute(
         return NOT_EXECUTABLE
     warned = False
     while child.poll() is None:
-        came = signal.sigtimedwait(SIGNALS, 0.2)
+        soon = lease is not None and lease.left_s < SOON_S
+        came = signal.sigtimedwait(SIGNALS, 0.02 if soon else 0.2)
         # A Ctrl-C at the terminal reaches the command by itself; a kill reaches only us. After
         # a freeze Python may return one that never came, of no kind that there is.
         if came and came.si_signo in FORWARDED and came.si_code <= FROM_A_PROCESS:
@@ -125,16 +138,17 @@ def execute(
             warned = True
             tell(f"dibs: {lease.lost.message}; the command is no longer protected")
             if on_loss == "kill":
-                return end(child)
+                # Before somebody else can have it, if there is time.
+                return end(child, min(lease.left_s or GRACE_S, GRACE_S))
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
-def end(child: subprocess.Popen[bytes]) -> int:
+def end(child: subprocess.Popen[bytes], grace_s: float) -> int:
     """End a command that has lost its lease: politely, then not."""
     tell("dibs: ending the command")
     child.terminate()
     try:
-        child.wait(GRACE_S)
+        child.wait(grace_s)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()

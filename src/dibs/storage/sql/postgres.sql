@@ -10,8 +10,9 @@ SELECT pg_advisory_xact_lock(:lock);
 SELECT pg_advisory_xact_lock(:lock, :space);
 
 -- name: now
--- The server's clock, which decides.
-SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
+-- The server's clock, which decides; and the schema, which a newer dibs may have upgraded.
+SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
+       (SELECT MAX(version) FROM migration) AS version;
 
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS dibs;

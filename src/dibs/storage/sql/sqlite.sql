@@ -3,6 +3,10 @@
 -- Without an estimate it takes `space = ?` alone for nearly as selective as a whole key, and reads all
 -- tasks of a space to find those of one session. PostgreSQL keeps its own statistics.
 
+-- name: version
+-- The number of the last migration.
+PRAGMA user_version;
+
 -- name: forget_estimates
 DELETE FROM sqlite_stat1;
 

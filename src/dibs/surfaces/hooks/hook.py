@@ -20,6 +20,7 @@ from dibs.clients import Client, client_of
 from dibs.errors import DibsError, NotYoursError, UnfitError
 from dibs.operation import EVERYBODY
 from dibs.records import quoted
+from dibs.storage.clock import HOOK_S, SILENCE
 from dibs.surfaces.hooks.notes import Visits, begin_notes, prune, write
 from dibs.surroundings import failures
 from dibs.surroundings.occasion import (
@@ -66,6 +67,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
     example: claude < event.json
     """
     call.tidies = False  # the client waits for the answer
+    SILENCE.set(HOOK_S)  # then the policy decides
     if client == "git" and arguments:
         from dibs.surfaces.hooks import git_events
 

@@ -25,8 +25,8 @@ from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError, NotYoursError
 from dibs.nouns.agents import operations as agents
 from dibs.operation import ADMIN, AGENT, PEOPLE
-from dibs.remote import BODY_LIMIT
 from dibs.space.scope import AGENTS, mint, origin_of, token_of
+from dibs.wire import BODY_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

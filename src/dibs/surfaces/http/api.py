@@ -82,9 +82,10 @@ JOINED = told(
     session={"$ref": "#/components/schemas/Session"},
     token=said("string", "what Dibs-Session takes"),
     owned=said("boolean", "whether it is the caller's to leave"),
+    boot=said("string", "the boot whose clock decides how long things last; empty for a server's"),
 )
 TEXT = {"type": "string"}
-ME = told(space=TEXT, agent=TEXT, session={"type": ["integer", "null"]})
+ME = told(space=TEXT, agent=TEXT, session={"type": ["integer", "null"]}, boot=TEXT)
 CANCEL = asked(call=said("string", "what Dibs-Call was in the call that waits"))
 CANCELLED = told(cancelled={"type": "boolean"})
 APART = {

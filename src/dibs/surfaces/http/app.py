@@ -20,7 +20,9 @@ from dibs.errors import (
     InvalidError,
     NotFoundError,
     NotYoursError,
+    StoreGoneError,
     UnavailableError,
+    UpgradedError,
 )
 from dibs.nouns import topics
 from dibs.nouns.agents import sessions
@@ -87,6 +89,8 @@ class Daemon:
         self.present = Present()
         self.operations = routes()
         self.stopping = False
+        self.lost: Callable[[DibsError], None] = lambda error: None
+        """Called when there is nothing to serve any more: the store is gone, or not ours to use."""
         self.at_hush: list[Callable[[], None]] = []
         """Whom else to tell that we are stopping."""
         self.at_cut: list[Callable[[set[int]], None]] = []
@@ -115,9 +119,15 @@ class Daemon:
         while True:
             await asyncio.sleep(SWEEP_S)
             try:
+                await self.reader.do(scope.store.check)
                 if await self.reader.do(lambda: sessions.dead_sessions(scope)):
                     await self.writer.do(lambda: sessions.end_dead(scope))
-            except UnavailableError:
+            except UnavailableError as error:
+                # On a server the next connection may find the store again.
+                gone = isinstance(error, StoreGoneError) and scope.boot
+                if gone or isinstance(error, UpgradedError):
+                    self.lost(error)
+                    return
                 continue  # whoever calls is told
 
     async def _tidy(self) -> None:
@@ -267,7 +277,7 @@ class Daemon:
         caller: Caller = await self.writer.do(joining)
         session = await self.reader.do(read)
         token = scope.keys.session_token(caller.session, caller.nonce)
-        return {"session": session, "token": token, "owned": caller.owned}
+        return {"session": session, "token": token, "owned": caller.owned, "boot": scope.boot}
 
     async def me(self, access: Access) -> Any:
         """Who the caller is here, and which space this is."""
@@ -275,7 +285,8 @@ class Daemon:
         if access.session:
             agent = await self.reader.do(lambda: self.sessions.of(access))
             name, session = agent.name, agent.session
-        return {"space": self.space.space, "agent": name, "session": session}
+        boot = self.space.scope.boot
+        return {"space": self.space.space, "agent": name, "session": session, "boot": boot}
 
 
 def permit(name: str, scope: str, access: Access) -> None:

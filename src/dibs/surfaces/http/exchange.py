@@ -8,10 +8,9 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from dibs.errors import DibsError, TooLargeError
-from dibs.remote import BODY_LIMIT
 from dibs.surfaces.http.access import too_large
 from dibs.surfaces.http.api import to_body
-from dibs.wire import ANSWER_LIMIT
+from dibs.wire import ANSWER_LIMIT, BODY_LIMIT
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 
 from dibs.dibs import Dibs, default_user_dir
 from dibs.digest import sha256
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 
 OWNER = "dibs"
+ENDING_S = 1.5
+"""How long a daemon may take to notice that its store is gone, and to give its place away."""
 
 
 class Home:
@@ -52,23 +55,30 @@ class Home:
     def reserve(self, space: Dibs) -> None:
         """Be the only daemon of this user that serves a space, for as long as we live."""
         handle = open_own(self.file(name_of(space), "lock"), os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        end = time.monotonic() + ENDING_S
+        while not locked(handle):
+            if time.monotonic() < end:
+                time.sleep(0.02)
+                continue
             os.close(handle)
             found = self.serving(space)
             at = f" at {found[0]['url']}" if found else ""
             raise ExistsError(
                 f"{space.space} is served already{at}", next="dibs open shows it, dibs stop ends it"
-            ) from None
+            )
         self._kept.append(handle)
 
     def announce(self, word: dict[str, Any]) -> None:
         """Say where a daemon is found, and that it lives."""
         self._kept.append(replace(self.file(word["url"], "json"), json.dumps(word)))
 
-    def forget(self, url: str) -> None:
-        """The end: nobody looks for this daemon any more."""
+    def forget(self, url: str) -> bool:
+        """The end: nobody looks for this daemon any more. False if that was so before.
+
+        Then another one may have its place, and what is there is the other's.
+        """
+        if not self._kept:
+            return False
         try:
             os.unlink(self.file(url, "json"))
         except FileNotFoundError:
@@ -76,6 +86,7 @@ class Home:
         for handle in self._kept:
             os.close(handle)
         self._kept.clear()
+        return True
 
     def running(self) -> list[dict[str, Any]]:
         """What the daemons that live say of themselves."""
@@ -93,6 +104,14 @@ class Home:
 def name_of(space: Dibs) -> str:
     """A space of a store, by a name that no other has."""
     return f"{space.scope.store.driver.address} {space.space}"
+
+
+def locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def replace(file: str, text: str) -> int:

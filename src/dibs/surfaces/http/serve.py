@@ -21,13 +21,14 @@ import uvicorn
 from starlette.routing import Route
 
 from dibs.digest import sha256
-from dibs.errors import InvalidError
+from dibs.errors import DibsError, InvalidError
 from dibs.nouns.agents import operations as agents
 from dibs.surfaces.http import a2a, mcp_endpoint, watching
 from dibs.surfaces.http.access import CALLS_PER_S, Rate
 from dibs.surfaces.http.app import App, Daemon
 from dibs.surfaces.http.connection import SPARE, HttpConnection
 from dibs.surfaces.http.home import Home, name_of
+from dibs.surroundings.wording import complaint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -182,6 +183,12 @@ class DaemonServer(uvicorn.Server):
         self._daemon = daemon
         self._ready = ready
         self._over = over
+        self.lost: DibsError | None = None
+        """Why there is nothing to serve any more."""
+        daemon.lost = self._lose
+
+    def _lose(self, error: DibsError) -> None:
+        self.lost, self.should_exit = error, True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -200,11 +207,19 @@ class DaemonServer(uvicorn.Server):
         last.daemon = True
         last.start()
         self._daemon.hush()
+        if self.lost is not None:
+            # Whoever starts another one here need not wait until everybody has been answered.
+            for server in self.servers:
+                server.close()
+            self._over()
         await super().shutdown(sockets)
 
     def _end(self) -> None:
         """End at once: what is acknowledged is stored, and what still runs is not."""
         self._over()
+        if self.lost is not None:
+            complaint(self.lost)
+            os._exit(self.lost.exit_code)
         os._exit(0)
 
     @contextlib.contextmanager
@@ -259,8 +274,7 @@ def serve(
         ready(word)
 
     def over() -> None:
-        home.forget(listening.url)
-        if listening.unix is not None:
+        if home.forget(listening.url) and listening.unix is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(listening.unix)
 
@@ -280,7 +294,10 @@ def serve(
         ssl_certfile=listening.tls_cert,
         ssl_keyfile=listening.tls_key,
     )
+    server = DaemonServer(config, daemon, say_so, over)
     try:
-        DaemonServer(config, daemon, say_so, over).run(sockets=[bound])
+        server.run(sockets=[bound])
     finally:
         over()
+    if server.lost is not None:
+        raise server.lost

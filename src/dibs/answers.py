@@ -84,6 +84,8 @@ def sound(value: Any, kind: str) -> Any:
     kind = kind.removesuffix(" | None") if value is not None else kind
     if kind == "Any" or (value is None and kind.endswith(" | None")):
         return value
+    if kind.endswith(" | DibsError"):
+        return value if isinstance(value, DibsError) else sound(value, kind[: -len(" | DibsError")])
     if isinstance(value, Record) and type(value).__name__ == kind:
         mine = value.__dict__
         for name, inner in type(value).__annotations__.items():
@@ -111,9 +113,17 @@ def refusal(status: int, answer: Any, url: str) -> Exception:
     """What the daemon refused, as the error that the store itself would have raised."""
     if status < 400 or not isinstance(answer, dict) or not isinstance(answer.get("message"), str):
         return unfit(url, f"status {status}")
+    error = error_of(answer, AT_THE_DOOR.get(status, InvalidError if status < 500 else DibsError))
+    return AwayError(error) if error.code == UnavailableError.code else error
+
+
+def error_of(answer: dict[str, Any], other: type[DibsError] = DibsError) -> DibsError:
+    """An error from its JSON.
+
+    other: what it is if this release does not know its code
+    """
     code = said(answer.get("error"), 80)
     kind = known(DibsError).get(code)
-    other = AT_THE_DOOR.get(status, InvalidError if status < 500 else DibsError)
     details = dict(answer.get("details") or {})
     for name, record in RECORDS.items():
         value = details.get(name)
@@ -126,7 +136,7 @@ def refusal(status: int, answer: Any, url: str) -> Exception:
     error.details = details
     if kind is None:
         error.code = code
-    return AwayError(error) if code == UnavailableError.code else error
+    return error
 
 
 def said(text: object, limit: int = MESSAGE_LIMIT) -> str:

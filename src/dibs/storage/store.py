@@ -53,6 +53,8 @@ class Store:
         self.liveness = driver.liveness
         self.swept_at = 0
         """The store time at which this process last looked for the dead."""
+        self.lanes: tuple[int, ...] = ()
+        """The lanes of tasks that fitted the last worker of this process."""
         self.name = name
         self.at_close: list[Callable[[], None]] = []
         self.page_bytes: int | None = None
@@ -196,6 +198,11 @@ class Read:
         """Say what will be asked next, so that it can travel together."""
         self.connection.ahead(ahead)
 
+    def ask(self, questions: list[tuple[Query, Row]]) -> list[list[Row]]:
+        """The rows of several queries, which travel together unless they were said ahead."""
+        self.connection.ahead(lambda: questions)
+        return [self.rows(query, **parameters) for query, parameters in questions]
+
     def rows(self, query: Query, **parameters: Any) -> list[Row]:
         parameters["space"] = self.space
         return self.connection.rows(query, parameters)
@@ -291,7 +298,7 @@ class Write(Read):
         By default the caller did it; an event about somebody else's session names that one.
         grows: it only adds to the store, and is refused in one that has reached its limit
         """
-        seq = self.seq + self._events
+        seq = self.next_seq
         self._events += 1
         mine = self.caller.session if self.caller is not None else None
         if agent is None and self.caller is not None:
@@ -312,6 +319,11 @@ class Write(Read):
         self.connection.run(SPACE.journal, row)
         self._rings.add(kind.partition(".")[0])
         return seq
+
+    @property
+    def next_seq(self) -> int:
+        """The seq that the next event of this write is going to have."""
+        return self.seq + self._events
 
     def _refuse_if_full(self) -> None:
         """The file is over the limit; what pruning has freed in it counts as free."""

@@ -38,6 +38,13 @@ class DibsError(Exception):
         self.next = next and one_line(next)
         self.details = details
 
+    def of_item(self, place: int, number: int) -> DibsError:
+        """The same as the refusal of a whole call with many items, of which one is refused."""
+        self.message = f"item {place + 1} of {number}: {self.message}"
+        self.args = (self.message,)
+        self.details = {**self.details, "item": place}
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """The one shape in which every surface shows an error."""
         from dibs.records import plain

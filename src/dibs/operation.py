@@ -198,7 +198,12 @@ class Operation:
         for name in self._required:
             if name not in named:
                 raise TypeError(f"{self.name}() needs {name!r}")
-        return placed, {name: known[name].check(value) for name, value in named.items()}
+        checked = {name: known[name].check(value) for name, value in named.items()}
+        if "items" in checked and not checked.get("each"):
+            for place, item in enumerate(checked["items"]):
+                if isinstance(item, InvalidError):
+                    raise item.of_item(place, len(checked["items"]))
+        return placed, checked
 
     def check_names(self, given: dict[str, Any], more: tuple[str, ...] = ()) -> None:
         """Refuse an object of arguments with one that it does not have, or without one it needs.
@@ -239,8 +244,7 @@ class Operation:
 class Items(Kind):
     """Objects of the arguments of another operation, each for one call of it.
 
-    One that is wrong comes back as its error: whether that ends the whole call is for the
-    operation that takes them to say.
+    One that is wrong comes back as its error, which is that of the whole call unless `each`.
     """
 
     json = "object"

@@ -61,7 +61,7 @@ def many(
             raise
         except DibsError as error:
             if not each:
-                raise of_item(error, place, len(items)) from None
+                raise error.of_item(place, len(items)) from None
             made.append(error)
     if tx.next_seq == tx.seq:
         tx.discard()
@@ -81,11 +81,3 @@ def sound(items: Sequence[Item]) -> list[dict[str, Any]]:
 
 def keys_of(calls: list[dict[str, Any]]) -> list[str]:
     return [call["idempotency_key"] for call in calls if call.get("idempotency_key") is not None]
-
-
-def of_item(error: DibsError, place: int, number: int) -> DibsError:
-    """The refusal of one item as that of the whole call."""
-    error.message = f"item {place + 1} of {number}: {error.message}"
-    error.args = (error.message,)
-    error.details = {**error.details, "item": place}
-    return error

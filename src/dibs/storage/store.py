@@ -53,8 +53,8 @@ class Store:
         self.liveness = driver.liveness
         self.swept_at = 0
         """The store time at which this process last looked for the dead."""
-        self.lanes: tuple[int, ...] = ()
-        """The lanes of tasks that fitted the last worker of this process."""
+        self.hints: tuple[int, ...] = ()
+        """Numbers that the last who asked found worth asking ahead."""
         self.name = name
         self.at_close: list[Callable[[], None]] = []
         self.page_bytes: int | None = None

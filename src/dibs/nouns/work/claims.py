@@ -241,7 +241,7 @@ def best(tx: Read, kind: str | None, able: frozenset[str], limit: int = 1) -> li
         for lane in tx.rows(WORK.lanes)
         if kind in (None, lane["kind"]) and able.issuperset(from_text(lane["tags"]))
     ]
-    tx.store.lanes = tuple(lanes[:LANES_AHEAD])
+    tx.store.hints = tuple(lanes[:LANES_AHEAD])
     heads = [row for rows in tx.ask(heads_of(lanes, limit)) for row in rows]
     heads = sorted(heads, key=lambda row: (-row["priority"], row["number"]))[:limit]
     if limit == 1:
@@ -267,7 +267,7 @@ def slices(ids: list[str]) -> list[list[str]]:
 
 def ahead(scope: Scope, limit: int) -> list[tuple[Query, Row]]:
     """What `claim_next` asks first, if the lanes that fit are those that fitted the last time."""
-    return [(WORK.next_due, {}), (WORK.lanes, {}), *heads_of(scope.store.lanes, limit)]
+    return [(WORK.next_due, {}), (WORK.lanes, {}), *heads_of(scope.store.hints, limit)]
 
 
 def due_in_ms(tx: Read) -> int | None:

@@ -22,7 +22,7 @@ first answer.
 from __future__ import annotations
 
 from dibs.arguments import HELPS, ITEMS_LIMIT, Argument, Kind, check_number_of, kind_of, shown
-from dibs.errors import DibsError, InvalidError, NotYoursError
+from dibs.errors import DibsError, InvalidError, NotYoursError, error_of
 from dibs.records import Record
 
 TYPE_CHECKING = False
@@ -236,8 +236,6 @@ class Operation:
         """What one of many items came to: a record, or the error it was refused with."""
         if record is None or "error" not in item:
             return record.from_json(item) if record else item
-        from dibs.answers import error_of  # late, since refusals are rare
-
         return error_of(item)
 
 

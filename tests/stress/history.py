@@ -211,7 +211,7 @@ def take_the_fence_away() -> None:
     ) -> list[Row]:
         return own_leases(tx, scope, resources, everything, None)
 
-    claims.own = any_task  # type: ignore
+    claims.own = any_task
     leases.own_leases = any_leases  # type: ignore
 
 

@@ -29,7 +29,6 @@ from dibs.mcp.tool import (
     INTEGER,
     NUMBER,
     OBJECT,
-    OBJECTS,
     READS,
     REPEATS,
     TEXT,
@@ -38,7 +37,6 @@ from dibs.mcp.tool import (
     about,
     in_the_way,
     named,
-    not_held_task,
     outcome,
     seconds,
     shown_message,
@@ -164,10 +162,6 @@ def wait(call: Call, arguments: dict[str, Any]) -> Answer:
 
 def work_next(call: Call, arguments: dict[str, Any]) -> Answer:
     agent = call.agent
-    if "limit" in arguments:
-        tasks = agent.work.next_many(**arguments)
-        call.decide(lambda: [agent.work.abandon(one.id, epoch=one.epoch) for one in tasks])
-        return {"status": "claimed", "tasks": [claimed(call, one) for one in tasks]}
     task = agent.work.next(**arguments)
     call.decide(lambda: agent.work.abandon(task.id, epoch=task.epoch))
     return claimed(call, task)
@@ -211,11 +205,6 @@ def claimed(call: Call, task: Task) -> Answer:
 
 
 def work_add(call: Call, arguments: dict[str, Any]) -> Answer:
-    if ("id" in arguments) == ("tasks" in arguments):
-        raise InvalidError("one task has an id, several are tasks", next="give id, or tasks")
-    if "tasks" in arguments:
-        added = call.agent.work.add_many(arguments["tasks"])
-        return {"status": "added", "tasks": [{"id": one.id, "state": one.state} for one in added]}
     task = call.agent.work.add(**arguments)
     return {"status": "added", "id": task.id, "state": task.state}
 
@@ -239,6 +228,15 @@ def work_done(call: Call, arguments: dict[str, Any]) -> Answer:
     call.holdings.tasks.discard(id)
     call.holdings.leases -= files
     return {"status": end, "id": task.id, "state": task.state}
+
+
+def not_held_task(id: str, task: Task) -> Answer:
+    answer: Answer = {"status": "stale", "id": id, "state": task.state}
+    if task.state == "claimed":
+        return answer | {"held_by": task.agent, "hint": HINTS["held_task"]}
+    if task.state == "completed":
+        return answer | {"hint": "it is completed already; take another task"}
+    return answer | {"hint": "you do not hold it; take it with work_claim first"}
 
 
 def send(call: Call, arguments: dict[str, Any]) -> Answer:
@@ -274,7 +272,6 @@ def described(schema: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 RESOURCE = described(TEXT, "path, folder/, glob, or a name such as port:3000")
-ABLE = described(TEXTS, "what you can do")
 
 STANDARD = [
     Tool(
@@ -331,12 +328,12 @@ STANDARD = [
     ),
     Tool(
         "work_next",
-        "Take the best open task that fits you; nobody else gets it. With limit: up to so many.",
-        {"kind": TEXT, "tags": ABLE, "wait_s": NUMBER, "limit": INTEGER},
+        "Take the best open task that fits you; nobody else gets it.",
+        {"kind": TEXT, "tags": described(TEXTS, "what you can do"), "wait_s": NUMBER},
         ADDS,
         work_next,
         waits=("wait_s", 0),
-        does="work.next work.next_many",
+        does="work.next",
     ),
     Tool(
         "work_claim",
@@ -359,11 +356,11 @@ STANDARD = [
             "tags": TEXTS,
             "after": described(TEXTS, "tasks to complete first"),
             "payload": OBJECT,
-            "tasks": described(OBJECTS, "several instead, objects of these; all or none"),
         },
         ADDS,
         work_add,
-        does="work.add work.add_many",
+        required=("id",),
+        does="work.add",
     ),
     Tool(
         "work_done",

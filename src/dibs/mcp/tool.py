@@ -35,7 +35,6 @@ INTEGER: Schema = {"type": "integer"}
 FLAG: Schema = {"type": "boolean"}
 TEXTS: Schema = {"type": "array", "items": TEXT}
 OBJECT: Schema = {"type": "object"}
-OBJECTS: Schema = {"type": "array", "items": OBJECT}
 
 
 READS = {
@@ -203,15 +202,6 @@ def in_the_way(agent: Agent, blockers: tuple[Blocker, ...]) -> Answer:
     if len(blockers) > 1:
         said["others_in_the_way"] = len(blockers) - 1
     return said
-
-
-def not_held_task(id: str, task: Task) -> Answer:
-    answer: Answer = {"status": "stale", "id": id, "state": task.state}
-    if task.state == "claimed":
-        return answer | {"held_by": task.agent, "hint": HINTS["held_task"]}
-    if task.state == "completed":
-        return answer | {"hint": "it is completed already; take another task"}
-    return answer | {"hint": "you do not hold it; take it with work_claim first"}
 
 
 def named(arguments: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import dibs
 from bench.measure import in_turns
-from dibs.nouns.work.plan import insert
 
-CHUNK = 200
+CHUNK, BATCH = 200, 1_000
 
 
 def crowd(url: str, folder: str, name: str, leases: int, tasks: int) -> dibs.Agent:
@@ -20,10 +19,11 @@ def crowd(url: str, folder: str, name: str, leases: int, tasks: int) -> dibs.Age
         others.leases.claim(
             *(f"{folder}/tree/{n % 97}/{n % 89}/f{n}.py" for n in range(first, last))
         )
-    for first in range(0, tasks, 10_000):
-        with others.scope.write() as tx:
-            for n in range(first, min(first + 10_000, tasks)):
-                insert(tx, others.scope, f"task-{n}", title=f"number {n}", priority=n % 5)
+    for first in range(0, tasks, BATCH):
+        numbers = range(first, min(first + BATCH, tasks))
+        others.work.add_many(
+            [{"id": f"task-{n}", "title": f"number {n}", "priority": n % 5} for n in numbers]
+        )
     return agent
 
 

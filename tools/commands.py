@@ -26,10 +26,11 @@ same. A walk-through is in the [README](../README.md#in-two-shells), and what ea
 is in [reference.md](reference.md#operations).
 
 Data goes to standard output, words go to standard error. With `--json` every command answers with
-one JSON value in the shape of the library's [records](reference.md#records), `dibs log` with one
-per line; a refusal is `{"error": …, "message": …, "next": …, "details": …}`. `dibs release` and
-the like act in the agent's *shell session*, which outlives the command, or in the session that
-`DIBS_SESSION` names, which `dibs run` sets.
+one JSON value in the shape of the library's [records](reference.md#records), `dibs log` and what
+reads lines with `--many` with one per line; a refusal is
+`{"error": …, "message": …, "next": …, "details": …}`. `dibs release` and the like act in the
+agent's *shell session*, which outlives the command, or in the session that `DIBS_SESSION` names,
+which `dibs run` sets.
 
 | exit code | meaning |
 |--:|---|

@@ -11,25 +11,23 @@ import json
 
 from dibs.arguments import DEPTH_LIMIT, refuse_depth
 from dibs.errors import (
+    DETAILS,
     BusyError,
     DibsError,
     InvalidError,
     NotYoursError,
     UnavailableError,
     UnfitError,
+    error_of,
 )
-from dibs.records import Blocker, Entry, Record, Task, visible
+from dibs.records import Record, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MESSAGE_LIMIT = 2_000
-"""How much is shown of what a server says."""
 AROUND = 10
 """How deep a value may stand in an answer."""
-RECORDS: dict[str, type[Record]] = {"blockers": Blocker, "current": Entry, "task": Task}
-"""What the details of an error hold as records."""
 AT_THE_DOOR = {401: NotYoursError, 403: NotYoursError, 429: BusyError}
 """What a refusal at the door is for a caller of the library."""
 
@@ -84,6 +82,10 @@ def sound(value: Any, kind: str) -> Any:
     kind = kind.removesuffix(" | None") if value is not None else kind
     if kind == "Any" or (value is None and kind.endswith(" | None")):
         return value
+    if kind.endswith(" | DibsError"):
+        if isinstance(value, DibsError):
+            return with_sound_details(value)
+        return sound(value, kind.removesuffix(" | DibsError"))
     if isinstance(value, Record) and type(value).__name__ == kind:
         mine = value.__dict__
         for name, inner in type(value).__annotations__.items():
@@ -111,35 +113,18 @@ def refusal(status: int, answer: Any, url: str) -> Exception:
     """What the daemon refused, as the error that the store itself would have raised."""
     if status < 400 or not isinstance(answer, dict) or not isinstance(answer.get("message"), str):
         return unfit(url, f"status {status}")
-    code = said(answer.get("error"), 80)
-    kind = known(DibsError).get(code)
     other = AT_THE_DOOR.get(status, InvalidError if status < 500 else DibsError)
-    details = dict(answer.get("details") or {})
-    for name, record in RECORDS.items():
-        value = details.get(name)
-        if isinstance(value, list):
-            details[name] = [sound(record.from_json(item), record.__name__) for item in value]
-        elif value is not None:
-            details[name] = sound(record.from_json(value), record.__name__)
-    hint = answer.get("next")
-    error = (kind or other)(said(answer["message"]), next=None if hint is None else said(hint))
-    error.details = details
-    if kind is None:
-        error.code = code
-    return AwayError(error) if code == UnavailableError.code else error
+    error = with_sound_details(error_of(answer, other))
+    return AwayError(error) if error.code == UnavailableError.code else error
 
 
-def said(text: object, limit: int = MESSAGE_LIMIT) -> str:
-    """What a server says, as it can be shown."""
-    return visible(str(text)[:limit])
-
-
-def known(kind: type[DibsError]) -> dict[str, type[DibsError]]:
-    """Every error by its code."""
-    found = {kind.code: kind}
-    for inner in kind.__subclasses__():
-        found |= known(inner)
-    return found
+def with_sound_details(error: DibsError) -> DibsError:
+    """An error whose records have passed `sound`."""
+    for name, record in DETAILS.items():
+        value = error.details.get(name)
+        for one in value if isinstance(value, list) else [value]:
+            sound(one, f"{record} | None")
+    return error
 
 
 class AwayError(Exception):

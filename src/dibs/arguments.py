@@ -23,6 +23,8 @@ DEPTH_LIMIT = 100
 LIST_LIMIT = 1_000
 CLAIM_LIMIT = 200
 """How many resources one call may name."""
+ITEMS_LIMIT = 2_097_152
+"""How many characters the items of one call may have together."""
 RESOURCE_LIMIT = 4_096
 NEWEST = 2**62
 """Above every seq, epoch and version; both databases can hold it."""
@@ -40,6 +42,8 @@ class Kind:
     """The type of it in JSON; none for any."""
     limit = LIST_LIMIT
     """How many of them a list may have."""
+    together = False
+    """Whether it checks a list as a whole."""
 
     def check(self, what: str, value: Any) -> Any:
         return value
@@ -268,7 +272,7 @@ class Argument:
         """A value that was given for it."""
         if value is None and self.optional:
             return None
-        if not self.list:
+        if not self.list or self.kind.together:
             return self.kind.check(self.name, value)
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
             raise InvalidError(f"{self.name} must be a list, not {type(value).__name__}")

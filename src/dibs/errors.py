@@ -38,6 +38,13 @@ class DibsError(Exception):
         self.next = next and one_line(next)
         self.details = details
 
+    def of_item(self, place: int, number: int) -> DibsError:
+        """The same as the refusal of a whole call with many items, of which one is refused."""
+        self.message = f"item {place + 1} of {number}: {self.message}"
+        self.args = (self.message,)
+        self.details = {**self.details, "item": place}
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """The one shape in which every surface shows an error."""
         from dibs.records import plain
@@ -244,3 +251,44 @@ class UnfitError(UnavailableError):
     """What is at this address cannot serve as a dibs store: it says why."""
 
     code = "unfit"
+
+
+MESSAGE_LIMIT = 2_000
+"""How much is shown of what somebody else's error says."""
+DETAILS = {"blockers": "Blocker", "current": "Entry", "task": "Task"}
+"""What the details of an error hold as records."""
+
+
+def error_of(answer: dict[str, Any], other: type[DibsError] = DibsError) -> DibsError:
+    """An error from its JSON.
+
+    other: what it is if this release does not know its code
+    """
+    from dibs import records
+
+    code = records.visible(str(answer.get("error"))[:80])
+    kind = known(DibsError).get(code)
+    details = dict(answer.get("details") or {})
+    for name, record in DETAILS.items():
+        value = details.get(name)
+        made: Any = getattr(records, record)
+        if isinstance(value, list):
+            details[name] = [made.from_json(item) for item in value]
+        elif value is not None:
+            details[name] = made.from_json(value)
+    hint = answer.get("next")
+    error = (kind or other)(
+        str(answer["message"])[:MESSAGE_LIMIT], next=hint and str(hint)[:MESSAGE_LIMIT]
+    )
+    error.details = details
+    if kind is None:
+        error.code = code
+    return error
+
+
+def known(kind: type[DibsError]) -> dict[str, type[DibsError]]:
+    """Every error by its code."""
+    found = {kind.code: kind}
+    for inner in kind.__subclasses__():
+        found |= known(inner)
+    return found

@@ -14,12 +14,15 @@ method runs, here and before anything is sent to a daemon. JSON arrives in the m
 
 A `@writes` method that takes `idempotency_key` is done once per key: the second call gets the
 first answer.
+
+`add_many` is `add` many times in one transaction: its `items` are objects of the arguments of
+`add`. It is an operation as any other (see `nouns.many`).
 """
 
 from __future__ import annotations
 
-from dibs.arguments import HELPS, Argument, Kind, check_number_of, kind_of
-from dibs.errors import DibsError, InvalidError, NotYoursError
+from dibs.arguments import HELPS, ITEMS_LIMIT, Argument, Kind, check_number_of, kind_of, shown
+from dibs.errors import DibsError, InvalidError, NotYoursError, error_of
 from dibs.records import Record
 
 TYPE_CHECKING = False
@@ -195,7 +198,28 @@ class Operation:
         for name in self._required:
             if name not in named:
                 raise TypeError(f"{self.name}() needs {name!r}")
-        return placed, {name: known[name].check(value) for name, value in named.items()}
+        checked = {name: known[name].check(value) for name, value in named.items()}
+        if "items" in checked and not checked.get("each"):
+            for place, item in enumerate(checked["items"]):
+                if isinstance(item, InvalidError):
+                    raise item.of_item(place, len(checked["items"]))
+        return placed, checked
+
+    def check_names(self, given: dict[str, Any], more: tuple[str, ...] = ()) -> None:
+        """Refuse an object of arguments with one that it does not have, or without one it needs.
+
+        more: what else the object may have
+        """
+        known = self._arguments or self.arguments()
+        for name in given:
+            if name not in known and name not in more:
+                raise InvalidError(
+                    f"{self.name} has no argument {shown(name)}",
+                    next=f"it has: {', '.join(known) or 'none'}",
+                )
+        for name in self._required:
+            if name not in given:
+                raise InvalidError(f"{self.name} needs {name}", next=f"give {name}")
 
     def load(self, data: Any) -> Any:
         """The result as the caller knows it, from its JSON."""
@@ -203,8 +227,72 @@ class Operation:
         known = {record.__name__: record for record in Record.__subclasses__()}
         record = next((known[word] for word in words if word in known), None)
         if words[0] == "tuple":
+            if "DibsError" in words:
+                return tuple(self._load_item(record, item) for item in data)
             return tuple(record.from_json(item) if record else item for item in data)
         return record.from_json(data) if record and data is not None else data
+
+    def _load_item(self, record: type[Record] | None, item: Any) -> Any:
+        """What one of many items came to: a record, or the error it was refused with."""
+        if record is None or "error" not in item:
+            return record.from_json(item) if record else item
+        return error_of(item)
+
+
+class Items(Kind):
+    """Objects of the arguments of another operation, each for one call of it.
+
+    One that is wrong comes back as its error, which is that of the whole call unless `each`.
+    """
+
+    json = "object"
+    together = True
+
+    def __init__(self, operation: str) -> None:
+        self._name = operation
+
+    @property
+    def operation(self) -> Operation:
+        return OPERATIONS[self._name]
+
+    def check(self, what: str, value: Any) -> list[dict[str, Any] | InvalidError]:
+        if not isinstance(value, (list, tuple)):
+            raise InvalidError(f"{what} must be a list of objects, not {type(value).__name__}")
+        check_number_of(what, value, self)
+        checked = [self._check_item(item) for item in value]
+        size = sum(extent(item) for item in checked if isinstance(item, dict))
+        if size > ITEMS_LIMIT:
+            raise InvalidError(
+                f"these {len(value):,} items have {size:,} characters; the limit is "
+                f"{ITEMS_LIMIT:,}",
+                next="give them in several calls",
+                limit=ITEMS_LIMIT,
+            )
+        return checked
+
+    def _check_item(self, item: Any) -> dict[str, Any] | InvalidError:
+        operation = self.operation
+        try:
+            if not isinstance(item, dict):
+                raise InvalidError(
+                    f"an item must be an object, not {type(item).__name__}",
+                    next=f"give the arguments of {operation.name}, such as "
+                    + ", ".join(operation.arguments()),
+                )
+            operation.check_names(item)
+            known = operation.arguments()
+            return {name: known[name].check(value) for name, value in item.items()}
+        except InvalidError as error:
+            return error
+
+
+def extent(value: Any) -> int:
+    """How many characters a value has, about."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(str(name)) + extent(inner) for name, inner in value.items())
+    return sum(map(extent, value)) if isinstance(value, (list, tuple)) else 8
 
 
 def arguments_of(
@@ -276,7 +364,12 @@ def writes(*raises: type[DibsError], **facts: Any) -> Callable[[F], F]:
             if scope.daemon is not None:
                 return scope.call(entry, entry.bind(args, kwargs))
             key = named.get("idempotency_key")
-            with scope.write(ahead and (lambda: ahead(noun, *placed, **named))) as tx:
+
+            def asked() -> list[Any]:
+                first = [scope.asked_before(key)] if key is not None else []
+                return first if ahead is None else [*first, *ahead(noun, *placed, **named)]
+
+            with scope.write(asked if ahead or key is not None else None) as tx:
                 inside = type(noun)(scope, tx)
                 if key is None:
                     return method(inside, *placed, **named)

@@ -94,9 +94,17 @@ _INSIDE: dict[type[Record], dict[str, tuple[type[Record] | None, bool]]] = {}
 
 def fields_of(value: object) -> dict[str, Any]:
     """What a JSON encoder asks for that meets a record."""
-    if not isinstance(value, Record):
-        raise TypeError(f"{type(value).__name__} cannot be written as JSON")
-    return value.__dict__
+    if isinstance(value, Record):
+        return value.__dict__
+    if isinstance(value, Exception):
+        return error_fields(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def error_fields(error: Any) -> dict[str, Any]:
+    """An error of ours, which stands for the answer of an item that was refused."""
+    fields: dict[str, Any] = error.to_json()
+    return fields
 
 
 def to_text(value: Any) -> str:
@@ -181,7 +189,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
-    return value
+    return error_fields(value) if isinstance(value, Exception) else value
 
 
 BLANKS = frozenset(

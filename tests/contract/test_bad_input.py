@@ -29,6 +29,7 @@ from dibs.arguments import (
 )
 from dibs.dibs import operations
 from dibs.errors import DibsError, InvalidError, NotFoundError, RefusedError, StaleError
+from dibs.operation import Items, Operation
 
 OPERATIONS = operations()
 
@@ -57,6 +58,10 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "work.cancel": (("open",), {}),
     "work.revoke": (("theirs",), {}),
     "work.reopen": (("over",), {}),
+    "work.add_many": (([{"id": "many"}],), {}),
+    "work.next_many": ((2,), {}),
+    "work.complete_many": (([{"id": "mine"}],), {}),
+    "messages.send_many": (([{"body": "hello"}],), {}),
     "work.show": (("mine",), {}),
     "work.list": ((), {}),
     "messages.send": (("hello",), {"to": None}),
@@ -134,8 +139,24 @@ BAD_ENTRIES = [
 ]  # fmt: skip
 
 
+BAD_ITEMS = ["text", 5, {"id": "x"}, Odd(), [5], [None], [[]], [{}], [{5: 1}], [{"colour": 1}]]
+
+
+def bad_items(operation: Operation) -> list[Any]:
+    """Lists of one item that is wrong in one way."""
+    right = {"id": "mine"} if operation.noun == "work" else {"body": "hello"}
+    return [
+        *BAD_ITEMS,
+        [right] * 1_001,
+        *([right | {one.name: bad}] for one in operation.arguments().values()
+          for bad in bad_values(one) if one.name != "epoch"),
+    ]  # fmt: skip
+
+
 def bad_values(argument: Argument) -> list[Any]:
     """Everything that this argument must not be."""
+    if isinstance(argument.kind, Items):
+        return bad_items(argument.kind.operation)
     kind, _, none = argument.type.partition(" | ")
     found: list[Any] = {
         "str": [*NOT_TEXT, *BAD_TEXT],
@@ -202,9 +223,21 @@ def cases(name: str, ids: dict[str, int]) -> Iterator[tuple[str, tuple[Any, ...]
                 yield f"{shown} with a key", args, options | {"idempotency_key": f"key {number}"}
 
 
+def holds_deep(bad: Any) -> bool:
+    items = bad if isinstance(bad, list) and bad is not DEEP else []
+    return bad is DEEP or any(DEEP is inner for item in items if isinstance(item, dict)
+                              for inner in item.values())  # fmt: skip
+
+
+def is_huge(bad: Any) -> bool:
+    if isinstance(bad, list) and len(bad) == 1 and isinstance(bad[0], dict):
+        return any(is_huge(inner) for inner in bad[0].values())
+    return isinstance(bad, int) and abs(bad) > 10**1000
+
+
 def is_short(bad: Any) -> bool:
     """Whether it can be shown: a huge number and a deep list cannot."""
-    return bad is not DEEP and not (isinstance(bad, int) and abs(bad) > 10**1000)
+    return not holds_deep(bad) and not is_huge(bad)
 
 
 def call(agent: dibs.Agent, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -131,6 +131,11 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
         lambda a, key: a.work.add("t", payload={"x": [1]}, idempotency_key=key),
         lambda a, key: a.work.add("u", idempotency_key=key),
     ),
+    "work.add_many": (
+        nothing,
+        lambda a, key: a.work.add_many([{"id": "t"}, {"id": "u"}], idempotency_key=key),
+        lambda a, key: a.work.add_many([{"id": "v"}], idempotency_key=key),
+    ),
     "work.claim": (
         nothing,
         lambda a, key: a.work.claim("t", leases=["f"], idempotency_key=key),
@@ -141,6 +146,11 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
         lambda a, key: a.work.next(idempotency_key=key),
         lambda a, key: a.work.next(kind="u", idempotency_key=key),
     ),
+    "work.next_many": (
+        tasks,
+        lambda a, key: a.work.next_many(1, idempotency_key=key),
+        lambda a, key: a.work.next_many(2, idempotency_key=key),
+    ),
     "work.renew": (
         claimed,
         lambda a, key: a.work.renew("t", ttl_s=60, idempotency_key=key),
@@ -150,6 +160,11 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
         claimed,
         lambda a, key: a.work.complete("t", result=1, announce="done", idempotency_key=key),
         lambda a, key: a.work.complete("u", idempotency_key=key),
+    ),
+    "work.complete_many": (
+        claimed,
+        lambda a, key: a.work.complete_many([{"id": "t", "result": 1}], idempotency_key=key),
+        lambda a, key: a.work.complete_many([{"id": "u"}], idempotency_key=key),
     ),
     "work.fail": (
         claimed,
@@ -180,6 +195,11 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
         nothing,
         lambda a, key: a.messages.send("hello", to="alice/other", idempotency_key=key),
         lambda a, key: a.messages.send("hello", to="carol", idempotency_key=key),
+    ),
+    "messages.send_many": (
+        nothing,
+        lambda a, key: a.messages.send_many([{"body": "1"}, {"body": "2"}], idempotency_key=key),
+        lambda a, key: a.messages.send_many([{"body": "1"}], idempotency_key=key),
     ),
     "messages.announce": (
         nothing,

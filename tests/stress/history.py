@@ -21,7 +21,7 @@ import dibs
 from dibs.errors import BusyError, DibsError, RefusedError
 from dibs.nouns.leases import operations as leases
 from dibs.nouns.leases.own import own_leases
-from dibs.nouns.work.operations import Work
+from dibs.nouns.work import claims
 from dibs.space.scope import Scope
 from dibs.storage.store import Write
 from tests.stress.checker import NEVER, Holding, Op, Register, Verdict, check
@@ -199,17 +199,19 @@ def play(config: dict[str, Any], log: Log) -> None:
 
 def take_the_fence_away() -> None:
     """The store variant that the checker must reject: any epoch of the right session will do."""
-    own_task = Work._own
+    own_task = claims.own
 
-    def any_task(work: Work, tx: Write, id: str, epoch: int | None) -> Row:
-        return own_task(work, tx, id, None)
+    def any_task(
+        tx: Write, scope: Scope, id: str, epoch: int | None, known: dict[str, Row] | None = None
+    ) -> Row:
+        return own_task(tx, scope, id, None, known)
 
     def any_leases(
         tx: Write, scope: Scope, resources: tuple[str, ...], everything: bool, epoch: int | None
     ) -> list[Row]:
         return own_leases(tx, scope, resources, everything, None)
 
-    Work._own = any_task  # type: ignore
+    claims.own = any_task
     leases.own_leases = any_leases  # type: ignore
 
 

@@ -133,6 +133,14 @@ alice transfer src/a.py --to bob --note 'the tests are yours'
 alice transfer src/a.py --to bob
 bob transfer src/a.py --to nobody
 carol claim --take src/a.py --reason 'the release needs it'
+alice work add --many <<< $'{"id": "m1", "tags": ["m"]}\\n{"id": "m2", "after": ["m1"]}'
+alice work add --many <<< $'{"id": "m3"}\\n{"id": "m1"}'
+alice work add --many --each <<< $'{"id": "m3", "kind": "m"}\\n{"id": "m1"}\\n{"name": "m4"}'
+alice work next --limit 2 --tag m
+alice work complete --many <<< $'{"id": "m1", "result": 1}'
+alice work complete --many --each <<< '{"id": "m1"}'
+alice send --many <<< '{"body": "done", "to": "bob"}'
+alice send --many <<< 'done'
 """
 # Where a value depends on the machine or the moment.
 SHAPES = [
@@ -180,8 +188,10 @@ def told(shell: Shell) -> dict[str, Any]:
 
 def parsed(command: str, answer: Answer) -> Any:
     lines = [steady(json.loads(line)) for line in answer.out.splitlines()]
-    if command.startswith("log"):
+    if command.startswith("log") or ("--many" in command and not answer.code):
         return lines
+    if "--each" in command:
+        return lines[-1]  # the refusals of the lines before have the same shape
     assert len(lines) == 1, answer
     if command.startswith("doctor"):
         # The kind of disk depends on the machine.

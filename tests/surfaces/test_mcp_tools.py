@@ -35,6 +35,7 @@ REST = {
     "work_renew", "work_cancel", "work_reopen", "work_show", "work_list",
     "messages_announce", "messages_ack", "messages_delivery", "messages_history",
     "messages_search", "state_namespaces",
+    "work_add_many", "work_next_many", "work_complete_many", "messages_send_many",
     "agents_beat", "agents_leave", "agents_list", "agents_overview", "agents_verify",
     "events_since", "events_last", "events_watch",
 }  # fmt: skip
@@ -609,6 +610,34 @@ def test_the_other_operations_answer_with_their_records(alice: Client, bob: Clie
     assert result(bob, "agents_leave")["alive"] is False
 
 
+def test_many_tasks_in_one_call(alice: Client, bob: Client) -> None:
+    items = [{"id": "a"}, {"id": "b"}, {"id": "c", "after": ["a"]}]
+    assert len(alice.call("work_add_many", items=items)["result"]) == 3
+    refused = alice.call("work_add_many", items=[{"id": "d"}, {"id": "a"}])
+    assert (refused["status"], refused["item"]) == ("exists", 1)
+    each = alice.call("work_add_many", items=[{"id": "d"}, {"id": "a"}], each=True)["result"]
+    assert (each[0]["id"], each[1]["error"]) == ("d", "exists")
+    taken = alice.call("work_next_many", limit=2)
+    assert [task["id"] for task in taken["tasks"]] == ["a", "b"]
+    done = [{"id": task["id"], "epoch": task["epoch"]} for task in taken["tasks"]]
+    completed = alice.call("work_complete_many", items=done)["result"]
+    assert [task["state"] for task in completed] == ["completed", "completed"]
+    assert "lost" not in json.dumps(alice.call("status"))
+    sent = alice.call(
+        "messages_send_many", items=[{"body": "1", "to": "bob"}, {"body": "2", "to": "bob"}]
+    )
+    assert len(sent["result"]) == len(bob.call("inbox")["messages"]) == 2
+
+
+def test_a_cancelled_take_of_many_gives_them_back(alice: Client, bob: Client) -> None:
+    waiting = alice.begin_call("work_next_many", {"limit": 5, "wait_s": 60})
+    alice.cancel(waiting)
+    alice.lives()
+    bob.call("work_add_many", items=[{"id": "a"}, {"id": "b"}])
+    taken = bob.call("work_next_many", limit=5, wait_s=30)
+    assert [task["id"] for task in taken["tasks"]] == ["a", "b"]
+
+
 def test_asked_again_with_one_key_an_operation_is_done_once(alice: Client) -> None:
     first = alice.call("messages_announce", body="once", idempotency_key="k")
     again = alice.call("messages_announce", body="once", idempotency_key="k")
@@ -636,6 +665,8 @@ def test_every_argument_of_the_wrong_type_is_misuse(anyone: Client, tool: str) -
         name: right[schema["properties"][name].get("type", "object")]
         for name in schema.get("required", ())
     }
+    if "items" in needed:
+        needed["items"] = [{}]
     for name, inner in schema["properties"].items():
         for value in wrong.get(inner.get("type", ""), []):
             answer = anyone.misuse(tool, **{**needed, name: value})

@@ -29,6 +29,7 @@ from dibs.operation import (
     PEOPLE,
     PERSON,
     SCOPES,
+    Items,
     Operation,
     operation,
 )
@@ -51,6 +52,8 @@ def some(kind: Kind) -> Any:
         return max(1, kind.low)
     if isinstance(kind, Flag):
         return False
+    if isinstance(kind, Items):
+        return []
     return 1 if isinstance(kind, Json) else "alice"
 
 

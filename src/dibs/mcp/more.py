@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dibs.dibs import operations
 from dibs.errors import ConflictError
-from dibs.mcp.standard import STANDARD
+from dibs.mcp.standard import STANDARD, claimed
 from dibs.mcp.tool import ADDS, DESTROYS, FLAG, HINTS, INTEGER, NUMBER, READS, TEXT, Tool, moment
 from dibs.operation import AGENT, NOUNS, Operation
-from dibs.records import Entry, plain
+from dibs.records import Entry, Task, plain
 from dibs.surroundings.schemas import ANYTHING, of_type_only
 
 TYPE_CHECKING = False
@@ -117,6 +117,20 @@ def watch(call: Call, arguments: dict[str, Any]) -> Answer:
     return {"status": "deleted" if entry.deleted else "ok", **told(entry)}
 
 
+def work_next_many(call: Call, arguments: dict[str, Any]) -> Answer:
+    work, found = call.agent.work, call.agent.work.next_many(**arguments)
+    call.decide(lambda: [work.abandon(task.id, epoch=task.epoch) for task in found])
+    return {"status": "claimed", "tasks": [claimed(call, task) for task in found]}
+
+
+def work_complete_many(call: Call, arguments: dict[str, Any]) -> Answer:
+    done = call.agent.work.complete_many(**arguments)
+    call.holdings.tasks -= {one.id for one in done if isinstance(one, Task)}
+    held = call.agent.leases.list(session=call.agent.session)
+    call.holdings.leases &= {lease.resource for lease in held}
+    return {"status": "ok", "result": plain(done)}
+
+
 PLACE = {"namespace": TEXT, "key": TEXT}
 STATE = [
     Tool("get", "Get an entry of versioned state.", PLACE, READS, get,
@@ -164,6 +178,10 @@ STATE = [
 ]  # fmt: skip
 
 
+RUNS = {"work.next_many": work_next_many, "work.complete_many": work_complete_many}
+"""Operations that change what a session is told to hold."""
+
+
 def more() -> list[Tool]:
     """Every tool beyond the ten: what an agent may do and none of the others does."""
     done = {name for tool in [*STANDARD, *STATE] for name in tool.does}
@@ -189,7 +207,7 @@ def from_operation(operation: Operation) -> Tool:
         operation.summary,
         {name: of_type_only(argument) for name, argument in arguments.items()},
         hints if operation.mutates else READS,
-        run,
+        RUNS.get(operation.name, run),
         required=tuple(
             name
             for name, argument in arguments.items()

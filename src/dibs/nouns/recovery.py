@@ -54,10 +54,14 @@ def free_with_task(tx: Write, row: Row) -> list[Row]:
     return leases
 
 
-def taken_with(tx: Write, row: Row) -> list[Row]:
-    """The leases that were claimed together with a task and are still held."""
-    leases = tx.rows(LEASES.of_session, session=row["session"])
-    return [lease for lease in leases if lease["task"] == row["id"]]
+def taken_with(tx: Write, row: Row, held: list[Row] | None = None) -> list[Row]:
+    """The leases that were claimed together with a task and are still held.
+
+    held: all leases of its claimer, if they are known
+    """
+    if held is None:
+        held = tx.rows(LEASES.of_session, session=row["session"])
+    return [lease for lease in held if lease["task"] == row["id"]]
 
 
 def clear(tx: Write, keys: Keyring, rows: list[Row]) -> bool:

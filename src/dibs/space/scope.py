@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dibs.names.paths import Place
     from dibs.space.signing import Keyring
     from dibs.storage.driver import Ahead, Row
+    from dibs.storage.queries import Query
 
     T = TypeVar("T")
 
@@ -198,10 +199,23 @@ class Scope:
         """A read for the caller, if anybody has joined; refused where its session is unknown."""
         return self.store.read(ahead, self._caller)
 
+    def asked_before(self, *keys: str) -> tuple[Query, Row]:
+        """The question what was answered to calls with these idempotency keys."""
+        return SPACE.answered, {"agent": self.caller.agent, "keys": keys}
+
     def once(
-        self, tx: Write, name: str, key: str | None, request: object, do: Callable[[], T]
+        self,
+        tx: Write,
+        name: str,
+        key: str | None,
+        request: object,
+        do: Callable[[], T],
+        known: dict[str, Row] | None = None,
     ) -> T:
-        """Do it, unless this key was used before: then return the first answer."""
+        """Do it, unless this key was used before: then return the first answer.
+
+        known: what was answered to the keys of all items, where it is one of many
+        """
         if key is None:
             return do()
         operation = OPERATIONS[name]
@@ -214,26 +228,26 @@ class Scope:
             raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
         digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         agent = self.caller.agent
-        first = tx.row(SPACE.answered, agent=agent, key=key)
+        if known is None:
+            first = tx.row(SPACE.answered, agent=agent, keys=(key,))
+        else:
+            first = known.get(key)
         if first is not None:
             if (first["operation"], first["request"]) != (operation.name, digest):
                 raise InvalidError(
                     f"the idempotency key {key!r} was used for another call",
                     next="use a new key for each new call",
                 )
-            tx.discard()
+            if known is None:
+                tx.discard()
             answer: T = operation.load(from_text(first["answer"]))
             return answer
         result = do()
-        tx.run(
-            SPACE.remember,
-            agent=agent,
-            key=key,
-            operation=operation.name,
-            request=digest,
-            answer=to_text(plain(result)),
-            at=tx.wall,
-        )
+        said = {"agent": agent, "key": key, "operation": operation.name, "request": digest}
+        said |= {"answer": to_text(plain(result)), "at": tx.wall}
+        tx.run(SPACE.remember, said)
+        if known is not None:
+            known[key] = said
         return result
 
 
@@ -242,6 +256,8 @@ class Noun:
 
     tx: Write
     """The transaction that a method marked with `@writes` runs in."""
+    known: Any = None
+    """What was read at once for all calls of one operation, in a method that makes many."""
 
     def __init__(self, scope: Scope, tx: Write | None = None) -> None:
         self.scope = scope

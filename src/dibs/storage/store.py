@@ -56,6 +56,8 @@ class Store:
         self.liveness = driver.liveness
         self.swept_at = 0
         """The store time at which this process last looked for the dead."""
+        self.hints: tuple[int, ...] = ()
+        """Numbers that the last who asked found worth asking ahead."""
         self.name = name
         driver.version = newest_migration()
         self.at_close: list[Callable[[], None]] = []
@@ -219,6 +221,11 @@ class Read:
         """Say what will be asked next, so that it can travel together."""
         self.connection.ahead(ahead)
 
+    def ask(self, questions: list[tuple[Query, Row]]) -> list[list[Row]]:
+        """The rows of several queries, which travel together unless they were said ahead."""
+        self.connection.ahead(lambda: questions)
+        return [self.rows(query, **parameters) for query, parameters in questions]
+
     def rows(self, query: Query, **parameters: Any) -> list[Row]:
         parameters["space"] = self.space
         return self.connection.rows(query, parameters)
@@ -314,7 +321,7 @@ class Write(Read):
         By default the caller did it; an event about somebody else's session names that one.
         grows: it only adds to the store, and is refused in one that has reached its limit
         """
-        seq = self.seq + self._events
+        seq = self.next_seq
         self._events += 1
         mine = self.caller.session if self.caller is not None else None
         if agent is None and self.caller is not None:
@@ -335,6 +342,11 @@ class Write(Read):
         self.connection.run(SPACE.journal, row)
         self._rings.add(kind.partition(".")[0])
         return seq
+
+    @property
+    def next_seq(self) -> int:
+        """The seq that the next event of this write is going to have."""
+        return self.seq + self._events
 
     def _refuse_if_full(self) -> None:
         """The file is over the limit; what pruning has freed in it counts as free."""

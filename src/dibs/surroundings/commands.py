@@ -18,7 +18,7 @@ import os
 
 from dibs.arguments import FLAG, LINE, Argument, Flag, Json, Kind, Seconds, Whole
 from dibs.errors import InvalidError
-from dibs.operation import AGENT, PERSON, Operation, arguments_of
+from dibs.operation import AGENT, PERSON, Items, Operation, arguments_of
 from dibs.records import is_plain, quoted
 from dibs.surroundings.wording import print_json, say
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # Where a shell has a better word than the library.
 RENAMED = {"everything": "all", "tags": "tag", "leases": "lease", "clients": "client"}
 HELP = {"mode": "share it with others who share", "retry": "no other attempt can succeed"}
+INPUT_LIMIT = 16 * 1024 * 1024
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -178,7 +179,10 @@ class Command:
         self.options = [
             Option(one, renamed.get(one.name, RENAMED.get(one.name, "")))
             for one in arguments.values()
+            if not isinstance(one.kind, Items)
         ]
+        self.items = next((one for one in arguments.values() if isinstance(one.kind, Items)), None)
+        """What is read from the standard input, a line each."""
 
     @classmethod
     def of(cls, operation: Operation) -> Command:
@@ -357,6 +361,31 @@ def seconds(what: str, text: str) -> float:
     if unit is not None and number.isascii() and number.replace(".", "", 1).isdecimal():
         return float(number) * unit
     raise InvalidError(f"{what} is not a time: {text!r}", next="write 90, 90s, 30m, 2h or 1d")
+
+
+def lines_of_json() -> list[Any]:
+    """The values on the lines of the standard input."""
+    import json
+    import sys
+
+    data = sys.stdin.buffer.read(INPUT_LIMIT + 1)
+    if len(data) > INPUT_LIMIT:
+        raise InvalidError(
+            f"more than {INPUT_LIMIT:,} bytes on the standard input",
+            next="give them in several calls; split -l 1000 makes files of that many lines",
+            limit=INPUT_LIMIT,
+        )
+    found = []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if line.strip():
+            try:
+                found.append(json.loads(line))
+            except (ValueError, RecursionError):
+                raise InvalidError(
+                    f"line {number} of the standard input is not JSON",
+                    next="write one object on each line",
+                ) from None
+    return found
 
 
 def json_or_text(text: str) -> Any:

@@ -13,6 +13,7 @@ from dibs.arguments import (
     ResourceName,
     Text,
 )
+from dibs.operation import Items
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,9 +55,23 @@ def of_kind(kind: Kind) -> Schema:
     return found | {name: bound for name, bound in bounds.items() if bound is not None}
 
 
+def of_operation(operation: Operation) -> Schema:
+    """The arguments of a call, as an object."""
+    arguments = operation.arguments().values()
+    found: Schema = {
+        "type": "object",
+        "properties": {one.name: of_argument(operation, one) for one in arguments},
+        "additionalProperties": False,
+    }
+    some = operation.at_least_one
+    required = [one.name for one in arguments if one.required or (one.many and some)]
+    return {**found, "required": required} if required else found
+
+
 def of_argument(operation: Operation, argument: Argument) -> Schema:
     """An argument with all that it must be like."""
-    found = of_kind(argument.kind)
+    kind = argument.kind
+    found = of_operation(kind.operation) if isinstance(kind, Items) else of_kind(kind)
     if argument.many or argument.list:
         found = {"type": "array", "items": found, "maxItems": argument.kind.limit}
         if argument.many and operation.at_least_one:
@@ -91,6 +106,9 @@ def of_type(kind: str) -> Schema:
     if kind.endswith(" | None"):
         inner = of_type(kind.removesuffix(" | None"))
         return {"anyOf": [inner, {"type": "null"}]} if inner else {}
+    if kind.endswith(" | DibsError"):
+        inner = of_type(kind.removesuffix(" | DibsError"))
+        return {"anyOf": [inner, {"$ref": "#/components/schemas/Error"}]}
     if kind in TYPES:
         return {"type": TYPES[kind]}
     if kind == "Any":

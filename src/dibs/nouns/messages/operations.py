@@ -18,15 +18,24 @@ from __future__ import annotations
 
 from dibs.arguments import FILTER, NEWEST, NUMBER
 from dibs.errors import InvalidError, NotFoundError
+from dibs.nouns.many import ahead, many
 from dibs.nouns.messages.unread import MESSAGES, message_record, unread_rows
-from dibs.operation import EVERYBODY, operation, writes
+from dibs.operation import EVERYBODY, Items, operation, writes
 from dibs.records import Delivery, Message
 from dibs.space.scope import Noun, Scope
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Literal, overload
+
+    from dibs.errors import DibsError
     from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
     from dibs.storage.store import Read, Write
+
+    Calls = Sequence[dict[str, Any]]
+    Key = str | None
 
 WORD_LIMIT = 64
 
@@ -36,6 +45,7 @@ class Messages(Noun):
         NotFoundError,
         by=EVERYBODY,
         events=("message.sent",),
+        ahead=lambda noun, **call: questions([call]),
         cli="send",
         example="'the schema has changed' --to bob",
     )
@@ -57,7 +67,44 @@ class Messages(Noun):
         """
         if to is not None and channel is not None:
             raise InvalidError("a message goes to an agent or to a channel, not to both")
-        return post(self.tx, self.scope, body, to=to, channel=channel, reply_to=reply_to)
+        known = answered(self.tx, [{"reply_to": reply_to}]) if self.known is None else self.known
+        return post(
+            self.tx, self.scope, body, to=to, channel=channel, reply_to=reply_to, known=known
+        )
+
+    if TYPE_CHECKING:
+
+        @overload
+        def send_many(
+            self, items: Calls, *, each: Literal[False] = False, idempotency_key: Key = None
+        ) -> tuple[Message, ...]: ...
+        @overload
+        def send_many(
+            self, items: Calls, *, each: bool, idempotency_key: Key = None
+        ) -> tuple[Message | DibsError, ...]: ...
+
+    @writes(
+        NotFoundError,
+        by=EVERYBODY,
+        events=("message.sent",),
+        kinds={"items": Items("messages.send")},
+        ahead=lambda noun, items, **_: ahead(noun.scope, items, questions),
+        cli="send --many",
+        example="< messages.jsonl",
+    )
+    def send_many(
+        self,
+        items: Sequence[dict[str, Any]],
+        *,
+        each: bool = False,
+        idempotency_key: str | None = None,
+    ) -> tuple[Message | DibsError, ...]:
+        """Send many messages in one transaction, all or none.
+
+        items: for each message an object of the arguments of messages.send
+        each: send each by itself; where one is refused, its answer is the error
+        """
+        return many(self, "messages.send", items, each, lambda calls: answered(self.tx, calls))
 
     @writes(
         by=EVERYBODY,
@@ -261,6 +308,18 @@ class Messages(Noun):
         return tuple(message_record(row, row["id"] in acknowledged) for row in rows)
 
 
+def questions(wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
+    """What has to be known before these messages are sent: those that they answer."""
+    ids = dict.fromkeys(one.get("reply_to") for one in wanted)
+    ids.pop(None, None)
+    return [(MESSAGES.several, {"ids": list(ids)})] if ids else []
+
+
+def answered(tx: Read, wanted: Sequence[Row]) -> dict[int, Row]:
+    """The messages that these answer, by their ids."""
+    return {row["id"]: row for rows in tx.ask(questions(wanted)) for row in rows}
+
+
 def post(
     tx: Write,
     scope: Scope,
@@ -270,11 +329,15 @@ def post(
     to: str | None = None,
     channel: str | None = None,
     reply_to: int | None = None,
+    known: dict[int, Row] | None = None,
 ) -> Message:
-    """Add a message, signed by the caller, in the caller's transaction."""
+    """Add a message, signed by the caller, in the caller's transaction.
+
+    known: the message that it answers, by its id
+    """
     caller, thread = scope.caller, None
     if reply_to is not None:
-        first = tx.row(MESSAGES.one, id=reply_to)
+        first = (known or {}).get(reply_to)
         if first is None:
             raise NotFoundError(
                 f"there is no message {reply_to} to reply to", next="look at the history"

@@ -21,6 +21,7 @@ from dibs.storage.store import Read, Write, from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from dibs.storage.driver import Row
@@ -211,15 +212,22 @@ def put(
 
     value: the JSON as text
     """
+    version = next_version(tx, namespace, key, expected_version, force)
+    deadline = None if ttl_s is None else tx.now + milliseconds(ttl_s)
+    return write_version(tx, scope, namespace, key, version, value or "null", deadline)
+
+
+def next_version(
+    tx: Read, namespace: str, key: str, expected_version: int | None, force: bool
+) -> int:
+    """The version that a write of an entry would have, if it is allowed."""
     if expected_version is not None and force:
         raise InvalidError("expected_version and force exclude each other", next="drop one")
     row = tx.row(STATE.get, namespace=namespace, key=key)
     version = row["version"] if row is not None and present(row, tx.now) else 0
     if not force and version != (expected_version or 0):
         raise conflict(tx, namespace, key, row if version else None, expected_version)
-    deadline = None if ttl_s is None else tx.now + milliseconds(ttl_s)
-    newest = 0 if row is None else row["version"]
-    return write_version(tx, scope, namespace, key, newest + 1, value or "null", deadline)
+    return 1 if row is None else row["version"] + 1
 
 
 def write_version(
@@ -272,8 +280,8 @@ def conflict(
     )
 
 
-def put_fields(tx: Write, scope: Scope, entry: dict[str, Any]) -> None:
-    """Write the entry that these fields describe, in the caller's transaction."""
+def put_fields(tx: Write, scope: Scope, entry: dict[str, Any]) -> Callable[[], Entry]:
+    """What writes the entry that these fields describe; if it is not allowed, a refusal."""
     unknown = entry.keys() - ENTRY_FIELDS.keys()
     if unknown or not {"namespace", "key", "value"} <= entry.keys():
         raise InvalidError(
@@ -282,16 +290,10 @@ def put_fields(tx: Write, scope: Scope, entry: dict[str, Any]) -> None:
         )
     given = {name: kind.check(name, entry[name]) for name, kind in ENTRY_FIELDS.items()
              if entry.get(name) is not None}  # fmt: skip
-    put(
-        tx,
-        scope,
-        given["namespace"],
-        given["key"],
-        given.get("value"),
-        given.get("expected_version"),
-        given.get("force", False),
-        None,
-    )
+    namespace, key, value = given["namespace"], given["key"], given.get("value") or "null"
+    expected, force = given.get("expected_version"), given.get("force", False)
+    version = next_version(tx, namespace, key, expected, force)
+    return lambda: write_version(tx, scope, namespace, key, version, value, None)
 
 
 def present(row: Row, now: int) -> bool:

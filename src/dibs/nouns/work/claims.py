@@ -1,4 +1,4 @@
-"""Who gets a task, which is the best one, and why a claim is refused, inside a transaction.
+"""Who gets a task, which is the best one, how a claim ends, and why one is refused.
 
 A claim wins by one conditional statement. What is not simply available is looked at again: it
 is new, the caller's already, past its time, or its claimer is dead; or else it is refused.
@@ -6,23 +6,30 @@ is new, the caller's already, past its time, or its claimer is dead; or else it 
 
 from __future__ import annotations
 
-from dibs.errors import EmptyError, HeldError, StateError
+from dibs.arguments import milliseconds
+from dibs.errors import EmptyError, HeldError, StaleError, StateError, TooLargeError
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import Want, take
-from dibs.nouns.recovery import end_dead_sessions, lapse_task
-from dibs.nouns.work.plan import insert
-from dibs.nouns.work.tasks import WORK, open_up, record_of, row_of, task_record
+from dibs.nouns.recovery import end_dead_sessions, lapse_task, taken_with
+from dibs.nouns.work.plan import Plan
+from dibs.nouns.work.tasks import WORK, Waiting, open_up, record_of, row_of, task_record
 from dibs.records import called, purpose
 from dibs.storage.store import Read, Write, from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from dibs.records import Lease, Task
     from dibs.space.scope import Scope
     from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
 
 SWEEP_MS = 1_000
 """How often `next` looks whether those who have claimed a task are still alive."""
+LANES_AHEAD = 16
+SLICE = 100
 
 
 def claim(tx: Write, scope: Scope, id: str, ttl_ms: int, wants: list[Want], note: str) -> Task:
@@ -53,7 +60,7 @@ def _claim_anyway(tx: Write, scope: Scope, asked: Row) -> Row:
     id = asked["id"]
     row = tx.row(WORK.one, id=id)
     if row is None:
-        insert(tx, scope, id)
+        Plan(tx, scope, [{"id": id}]).add(id)
     elif row["state"] == "claimed" and is_own(tx, scope, row):
         scope.keys.require("task", row, id)
         row |= {"due": asked["due"], "ttl_ms": asked["ttl_ms"]}
@@ -137,41 +144,130 @@ def _refusal(tx: Read, row: Row) -> HeldError | StateError:
 
 
 def claim_next(
-    tx: Write, scope: Scope, kind: str | None, able: frozenset[str], ttl_ms: int
-) -> Task:
-    """Claim the best task that fits for the caller, or raise if there is none."""
-    found = None
-    while found is None and (due := tx.rows(WORK.due, now=tx.now)):
-        for row in due:
-            _fall_due(tx, scope, row)
-        found = best(tx, kind, able)
-    found = found or best(tx, kind, able)
+    tx: Write, scope: Scope, kind: str | None, able: frozenset[str], ttl_ms: int, limit: int
+) -> tuple[Task, ...]:
+    """Claim the best tasks that fit for the caller, or raise if there is none.
+
+    limit: how many at most; what is found is what so many single calls would find
+    """
+    found: list[Row] = []
+    first_in_ms = due_in_ms(tx)
+    if first_in_ms is not None and first_in_ms <= 0:
+        while len(found) < limit and (due := tx.rows(WORK.due, now=tx.now)):
+            for row in due:
+                _fall_due(tx, scope, row)
+            found = best(tx, kind, able, limit)
+    found = found or best(tx, kind, able, limit)
     # Also when there is something to do: what a dead claimer had may be more urgent.
     store = scope.store
-    if found is None or tx.now - store.swept_at >= SWEEP_MS:
+    if len(found) < limit or tx.now - store.swept_at >= SWEEP_MS:
         if end_dead_sessions(tx, scope.keys, tx.rows(WORK.claimers)):
-            found = best(tx, kind, able)
+            found = best(tx, kind, able, limit)
         else:
             store.swept_at = tx.now  # a find is undone if the call ends in a refusal
-    if found is None:
+    if not found:
         counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
         raise EmptyError(
             "no task that fits is available",
             next="wait for one, add one, or say more of what you can do (tags)",
             counts=counts,
         )
-    return claim(tx, scope, found, ttl_ms, [], "")
+    return tuple(_take(tx, scope, row, ttl_ms) for row in found)
 
 
-def best(tx: Read, kind: str | None, able: frozenset[str]) -> str | None:
-    """The head of each lane that fits, and of these the best."""
-    heads = []
-    for lane in tx.rows(WORK.lanes):
-        if kind in (None, lane["kind"]) and able.issuperset(from_text(lane["tags"])):
-            head = tx.row(WORK.head, lane=lane["id"])
-            if head is not None:
-                heads.append((-head["priority"], head["number"], head["id"]))
-    return min(heads)[2] if heads else None
+def _take(tx: Write, scope: Scope, row: Row, ttl_ms: int) -> Task:
+    """Claim a task that is available."""
+    caller = scope.caller
+    row |= {
+        "state": "claimed",
+        "agent": caller.agent,
+        "session": caller.session,
+        "epoch": tx.next_seq,
+        "due": tx.now + ttl_ms,
+        "ttl_ms": ttl_ms,
+        "attempts": row["attempts"] + 1,
+        "changed_at": tx.wall,
+    }
+    row["signature"] = scope.keys.task(row)
+    tx.run(WORK.take, row)
+    tx.event("task.claimed", row["id"], {"epoch": row["epoch"], "attempts": row["attempts"]})
+    return task_record(row, tx.now)
+
+
+class Claimed:
+    """What has to be known of the store to complete tasks of the caller, read at once."""
+
+    def __init__(self, tx: Read, scope: Scope, wanted: Sequence[Row]) -> None:
+        """
+        wanted: the arguments of `work.complete` for each of the tasks
+        """
+        self.held, waiting, rows = tx.ask(claimed(scope, wanted))
+        self.waiting = Waiting(waiting)
+        self.rows = {row["id"]: row for row in rows}
+        for ids in slices(ids_of(wanted))[1:]:
+            self._refuse_size(tx)
+            self.rows |= {row["id"]: row for row in tx.rows(WORK.several, ids=ids)}
+        self._refuse_size(tx)
+
+    def _refuse_size(self, tx: Read) -> None:
+        rows = list(self.rows.values())
+        fitting = len(tx.fitting(rows))
+        if fitting < len(rows):
+            raise TooLargeError(
+                f"{len(rows)} of these tasks have more payload than one answer holds",
+                next=f"complete about {fitting} in one call",
+                limit=fitting,
+            )
+
+
+def ids_of(wanted: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(one["id"] for one in wanted))
+
+
+def claimed(scope: Scope, wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
+    """What has to be known before these tasks are completed."""
+    ids = ids_of(wanted)
+    return [
+        (grants.LEASES.of_session, {"session": scope.caller.session}),
+        (WORK.opened_by, {"ids": ids}),
+        (WORK.several, {"ids": ids[:SLICE]}),
+    ]
+
+
+def best(tx: Read, kind: str | None, able: frozenset[str], limit: int = 1) -> list[Row]:
+    """The heads of each lane that fits, and of these the best."""
+    lanes = [
+        lane["id"]
+        for lane in tx.rows(WORK.lanes)
+        if kind in (None, lane["kind"]) and able.issuperset(from_text(lane["tags"]))
+    ]
+    tx.store.hints = tuple(lanes[:LANES_AHEAD])
+    heads = [row for rows in tx.ask(heads_of(lanes, limit)) for row in rows]
+    heads = sorted(heads, key=lambda row: (-row["priority"], row["number"]))[:limit]
+    if limit == 1:
+        return heads
+    found: dict[str, Row] = {}
+    for ids in slices([row["id"] for row in heads]):
+        found |= {row["id"]: row for row in tx.rows(WORK.several, ids=ids)}
+        if len(tx.fitting(list(found.values()))) < len(found):
+            break  # an answer holds no more
+    return tx.fitting([found[row["id"]] for row in heads if row["id"] in found])
+
+
+def heads_of(lanes: Sequence[int], limit: int) -> list[tuple[Query, Row]]:
+    if limit == 1:
+        return [(WORK.head, {"lane": lane}) for lane in lanes]
+    return [(WORK.heads, {"lane": lane, "limit": limit}) for lane in lanes]
+
+
+def slices(ids: list[str]) -> list[list[str]]:
+    """Tasks of which so many are read at once: each may have a payload of a mebibyte."""
+    return [ids[start : start + SLICE] for start in range(0, len(ids), SLICE)]
+
+
+def ahead(scope: Scope, limit: int) -> list[tuple[Query, Row]]:
+    """What `claim_next` asks first, if the lanes that fit are those that fitted the last time."""
+    return [(WORK.next_due, {}), (WORK.lanes, {}), *heads_of(scope.store.hints, limit)]
 
 
 def due_in_ms(tx: Read) -> int | None:
@@ -181,3 +277,115 @@ def due_in_ms(tx: Read) -> int | None:
 
 def dead_claimers(tx: Read) -> bool:
     return any(not tx.store.alive(row, tx.now) for row in tx.rows(WORK.claimers))
+
+
+def next_tasks(
+    scope: Scope,
+    name: str,
+    limit: int,
+    kind: str | None,
+    tags: Sequence[str],
+    ttl_s: float,
+    wait_s: float,
+    key: str | None,
+) -> tuple[Task, ...]:
+    """Claim the best tasks that fit, as soon as there is one."""
+    ttl_ms, able = milliseconds(ttl_s), frozenset(tags)
+    one = name == "work.next"
+    request = [kind, sorted(able), ttl_ms, *([] if one else [limit])]
+
+    def asked() -> list[tuple[Query, Row]]:
+        first = [scope.asked_before(key)] if key is not None else []
+        return [*first, *ahead(scope, limit)]
+
+    def claim() -> tuple[Task, ...]:
+        with scope.write(asked) as tx:
+
+            def find() -> tuple[Task, ...]:
+                return claim_next(tx, scope, kind, able, ttl_ms, limit)
+
+            if one:
+                return (scope.once(tx, name, key, request, lambda: find()[0]),)
+            return scope.once(tx, name, key, request, find)
+
+    def look() -> tuple[tuple[Task, ...] | None, int | None]:
+        # Only a look that finds something takes a turn from those who write.
+        with scope.read() as tx:
+            in_ms = due_in_ms(tx)
+            promising = (in_ms is not None and in_ms <= 0) or bool(
+                best(tx, kind, able) or dead_claimers(tx)
+            )
+        if promising:
+            try:
+                return claim(), None
+            except EmptyError:
+                return None, in_ms
+        return None, in_ms
+
+    try:
+        return claim()
+    except EmptyError:
+        if not wait_s:
+            raise
+        found = scope.store.wait(look, ("task", "session"), wait_s)
+        if found is None:
+            raise
+        return found
+
+
+def settle(
+    tx: Write,
+    scope: Scope,
+    row: Row,
+    state: str,
+    held: list[Row] | None = None,
+    reason: str = "",
+    **changed: Any,
+) -> Task:
+    """End the caller's claim, and free the files that were claimed with it.
+
+    held: the caller's leases, if they are known
+    """
+    leases = taken_with(tx, row, held)
+    epoch = row["epoch"]
+    settled = unclaim(tx, row, state, reason, **changed)
+    verb = "abandoned" if state == "available" else state
+    tx.event(f"task.{verb}", row["id"], {"epoch": epoch, "reason": reason})
+    grants.free(tx, leases, "released")
+    grants.hand_over(tx, scope.keys, leases)
+    return settled
+
+
+def unclaim(tx: Write, row: Row, state: str, reason: str, **changed: Any) -> Task:
+    """End a claim; the row is that of the task from then on."""
+    row |= {"state": state, "reason": reason, "due": None, "changed_at": tx.wall, **changed}
+    tx.run(WORK.settle, dict(row))
+    row |= {"session": None, "ttl_ms": None, "signature": None}
+    return task_record(row, tx.now)
+
+
+def own(
+    tx: Write, scope: Scope, id: str, epoch: int | None, known: dict[str, Row] | None = None
+) -> Row:
+    """The task, if the caller's claim on it is in force and of that epoch, or a refusal.
+
+    known: the rows of the tasks that are known, by their ids
+    """
+    row = row_of(tx, id, known)
+    mine = row["state"] == "claimed" and is_own(tx, scope, row)
+    if not mine or epoch not in (None, row["epoch"]):
+        raise _stale(tx, scope, row)
+    scope.keys.require("task", row, id)
+    return row
+
+
+def _stale(tx: Read, scope: Scope, row: Row) -> StaleError:
+    task = task_record(row, tx.now)
+    now = f"claimed by {called(task.agent or '')}" if task.state == "claimed" else task.state
+    if row["session"] == scope.caller.session:
+        now = "past its time" if row["due"] <= tx.now else f"yours at epoch {task.epoch}"
+    return StaleError(
+        f"you do not hold {called(task.id)} any more; it is {now}",
+        next="stop working on it; claim it again if it is free",
+        task=task,
+    )

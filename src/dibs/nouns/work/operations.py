@@ -36,24 +36,28 @@ from dibs.errors import (
 )
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import named
+from dibs.nouns.many import ahead, many
 from dibs.nouns.messages.operations import post
 from dibs.nouns.recovery import free_with_task, taken_with
 from dibs.nouns.state.operations import put_fields
 from dibs.nouns.work import claims
-from dibs.nouns.work.plan import ATTEMPTS, insert
-from dibs.nouns.work.tasks import WORK, backoff_ms, record_of, row_of, task_record, unblock
-from dibs.operation import EVERYBODY, OPERATIONS, PEOPLE, operation, writes
+from dibs.nouns.work.plan import ATTEMPTS, Plan, questions
+from dibs.nouns.work.tasks import WORK, backoff_ms, record_of, row_of, task_record
+from dibs.operation import EVERYBODY, OPERATIONS, PEOPLE, Items, operation, writes
 from dibs.records import called
 from dibs.space.scope import Noun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, Literal, overload
 
+    from dibs.errors import DibsError
     from dibs.records import Task
     from dibs.storage.driver import Row
-    from dibs.storage.store import Read, Write
+
+    Calls = Sequence[dict[str, Any]]
+    Key = str | None
 
 
 class Work(Noun):
@@ -62,6 +66,7 @@ class Work(Noun):
         by=EVERYBODY,
         events=("task.added",),
         kinds={"kind": Text(NAME_LIMIT)},
+        ahead=lambda noun, **call: questions([call]),
         example="fix-login --title 'Fix the login' --tag python --after design",
     )
     def add(
@@ -91,20 +96,54 @@ class Work(Noun):
         delay_s: how long until it may be claimed
         """
         tx = self.tx
-        insert(
-            tx,
-            self.scope,
+        plan: Plan = self.known or Plan(
+            tx, self.scope, [{"id": id, "kind": kind, "tags": tags, "after": after}]
+        )
+        return plan.add(
             id,
             title=title,
             kind=kind,
-            priority=priority,
-            tags=sorted(tags),
+            tags=tags,
             after=after,
+            priority=priority,
             payload=payload,
             max_attempts=max_attempts,
             not_before=tx.now + milliseconds(delay_s) if delay_s else None,
         )
-        return record_of(tx, id)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def add_many(
+            self, items: Calls, *, each: Literal[False] = False, idempotency_key: Key = None
+        ) -> tuple[Task, ...]: ...
+        @overload
+        def add_many(
+            self, items: Calls, *, each: bool, idempotency_key: Key = None
+        ) -> tuple[Task | DibsError, ...]: ...
+
+    @writes(
+        ExistsError,
+        by=EVERYBODY,
+        events=("task.added",),
+        kinds={"items": Items("work.add")},
+        ahead=lambda noun, items, **_: ahead(noun.scope, items, questions),
+        cli="work add --many",
+        example="< tasks.jsonl",
+    )
+    def add_many(
+        self,
+        items: Sequence[dict[str, Any]],
+        *,
+        each: bool = False,
+        idempotency_key: str | None = None,
+    ) -> tuple[Task | DibsError, ...]:
+        """Add many tasks in one transaction, all or none.
+
+        items: for each task an object of the arguments of work.add
+        each: add each by itself; where one is refused, its answer is the error
+        """
+        return many(self, "work.add", items, each, lambda calls: Plan(self.tx, self.scope, calls))
 
     @operation(
         HeldError,
@@ -167,41 +206,38 @@ class Work(Noun):
         ttl_s: how long until the claim lapses unless it is renewed
         wait_s: how long to wait for one
         """
-        ttl_ms, able = milliseconds(ttl_s), frozenset(tags)
+        return claims.next_tasks(
+            self.scope, "work.next", 1, kind, tags, ttl_s, wait_s, idempotency_key
+        )[0]
 
-        def claim() -> Task:
-            with self.scope.write() as tx:
-                return self.scope.once(
-                    tx,
-                    "work.next",
-                    idempotency_key,
-                    [kind, sorted(able), ttl_ms],
-                    lambda: claims.claim_next(tx, self.scope, kind, able, ttl_ms),
-                )
+    @operation(
+        EmptyError,
+        by=EVERYBODY,
+        events=("task.claimed",),
+        cli="work next --limit",
+        example="10 --tag python --wait 60s",
+    )
+    def next_many(
+        self,
+        limit: int,
+        *,
+        kind: str | None = None,
+        tags: Sequence[str] = (),
+        ttl_s: float = 3600,
+        wait_s: float = 0,
+        idempotency_key: str | None = None,
+    ) -> tuple[Task, ...]:
+        """Claim the best available tasks that fit, as many as there are up to a limit.
 
-        def look() -> tuple[Task | None, int | None]:
-            # Only a look that finds something takes a turn from those who write.
-            with self.scope.read() as tx:
-                due_in_ms = claims.due_in_ms(tx)
-                promising = (due_in_ms is not None and due_in_ms <= 0) or bool(
-                    claims.best(tx, kind, able) or claims.dead_claimers(tx)
-                )
-            if promising:
-                try:
-                    return claim(), None
-                except EmptyError:
-                    return None, due_in_ms
-            return None, due_in_ms
-
-        try:
-            return claim()
-        except EmptyError:
-            if not wait_s:
-                raise
-            task = self.scope.store.wait(look, ("task", "session"), wait_s)
-            if task is None:
-                raise
-            return task
+        limit: at most so many
+        kind: only tasks of this kind
+        tags: what you can do; a task that needs more is left to others
+        ttl_s: how long until the claims lapse unless they are renewed
+        wait_s: how long to wait for the first one
+        """
+        return claims.next_tasks(
+            self.scope, "work.next_many", limit, kind, tags, ttl_s, wait_s, idempotency_key
+        )
 
     @writes(
         StaleError,
@@ -225,7 +261,7 @@ class Work(Noun):
         ttl_s: how long from now; by default as long as it was claimed for
         """
         tx = self.tx
-        row = self._own(tx, id, epoch)
+        row = claims.own(tx, self.scope, id, epoch)
         if ttl_s is not None:
             row["ttl_ms"] = milliseconds(ttl_s)
         row["due"] = tx.now + row["ttl_ms"]
@@ -239,6 +275,7 @@ class Work(Noun):
         ConflictError,
         by=EVERYBODY,
         events=("task.completed", "lease.released", "entry.set", "message.announced"),
+        ahead=lambda noun, **call: claims.claimed(noun.scope, [call]),
         example="fix-login --result '{\"pr\": 12}' --announce 'login works again'",
     )
     def complete(
@@ -259,14 +296,61 @@ class Work(Noun):
         entry: an entry to write with it: namespace, key, value and expected_version or force
         """
         tx = self.tx
-        row = self._own(tx, id, epoch)
-        settled = self._settle(tx, row, "completed", result=result)
-        unblock(tx, id)
-        if entry is not None:
-            put_fields(tx, self.scope, entry)
+        known: claims.Claimed = self.known or claims.Claimed(tx, self.scope, [{"id": id}])
+        row = claims.own(tx, self.scope, id, epoch, known.rows)
+        put = None if entry is None else put_fields(tx, self.scope, entry)
+        kept = {} if result is None else {"result": result}
+        settled = claims.settle(tx, self.scope, row, "completed", known.held, **kept)
+        known.waiting.unblock(tx, id)
+        if put is not None:
+            put()
         if announce:
             post(tx, self.scope, announce, kind="announcement")
         return settled
+
+    if TYPE_CHECKING:
+
+        @overload
+        def complete_many(
+            self, items: Calls, *, each: Literal[False] = False, idempotency_key: Key = None
+        ) -> tuple[Task, ...]: ...
+        @overload
+        def complete_many(
+            self, items: Calls, *, each: bool, idempotency_key: Key = None
+        ) -> tuple[Task | DibsError, ...]: ...
+
+    @writes(
+        StaleError,
+        NotFoundError,
+        ConflictError,
+        by=EVERYBODY,
+        events=("task.completed", "lease.released", "entry.set", "message.announced"),
+        kinds={"items": Items("work.complete")},
+        ahead=lambda noun, items, **_: ahead(
+            noun.scope, items, lambda calls: claims.claimed(noun.scope, calls)
+        ),
+        cli="work complete --many",
+        example="< results.jsonl",
+    )
+    def complete_many(
+        self,
+        items: Sequence[dict[str, Any]],
+        *,
+        each: bool = False,
+        idempotency_key: str | None = None,
+    ) -> tuple[Task | DibsError, ...]:
+        """Complete many tasks in one transaction, all or none.
+
+        items: for each task an object of the arguments of work.complete
+        each: complete each by itself; where one is refused, its answer is the error
+        """
+        return many(
+            self,
+            "work.complete",
+            items,
+            each,
+            lambda calls: claims.Claimed(self.tx, self.scope, calls),
+        )
 
     @writes(
         StaleError,
@@ -291,11 +375,11 @@ class Work(Noun):
         retry: false if no other attempt can succeed
         """
         tx = self.tx
-        row = self._own(tx, id, epoch)
+        row = claims.own(tx, self.scope, id, epoch)
         if not retry or row["attempts"] >= row["max_attempts"]:
-            return self._settle(tx, row, "dead", reason=reason)
+            return claims.settle(tx, self.scope, row, "dead", reason=reason)
         pause = backoff_ms(row["attempts"])
-        return self._settle(tx, row, "failed", reason=reason, due=tx.now + pause)
+        return claims.settle(tx, self.scope, row, "failed", reason=reason, due=tx.now + pause)
 
     @writes(
         StaleError,
@@ -317,42 +401,9 @@ class Work(Noun):
         id: the task
         reason: why, for whoever takes it next
         """
-        row = self._own(self.tx, id, epoch)
-        return self._settle(self.tx, row, "available", reason=reason, uncounted=1)
-
-    def _settle(self, tx: Write, row: Row, state: str, reason: str = "", **changed: Any) -> Task:
-        """End the caller's claim, and free the files that were claimed with it."""
-        settled = self._unclaim(tx, row, state, reason, **changed)
-        verb = "abandoned" if state == "available" else state
-        tx.event(f"task.{verb}", row["id"], {"epoch": row["epoch"], "reason": reason})
-        grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
-        return settled
-
-    def _unclaim(self, tx: Write, row: Row, state: str, reason: str, **changed: Any) -> Task:
-        now = {"result": None, "due": None, "uncounted": 0, **changed}
-        claim = {name: row[name] for name in ("id", "session", "epoch")}
-        (settled,) = tx.rows(WORK.settle, **claim, **now, state=state, reason=reason, at=tx.wall)
-        return task_record(settled, tx.now)
-
-    def _own(self, tx: Write, id: str, epoch: int | None) -> Row:
-        """The task, if the caller's claim on it is in force and of that epoch, or a refusal."""
-        row = row_of(tx, id)
-        mine = row["state"] == "claimed" and claims.is_own(tx, self.scope, row)
-        if not mine or epoch not in (None, row["epoch"]):
-            raise self._stale(tx, row)
-        self.scope.keys.require("task", row, id)
-        return row
-
-    def _stale(self, tx: Read, row: Row) -> StaleError:
-        task = task_record(row, tx.now)
-        now = f"claimed by {called(task.agent or '')}" if task.state == "claimed" else task.state
-        if row["session"] == self.scope.caller.session:
-            now = "past its time" if row["due"] <= tx.now else f"yours at epoch {task.epoch}"
-        return StaleError(
-            f"you do not hold {called(task.id)} any more; it is {now}",
-            next="stop working on it; claim it again if it is free",
-            task=task,
-        )
+        row = claims.own(self.tx, self.scope, id, epoch)
+        left = row["attempts"] - 1
+        return claims.settle(self.tx, self.scope, row, "available", reason=reason, attempts=left)
 
     @writes(
         NotFoundError,
@@ -425,18 +476,10 @@ class Work(Noun):
                 next="abandon it",
                 task=task_record(row, tx.now),
             )
-        revoked = self._unclaim(tx, row, "available", reason=reason, uncounted=1)
-        tx.event(
-            "task.revoked",
-            id,
-            {
-                "holder": row["agent"],
-                "holder_session": row["session"],
-                "epoch": row["epoch"],
-                "reason": reason,
-            },
-        )
         freed = taken_with(tx, row)
+        said = {"holder": row["agent"], "holder_session": row["session"], "epoch": row["epoch"]}
+        revoked = claims.unclaim(tx, row, "available", reason, attempts=row["attempts"] - 1)
+        tx.event("task.revoked", id, {**said, "reason": reason})
         grants.revoke(tx, freed, reason)
         told = f"your task {called(id)} was taken away"
         post(tx, self.scope, f"{told}: {reason}" if reason else told, to=row["agent"])

@@ -1,4 +1,4 @@
-"""How a task comes into the plan: its lane, what it waits for, and circles that are refused.
+"""How tasks come into the plan: their lanes, what they wait for, and circles that are refused.
 
 A lane holds the tasks of one kind and one set of tags, so that `next` finds the best one that
 fits by looking at the head of each lane.
@@ -7,100 +7,156 @@ fits by looking at the head of each lane.
 from __future__ import annotations
 
 from dibs.errors import ExistsError, InvalidError
-from dibs.nouns.work.tasks import WORK, record_of
+from dibs.nouns.work.tasks import WORK, record_of, task_record
 from dibs.records import called, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dibs.records import Task
     from dibs.space.scope import Scope
-    from dibs.storage.store import Read, Write
+    from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
+    from dibs.storage.store import Write
 
 ATTEMPTS = 3
 
 
-def insert(
-    tx: Write,
-    scope: Scope,
-    id: str,
-    *,
-    title: str = "",
-    kind: str = "",
-    priority: int = 0,
-    tags: Sequence[str] = (),
-    after: Sequence[str] = (),
-    payload: str | None = None,
-    max_attempts: int = ATTEMPTS,
-    not_before: int | None = None,
-) -> None:
-    """Add a task; it is blocked while what it needs is not complete."""
-    opened = all(_completed(tx, need) for need in after)
-    later = not_before is not None
-    said = {"title": title, "kind": kind, "priority": priority}
-    number = tx.event("task.added", id, said, grows=True)
-    added = tx.row(
-        WORK.add,
-        id=id,
-        state="available" if opened and not later else "blocked",
-        lane=_lane(tx, kind, to_text(list(tags)), number),
-        priority=priority,
-        number=number,
-        title=title,
-        kind=kind,
-        tags=to_text(list(tags)),
-        needs=to_text(list(after)),
-        payload=payload,
-        max_attempts=max_attempts,
-        author=scope.caller.agent,
-        at=tx.wall,
-        not_before=not_before,
-        due=not_before if opened else None,
-    )
-    if added is None:
-        there = record_of(tx, id)
-        raise ExistsError(
-            f"there is a task {called(id)} already ({there.state})",
-            next="claim it, or choose another id; reopen it if it has ended",
-            task=there,
-        )
-    for need in after:
-        _refuse_circle(tx, id, need)
-        tx.run(WORK.need, id=id, needs=need)
+class Plan:
+    """Tasks that are added in one transaction, with all that has to be known of the store.
 
+    It is read at once; what each of them adds is known to those after it.
+    """
 
-def _completed(tx: Read, id: str) -> bool:
-    row = tx.row(WORK.one, id=id)
-    return row is not None and row["state"] == "completed"
+    def __init__(self, tx: Write, scope: Scope, wanted: Sequence[Row]) -> None:
+        """
+        wanted: the arguments of `work.add` for each of the tasks
+        """
+        self._tx, self._scope = tx, scope
+        found, needed, *lanes = tx.ask(questions(wanted))
+        self._states = {row["id"]: row["state"] for row in found}
+        self._needed = {row["needs"] for row in needed}
+        """Tasks that others wait for; the others cannot close a circle."""
+        known = zip(lanes_of(wanted), lanes, strict=True)
+        self._lanes = {lane: rows[0]["id"] for lane, rows in known if rows}
+        self._needs: dict[str, Sequence[str]] = {}
 
-
-def _lane(tx: Write, kind: str, tags: str, number: int) -> int:
-    lane = tx.row(WORK.lane, kind=kind, tags=tags)
-    if lane is None:
-        tx.run(WORK.add_lane, id=number, kind=kind, tags=tags)
-        return number
-    found: int = lane["id"]
-    return found
-
-
-def _refuse_circle(tx: Read, id: str, need: str) -> None:
-    """Walk from what is needed along its own needs; `id` must not be among them."""
-    came_from = {need: id}
-    front = [need]
-    while front:
-        here = front.pop()
-        if here == id:
-            circle, step = [id], came_from[id]
-            while step != id:
-                circle.append(step)
-                step = came_from[step]
-            circle = [*circle[:1], *reversed(circle[1:]), id]
-            raise InvalidError(
-                f"these tasks would wait for each other: {' after '.join(map(called, circle))}",
-                next="leave one of these dependencies out",
-                cycle=circle,
+    def add(
+        self,
+        id: str,
+        *,
+        title: str = "",
+        kind: str = "",
+        priority: int = 0,
+        tags: Sequence[str] = (),
+        after: Sequence[str] = (),
+        payload: str | None = None,
+        max_attempts: int = ATTEMPTS,
+        not_before: int | None = None,
+    ) -> Task:
+        """Add a task; it is blocked while what it needs is not complete."""
+        tx = self._tx
+        if id in self._states:
+            there = record_of(tx, id)
+            raise ExistsError(
+                f"there is a task {called(id)} already ({there.state})",
+                next="claim it, or choose another id; reopen it if it has ended",
+                task=there,
             )
-        for row in tx.rows(WORK.needs_of, id=here):
-            if row["needs"] not in came_from:
-                came_from[row["needs"]] = here
-                front.append(row["needs"])
+        if id in self._needed or id in after:
+            for need in after:
+                self._refuse_circle(id, need)
+        opened = all(self._states.get(need) == "completed" for need in after)
+        later = not_before is not None
+        said = {"title": title, "kind": kind, "priority": priority}
+        number = tx.event("task.added", id, said, grows=True)
+        row: Row = {
+            "id": id,
+            "state": "available" if opened and not later else "blocked",
+            "lane": self._lane(kind, tags_text(tags), number),
+            "priority": priority,
+            "number": number,
+            "title": title,
+            "kind": kind,
+            "tags": tags_text(tags),
+            "needs": to_text(list(after)),
+            "payload": payload,
+            "result": None,
+            "reason": "",
+            "attempts": 0,
+            "max_attempts": max_attempts,
+            "author": self._scope.caller.agent,
+            "added_at": tx.wall,
+            "changed_at": tx.wall,
+            "not_before": not_before,
+            "due": not_before if opened else None,
+            "agent": None,
+            "session": None,
+            "epoch": None,
+            "ttl_ms": None,
+        }
+        tx.run(WORK.add, row)
+        for need in after:
+            tx.run(WORK.need, id=id, needs=need)
+        self._states[id] = row["state"]
+        if after:
+            self._needs[id] = after
+            self._needed.update(after)
+        return task_record(row, tx.now)
+
+    def _lane(self, kind: str, tags: str, number: int) -> int:
+        lane = self._lanes.get((kind, tags))
+        if lane is None:
+            lane = self._lanes[kind, tags] = number
+            self._tx.run(WORK.add_lane, id=number, kind=kind, tags=tags)
+        return lane
+
+    def _refuse_circle(self, id: str, need: str) -> None:
+        """Walk from what is needed along its own needs; `id` must not be among them."""
+        came_from = {need: id}
+        front = [need]
+        while front:
+            here = front.pop()
+            if here == id:
+                circle, step = [id], came_from[id]
+                while step != id:
+                    circle.append(step)
+                    step = came_from[step]
+                circle = [*circle[:1], *reversed(circle[1:]), id]
+                raise InvalidError(
+                    f"these tasks would wait for each other: {' after '.join(map(called, circle))}",
+                    next="leave one of these dependencies out",
+                    cycle=circle,
+                )
+            for further in self._needs_of(here):
+                if further not in came_from:
+                    came_from[further] = here
+                    front.append(further)
+
+    def _needs_of(self, id: str) -> Sequence[str]:
+        if id not in self._needs:
+            self._needs[id] = [row["needs"] for row in self._tx.rows(WORK.needs_of, id=id)]
+        return self._needs[id]
+
+
+def questions(wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
+    """What has to be known before these tasks are added."""
+    ids = [one["id"] for one in wanted]
+    needs = [need for one in wanted for need in one.get("after", ())]
+    lanes = lanes_of(wanted)
+    return [
+        (WORK.states, {"ids": list(dict.fromkeys([*ids, *needs]))}),
+        (WORK.needed, {"ids": ids if needs else []}),
+        *((WORK.lane, {"kind": kind, "tags": tags}) for kind, tags in lanes),
+    ]
+
+
+def lanes_of(wanted: Sequence[Row]) -> list[tuple[str, str]]:
+    """The lanes that these tasks go to: a kind and tags each."""
+    lanes = [(one.get("kind", ""), tags_text(one.get("tags", ()))) for one in wanted]
+    return list(dict.fromkeys(lanes))
+
+
+def tags_text(tags: Sequence[str]) -> str:
+    return to_text(sorted(tags)) if tags else "[]"

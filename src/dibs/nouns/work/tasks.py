@@ -56,11 +56,29 @@ def open_up(tx: Write, id: str, not_before: int | None) -> str:
     return state
 
 
-def unblock(tx: Write, id: str) -> None:
-    """A task is complete: open those whose last open dependency it was."""
-    for row in tx.rows(WORK.needed_by, id=id):
-        if all(need["state"] == "completed" for need in tx.rows(WORK.needs_of, id=row["id"])):
-            open_up(tx, row["id"], row["not_before"])
+class Waiting:
+    """The tasks that wait for some that are about to be completed."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        """
+        rows: what `opened_by` answers
+        """
+        self._rows: dict[str, Row] = {}
+        self._needs: dict[str, set[str]] = {}
+        self._by_need: dict[str, list[str]] = {}
+        for row in rows:
+            id = row["id"]
+            self._rows[id] = row
+            if row["state"] != "completed":
+                self._needs.setdefault(id, set()).add(row["needs"])
+                self._by_need.setdefault(row["needs"], []).append(id)
+
+    def unblock(self, tx: Write, id: str) -> None:
+        """A task is complete: open those whose last open dependency it was."""
+        for waiting in self._by_need.pop(id, ()):
+            self._needs[waiting].discard(id)
+            if not self._needs[waiting]:
+                open_up(tx, waiting, self._rows[waiting]["not_before"])
 
 
 def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
@@ -76,8 +94,8 @@ def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
     )
 
 
-def row_of(tx: Read, id: str) -> Row:
-    row = tx.row(WORK.one, id=id)
+def row_of(tx: Read, id: str, known: dict[str, Row] | None = None) -> Row:
+    row = tx.row(WORK.one, id=id) if known is None else known.get(id)
     if row is None:
         raise NotFoundError(f"there is no task {called(id)}", next="list the tasks, or add it")
     return row

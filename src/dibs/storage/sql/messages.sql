@@ -13,6 +13,11 @@ INSERT INTO word (space, word, message) VALUES (:space, :word, :id);
 SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
 FROM message WHERE space = :space AND id = :id;
 
+-- name: several
+-- Messages by their ids.
+SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
+FROM message WHERE space = :space AND id IN (:ids...);
+
 -- name: cursor
 -- How far an agent has read its inbox (channel '') or a channel.
 SELECT seq FROM cursor WHERE space = :space AND agent = :agent AND channel = :channel;

@@ -70,9 +70,9 @@ INSERT INTO event (space, seq, kind, agent, session, subject, data, at)
 VALUES (:space, :seq, :kind, :agent, :session, :subject, :data, :at);
 
 -- name: answered
--- What was answered to this key the first time.
-SELECT operation, request, answer FROM answer
-WHERE space = :space AND agent = :agent AND key = :key;
+-- What was answered to these keys the first time.
+SELECT key, operation, request, answer FROM answer
+WHERE space = :space AND agent = :agent AND key IN (:keys...);
 
 -- name: remember
 -- Keep the answer in the transaction that made it true.

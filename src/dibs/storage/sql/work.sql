@@ -8,15 +8,25 @@ SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, res
        epoch, ttl_ms, signature
 FROM task WHERE space = :space AND id = :id;
 
+-- name: several
+-- Tasks by their ids.
+SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
+       attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
+       epoch, ttl_ms, signature
+FROM task WHERE space = :space AND id IN (:ids...);
+
+-- name: states
+-- How far tasks are, by their ids; those that nobody has added are missing.
+SELECT id, state FROM task WHERE space = :space AND id IN (:ids...);
+
 -- name: add
--- An id is used once.
+-- An id is used once: whoever adds a task has looked for it in the same turn.
 INSERT INTO task (space, id, state, lane, priority, number, title, kind, tags, needs, payload,
                   result, reason, attempts, max_attempts, author, added_at, changed_at,
                   not_before, due, agent, session, epoch, ttl_ms, signature)
 VALUES (:space, :id, :state, :lane, :priority, :number, :title, :kind, :tags, :needs, :payload,
-        NULL, '', 0, :max_attempts, :author, :at, :at,
-        :not_before, :due, NULL, NULL, NULL, NULL, NULL)
-ON CONFLICT (space, id) DO NOTHING RETURNING id;
+        NULL, '', 0, :max_attempts, :author, :added_at, :added_at,
+        :not_before, :due, NULL, NULL, NULL, NULL, NULL);
 
 -- name: need
 INSERT INTO dependency (space, task, needs) VALUES (:space, :id, :needs);
@@ -27,11 +37,18 @@ SELECT d.needs, t.state FROM dependency d
 LEFT JOIN task t ON t.space = d.space AND t.id = d.needs
 WHERE d.space = :space AND d.task = :id ORDER BY d.needs;
 
--- name: needed_by
--- The blocked tasks that wait for this one.
-SELECT t.id, t.not_before FROM dependency d
-JOIN task t ON t.space = d.space AND t.id = d.task
-WHERE d.space = :space AND d.needs = :id AND t.state = 'blocked';
+-- name: needed
+-- Which of these ids others wait for.
+SELECT DISTINCT needs FROM dependency WHERE space = :space AND needs IN (:ids...);
+
+-- name: opened_by
+-- The blocked tasks that wait for any of these, and all that each of them waits for.
+SELECT t.id, t.not_before, d.needs, n.state FROM dependency d
+JOIN task t ON t.space = d.space AND t.id = d.task AND t.state = 'blocked'
+LEFT JOIN task n ON n.space = d.space AND n.id = d.needs
+WHERE d.space = :space AND d.task IN (
+    SELECT task FROM dependency WHERE space = :space AND needs IN (:ids...))
+ORDER BY t.number, d.needs;
 
 -- name: lane
 SELECT id FROM lane WHERE space = :space AND kind = :kind AND tags = :tags;
@@ -45,9 +62,24 @@ SELECT id, kind, tags FROM lane WHERE space = :space;
 
 -- name: head
 -- The best available task of a lane, found by index however many there are.
+SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
+       attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
+       epoch, ttl_ms, signature
+FROM task WHERE space = :space AND state = 'available' AND lane = :lane
+ORDER BY priority DESC, number LIMIT 1;
+
+-- name: heads
+-- The best available tasks of a lane, likewise, in their order.
 SELECT id, priority, number FROM task
 WHERE space = :space AND state = 'available' AND lane = :lane
-ORDER BY priority DESC, number LIMIT 1;
+ORDER BY priority DESC, number LIMIT :limit;
+
+-- name: take
+-- Claim a task that was found available in the same turn.
+UPDATE task SET state = 'claimed', agent = :agent, session = :session, epoch = :epoch,
+    ttl_ms = :ttl_ms, due = :due, signature = :signature, attempts = :attempts,
+    changed_at = :changed_at
+WHERE space = :space AND id = :id;
 
 -- name: claim
 -- One winner: only an available task can be claimed. COALESCE keeps a server without statistics
@@ -67,13 +99,9 @@ WHERE space = :space AND id = :id AND session = :session AND epoch = :epoch;
 
 -- name: settle
 -- A claim ends by its claimer's word (completed, failed, dead, or given back) or is taken away.
-UPDATE task SET state = :state, result = COALESCE(CAST(:result AS TEXT), result),
-    reason = :reason, due = :due, attempts = attempts - :uncounted, session = NULL, ttl_ms = NULL,
-    signature = NULL, changed_at = :at
-WHERE space = :space AND id = :id AND session = :session AND epoch = :epoch
-RETURNING id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
-          attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-          epoch, ttl_ms, signature;
+UPDATE task SET state = :state, result = :result, reason = :reason, due = :due,
+    attempts = :attempts, session = NULL, ttl_ms = NULL, signature = NULL, changed_at = :changed_at
+WHERE space = :space AND id = :id AND session = :session AND epoch = :epoch;
 
 -- name: move
 -- A task changes its state without a claimer's word.

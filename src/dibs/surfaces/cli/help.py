@@ -155,6 +155,8 @@ def about(command: Command) -> str:
     lines += [
         f"  {one.cli.removeprefix(command.words)[1:]:<{WIDTH}} {one.summary}" for one in others
     ]
+    if command.items is not None:
+        lines += ["", f"Reads from the standard input, in JSON, a line each: {command.items.help}."]
     if command.about:
         lines += ["", command.about]
     return "\n".join(lines)

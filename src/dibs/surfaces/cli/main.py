@@ -15,7 +15,7 @@ import sys
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
 from dibs.operation import AGENT, NOUNS, OPERATIONS, PEOPLE_ONLY, Operation
 from dibs.records import called, plain, shortened, span
-from dibs.surroundings.commands import Command, Globals, closest, unknown
+from dibs.surroundings.commands import Command, Globals, closest, lines_of_json, unknown
 from dibs.surroundings.wording import complaint, note, print_json
 
 TYPE_CHECKING = False
@@ -197,10 +197,13 @@ def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
 
 def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
     """Call the operation as a person or an agent typed it, and print its answer."""
-    placed, named = Command.of(operation).parse(words)
+    command = Command.of(operation)
+    placed, named = command.parse(words)
     refuse_nothing(operation, placed, named)
     if AGENT not in operation.by:
         operation.permit(globals_.party())
+    if command.items is not None:
+        named[command.items.name] = lines_of_json()
     with globals_.open() as space:
         handle = acting(globals_, operation, space)
         method = getattr(getattr(handle, operation.noun), operation.verb)
@@ -209,6 +212,8 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
         except NotFoundError as error:
             suggest(error, handle, operation, placed)
             raise
+        if command.items is not None:
+            return answer_each(globals_, operation, result)
         answer(globals_, operation, result)
         if operation.grants and AGENT not in operation.by and not globals_.json:
             name = result.leases[0].agent
@@ -276,6 +281,20 @@ def answer(globals_: Globals, operation: Operation, result: Any) -> None:
         from dibs.surfaces.cli.show import show
 
         show(operation, result)
+
+
+def answer_each(globals_: Globals, operation: Operation, result: Any) -> int:
+    """Answer a line for each that was given; the exit code is that of the first refusal."""
+    refused = [(place, one) for place, one in enumerate(result, 1) if isinstance(one, DibsError)]
+    if globals_.json:
+        for one in result:
+            print_json(plain(one))
+    else:
+        answer(globals_, operation, tuple(one for one in result if not isinstance(one, DibsError)))
+        for place, error in refused:
+            error.message = f"item {place}: {error.message}"
+            complaint(error)
+    return refused[0][1].exit_code if refused else 0
 
 
 def confess(globals_: Globals, error: Exception) -> None:

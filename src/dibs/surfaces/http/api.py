@@ -15,9 +15,9 @@ from dibs.dibs import Dibs, operations
 from dibs.errors import InvalidError
 from dibs.mcp.protocol import DECODER
 from dibs.names.seen import Seen
-from dibs.operation import AGENT
+from dibs.operation import AGENT, Items
 from dibs.records import Record, fields_of
-from dibs.surroundings.schemas import of_argument, of_kind, of_record, of_type
+from dibs.surroundings.schemas import of_kind, of_operation, of_record, of_type
 
 if TYPE_CHECKING:
     from dibs.operation import Operation
@@ -104,22 +104,13 @@ class Route:
         self.path = f"/v1/{operation.noun}/{operation.verb}"
         self.arguments = operation.arguments()
         self._many = operation.many and operation.many.name
-        self._placed = [a.name for a in self.arguments.values() if a.required]
         self._wait = self.arguments.get("wait_s")
         self._names = any(isinstance(a.kind, ResourceName) for a in self.arguments.values())
 
     def read(self, body: bytes) -> dict[str, Any]:
         """The arguments in a body, each of a name that the operation knows."""
         given = read_object(body)
-        for name in given:
-            if name not in self.arguments and not (name == SEEN and self._names):
-                known = ", ".join(self.arguments) or "none"
-                raise InvalidError(
-                    f"{self.operation.name} has no argument {name!r}", next=f"it has: {known}"
-                )
-        for name in self._placed:
-            if name not in given:
-                raise InvalidError(f"{self.operation.name} needs {name}", next=f"give {name}")
+        self.operation.check_names(given, (SEEN,) if self._names else ())
         if self._many and not isinstance(given.get(self._many, []), list):
             raise InvalidError(f"{self._many} must be a list")
         if not isinstance(given.get(SEEN, {}), dict):
@@ -136,6 +127,13 @@ class Route:
         seconds = given.get("wait_s", self._wait.default)
         return isinstance(seconds, (int, float)) and seconds > 0
 
+    def weight(self, given: dict[str, Any]) -> int:
+        """How many calls of a single thing it amounts to."""
+        items, limit = given.get("items"), given.get("limit")
+        if self.operation.grants and isinstance(limit, int):
+            return limit
+        return max(1, len(items)) if isinstance(items, list) else 1
+
     def call(self, space: Dibs, given: dict[str, Any], party: str = AGENT) -> Any:
         given = dict(given)
         many = given.pop(self._many, []) if self._many else []
@@ -149,6 +147,12 @@ class Route:
 
 def from_json(kind: Kind, value: Any) -> Any:
     """A value as the library takes it: JSON knows one kind of numbers, and Python two."""
+    if isinstance(kind, Items) and isinstance(value, list):
+        inside = kind.operation.arguments()
+        for item in value:
+            if isinstance(item, dict):
+                for name in item.keys() & inside.keys():
+                    item[name] = from_json(inside[name].kind, item[name])
     if isinstance(kind, Whole):
         if isinstance(value, list):
             return [from_json(kind, item) for item in value]
@@ -213,22 +217,13 @@ def refusals(route: Route) -> dict[str, str]:
     return {**GATE, **found}
 
 
-def body_of(route: Route) -> Schema:
-    arguments = route.arguments.values()
-    found = asked(**{one.name: of_argument(route.operation, one) for one in arguments})
-    found["additionalProperties"] = False
-    some = route.operation.at_least_one
-    required = [one.name for one in arguments if one.required or (one.many and some)]
-    return {**found, "required": required} if required else found
-
-
 def document(routes: dict[str, Route]) -> Schema:
     """The whole description."""
     paths = {
         path: post(
             route.operation.summary,
             route.operation.noun,
-            body_of(route),
+            of_operation(route.operation),
             of_type(route.operation.result),
             refusals(route),
         )

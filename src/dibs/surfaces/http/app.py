@@ -244,7 +244,9 @@ class Daemon:
             if waits:
                 with self.present.lasting(access):
                     return await self.waits.do(job, (access.token, call) if call else None)
-            return await (self.writer if operation.mutates else self.reader).do(job)
+            if operation.mutates:
+                return await self.writer.do(job, route.weight(given))
+            return await self.reader.do(job)
         except NotYoursError:
             self.sessions.forget(access)
             raise

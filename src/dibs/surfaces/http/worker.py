@@ -36,6 +36,7 @@ class Pending:
 
     job: Job
     future: asyncio.Future[Any]
+    weight: int = 1
     result: Any = None
     error: BaseException | None = None
 
@@ -58,7 +59,7 @@ class Worker:
     """One thread that runs jobs in the order they came."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop, at_once: int) -> None:
-        """A thread that is given so many jobs at once."""
+        """A thread that is given so many jobs at once, or one that is as many by itself."""
         self._loop = loop
         self._at_once = at_once
         self._come: list[Pending] = []
@@ -68,11 +69,11 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def do(self, job: Job) -> asyncio.Future[Any]:
+    def do(self, job: Job, weight: int = 1) -> asyncio.Future[Any]:
         future = self._loop.create_future()
         if not self._come and not self._busy:
             self._loop.call_soon(self._hand_over)
-        self._come.append(Pending(job, future))
+        self._come.append(Pending(job, future, weight))
         return future
 
     async def stop(self) -> None:
@@ -84,7 +85,11 @@ class Worker:
 
     def _hand_over(self) -> None:
         """Give the thread all that has come by now, at once."""
-        jobs, self._come = self._come[: self._at_once], self._come[self._at_once :]
+        number, left = 0, self._at_once
+        while number < len(self._come) and (left >= self._come[number].weight or not number):
+            left -= self._come[number].weight
+            number += 1
+        jobs, self._come = self._come[:number], self._come[number:]
         self._busy = True
         self._queue.put(jobs)
 

@@ -89,7 +89,7 @@ def test_others_write_while_a_long_journal_is_pruned(
     url: str, space_name: str, tmp_path: Path
 ) -> None:
     found = prune_while_others_write(
-        url, str(tmp_path / "user"), space_name, events=60_000, writers=3, seconds=4
+        url, str(tmp_path / "user"), space_name, events=60_000, writers=3, seconds=3
     )
     told(url, found)
     assert found["busy"] == 0
@@ -188,7 +188,7 @@ def told_look(one: dict[str, int]) -> str:
 def test_a_few_agents_at_work_leave_nothing_that_grows(
     sqlite_url: str, space_name: str, tmp_path: Path
 ) -> None:
-    print("\n" + soak(sqlite_url, space_name, tmp_path, agents=4, seconds=8, every_s=1))
+    print("\n" + soak(sqlite_url, space_name, tmp_path, agents=4, seconds=4, every_s=0.5))
 
 
 @pytest.mark.stress

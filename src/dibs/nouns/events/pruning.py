@@ -53,6 +53,8 @@ WINDOW, BATCH = 500, 2_000
 EVENTS_AT_ONCE = 5_000
 LOOKED_AT = 20_000
 """How many events are looked at to find out which are too old."""
+WINDOWS = 25
+"""How many times as many a person's pruning looks at, before it begins and whenever it is done."""
 FLUSH = 50
 TELL_S = 2.0
 FILES = 200
@@ -130,6 +132,11 @@ class Pruning:
     @property
     def done(self) -> bool:
         return self._whole and not self._found and self._stage == len(STAGES)
+
+    def goes_on(self, upto: int) -> bool:
+        """Remove the events up to there, too; say whether there are any."""
+        self._cut.upto, self._whole = upto, upto <= self.upto
+        return not self._whole
 
     def step(self, look_s: float = LOOK_S) -> None:
         """Look for what to remove, and remove some of it; a person's first slice is always made."""
@@ -260,12 +267,14 @@ def prune(
     store = scope.store
     with store.read() as tx:
         before, wall = tx.wall - keep_ms, tx.wall
-    upto = last_over(store, before, wall)
+    upto = last_over(store, before, wall, WINDOWS)
     pruning = Pruning(scope, scope.caller, Cut("gc", upto, before, before, before, 0))
     _AT_IT.add(get_ident())
     try:
         pruning.step()
-        while not pruning.done and (seconds is None or time.monotonic() < begin + seconds):
+        while not pruning.done or pruning.goes_on(last_over(store, before, wall, WINDOWS)):
+            if seconds is not None and time.monotonic() > begin + seconds:
+                break
             if tell is not None and time.monotonic() > told_at + TELL_S:
                 tell(pruning)
                 told_at = time.monotonic()
@@ -287,7 +296,7 @@ def together(first: Pruned, more: Pruned) -> Pruned:
     return Pruned(**last | sums)
 
 
-def last_over(store: Store, before: int, now: int, windows: float = float("inf")) -> int:
+def last_over(store: Store, before: int, now: int, windows: int = 1) -> int:
     """The last event that is older than a time, as are all before it; 0 if none is.
 
     windows: how many times to look at the next of the oldest
@@ -361,7 +370,7 @@ def due(store: Store) -> Cut | None:
             most = 0 if floor is None else floor["seq"]
     upto = 0
     if oldest is not None and not before <= oldest["at"] <= wall:
-        upto = min(last_over(store, before, wall, windows=1), most)
+        upto = min(last_over(store, before, wall), most)
     if not upto and why == "age" and now - store.swept_rows_at < SWEEP_MS:
         return None
     store.swept_rows_at = now

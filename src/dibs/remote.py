@@ -190,6 +190,10 @@ class RemoteScope(Scope):
             headers["Dibs-Party"] = self.party
         path = f"/v1/{operation.noun}/{operation.verb}"
         result = self._load(operation, path, headers, given)
+        while operation.sliced and not result.done:
+            from dibs.nouns.events.pruning import together  # late, since few prune
+
+            result = together(result, self._load(operation, path, headers, given))
         if isinstance(result, Session) and self._caller and result.id == self._caller.session:
             self._caller.agent = result.agent  # it may have taken another name
         return result

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 import dibs
+from dibs.nouns.events import pruning
 from dibs.storage.waiting import CANCEL, Cancel
 from tests.contract.waiting import Background, result
 from tests.contract.world import LONG_S, Opener, direct
@@ -287,7 +288,7 @@ def test_the_latest_are_the_last_ones_in_order(alice, bob):
     assert alice.events.latest(agent="nobody") == ()
 
 
-@direct("through a daemon, a call without a wait is one write with others")
+@direct("a daemon has more time")
 def test_a_pruning_that_has_no_time_is_sound_and_goes_on_when_asked_again(alice, bob, clock):
     for number in range(30):
         alice.work.claim(f"t{number}")
@@ -299,7 +300,7 @@ def test_a_pruning_that_has_no_time_is_sound_and_goes_on_when_asked_again(alice,
     clock.advance(100)
     removed, rounds = 0, 0
     while True:
-        pruned = alice.events.prune(keep_s=10, wait_s=0)
+        pruned = pruning.prune(alice.scope, 10_000, 0)
         removed += pruned.events
         rounds += 1
         cut = pruned.pruned_seq

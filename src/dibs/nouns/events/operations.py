@@ -28,6 +28,8 @@ EVENTS = Queries("events")
 SPACE = Queries("space")
 LOOKED_BACK = 10_000
 """How many of the last events are looked through for the one that says when it was pruned."""
+SERVED_S = 4.0
+"""How long a daemon prunes for one call."""
 TOPICS = ("session", "lease", "task", "message", "entry", "token", "space")
 
 
@@ -113,19 +115,23 @@ class Events(Noun):
         return self.scope.store.wait(look, TOPICS, wait_s) or ()
 
     @operation(
-        by=PEOPLE, events=("space.pruned",), destructive=True, cli="gc", example="--keep 30d"
+        by=PEOPLE,
+        events=("space.pruned",),
+        destructive=True,
+        sliced=True,
+        cli="gc",
+        example="--keep 30d",
     )
-    def prune(self, *, keep_s: float = 30 * 86_400, wait_s: float = 3_600) -> Pruned:
+    def prune(self, *, keep_s: float = 30 * 86_400) -> Pruned:
         """Remove what is over and older than that; free what dead sessions hold.
 
-        It goes on in short steps, between which others write.
-
         keep_s: how much of the past to keep
-        wait_s: how long to go on at most; ask again for the rest
         """
         from dibs.nouns.events.pruning import prune  # late, since hardly anybody does
 
-        return prune(self.scope, milliseconds(keep_s), wait_s)
+        # A call to a daemon has an end; its client asks again until all is done.
+        serves = self.scope.store.page_bytes is not None
+        return prune(self.scope, milliseconds(keep_s), SERVED_S if serves else None)
 
 
 def filters(kind: str | None, agent: str | None, subject: str | None) -> Row:

@@ -30,6 +30,8 @@ from dibs.storage.store import Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dibs.space.scope import Scope
     from dibs.storage.driver import Row
     from dibs.storage.queries import Query
@@ -51,7 +53,10 @@ WINDOW, BATCH = 500, 2_000
 EVENTS_AT_ONCE = 5_000
 LOOKED_AT = 20_000
 """How many events are looked at to find out which are too old."""
+WINDOWS = 25
+"""How many times as many a person's pruning looks at, before it begins and whenever it is done."""
 FLUSH = 50
+TELL_S = 2.0
 FILES = 200
 SPARED_EVENTS, SPARED_VERSIONS = 50_000, 10
 SPARED_MS, SPARED_KEYS_MS = 300_000, 86_400_000
@@ -119,7 +124,7 @@ class Pruning:
         self._files: list[int] = []
         self.slices = 0
         self.took_s = 0.0
-        """How long the last slice took, with its wait for the turn: others want it as much."""
+        """How long the last slice had the turn: others have it as long before the next."""
         self.upto = 0
         names = ("events", "messages", "tasks", "versions", "answers", "sessions", "outcomes")
         self.removed = dict.fromkeys(names, 0)
@@ -128,14 +133,17 @@ class Pruning:
     def done(self) -> bool:
         return self._whole and not self._found and self._stage == len(STAGES)
 
+    def goes_on(self, upto: int) -> bool:
+        """Remove the events up to there, too; say whether there are any."""
+        self._cut.upto, self._whole = upto, upto <= self.upto
+        return not self._whole
+
     def step(self, look_s: float = LOOK_S) -> None:
         """Look for what to remove, and remove some of it; a person's first slice is always made."""
         self._look(look_s)
-        begin = time.monotonic()
         first = self.slices == 0 and self._caller is not None
         if first or self._found or self._files or not self._whole:
             self._slice(first)
-        self.took_s = time.monotonic() - begin
         self.slices += 1
 
     def _look(self, seconds: float) -> None:
@@ -182,6 +190,7 @@ class Pruning:
                 self._store.name,
                 {"upto": upto, "why": self._cut.why, "events": 0, **said},
             )
+        self.took_s = time.monotonic() - begin
 
     def _remove_events(self, tx: Write, end: float) -> None:
         """The oldest events that are to go, until the time is over."""
@@ -243,18 +252,32 @@ ONE = {
 }
 
 
-def prune(scope: Scope, keep_ms: int, seconds: float) -> Pruned:
-    """Remove what is over and older than that, for so long at most."""
-    end = time.monotonic() + seconds
+def prune(
+    scope: Scope,
+    keep_ms: int,
+    seconds: float | None = None,
+    tell: Callable[[Pruning], None] | None = None,
+) -> Pruned:
+    """Remove what is over and older than that.
+
+    seconds: for how long at most
+    tell: called now and then with how far it has come
+    """
+    begin = told_at = time.monotonic()
     store = scope.store
     with store.read() as tx:
         before, wall = tx.wall - keep_ms, tx.wall
-    upto = last_over(store, before, wall)
+    upto = last_over(store, before, wall, WINDOWS)
     pruning = Pruning(scope, scope.caller, Cut("gc", upto, before, before, before, 0))
     _AT_IT.add(get_ident())
     try:
         pruning.step()
-        while not pruning.done and time.monotonic() < end:
+        while not pruning.done or pruning.goes_on(last_over(store, before, wall, WINDOWS)):
+            if seconds is not None and time.monotonic() > begin + seconds:
+                break
+            if tell is not None and time.monotonic() > told_at + TELL_S:
+                tell(pruning)
+                told_at = time.monotonic()
             time.sleep(max(PAUSE_S, pruning.took_s))
             pruning.step()
     finally:
@@ -266,7 +289,14 @@ def prune(scope: Scope, keep_ms: int, seconds: float) -> Pruned:
     return Pruned(**removed, pruned_seq=pruned_seq, done=pruning.done)
 
 
-def last_over(store: Store, before: int, now: int, windows: float = float("inf")) -> int:
+def together(first: Pruned, more: Pruned) -> Pruned:
+    """What two prunings, one after the other, have removed."""
+    last, numbers = more.to_json(), first.to_json()
+    sums = {name: last[name] + numbers[name] for name in last if name not in ("pruned_seq", "done")}
+    return Pruned(**last | sums)
+
+
+def last_over(store: Store, before: int, now: int, windows: int = 1) -> int:
     """The last event that is older than a time, as are all before it; 0 if none is.
 
     windows: how many times to look at the next of the oldest
@@ -340,7 +370,7 @@ def due(store: Store) -> Cut | None:
             most = 0 if floor is None else floor["seq"]
     upto = 0
     if oldest is not None and not before <= oldest["at"] <= wall:
-        upto = min(last_over(store, before, wall, windows=1), most)
+        upto = min(last_over(store, before, wall), most)
     if not upto and why == "age" and now - store.swept_rows_at < SWEEP_MS:
         return None
     store.swept_rows_at = now

@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 import sys
 
-from dibs.arguments import DELAY_MAX_S, Seconds, Whole
+from dibs.arguments import DELAY_MAX_S, Seconds, Whole, milliseconds
 from dibs.errors import PrunedError
 from dibs.operation import EVERYBODY, PEOPLE
-from dibs.records import Overview, Pruned, called, plain, span
+from dibs.records import Overview, called, plain, span
 from dibs.surfaces.cli import show
 from dibs.surroundings.wording import ago, note, paint, print_json, say, shown, words
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 BY = {"status": EVERYBODY, "log": EVERYBODY, "top": EVERYBODY, "gc": PEOPLE}
 KINDS = {"limit": Whole(1), "keep_s": Seconds(0, 10 * DELAY_MAX_S)}
 PAGE = 1000
-PROGRESS_S = 2.0
-REMOVED = ("events", "messages", "tasks", "versions", "answers", "sessions")
 REFRESH_S = 0.5
 SHOWN = 20
 ENTER_SCREEN = "\x1b[?1049h\x1b[?25l"
@@ -195,26 +193,22 @@ def gc(call: Globals, *, keep_s: float = 30 * 86_400) -> int:
     keep_s: how much of the past to keep
     example: --keep 30d
     """
+    from dibs.nouns.events.pruning import Pruning, prune
     from dibs.operation import OPERATIONS
-    from dibs.surfaces.cli.main import acting
+    from dibs.surfaces.cli.main import acting, answer
+
+    def tell(pruning: Pruning) -> None:
+        note(f"{pruning.removed['events']:,} events removed so far, up to {pruning.upto}")
 
     with call.open() as space:
         __import__("dibs.nouns.events.operations")
-        handle = acting(call, OPERATIONS["events.prune"], space)
-        removed: dict[str, Any] = {}
-        wait_s, done = PROGRESS_S, False
-        while not done:
-            found = handle.events.prune(keep_s=keep_s, wait_s=wait_s).to_json()
-            done = found["done"]
-            numbers = {name: found[name] + removed.get(name, 0) for name in REMOVED}
-            removed = found | numbers
-            if not done:
-                note(f"{removed['events']:,} events removed so far, up to {found['pruned_seq']}")
-                wait_s = min(2 * wait_s, 3600)
-        if call.json:
-            print_json(removed)
+        operation = OPERATIONS["events.prune"]
+        handle = acting(call, operation, space)
+        if handle.scope.daemon is None:
+            found = prune(handle.scope, milliseconds(keep_s), tell=tell)
         else:
-            show.pruned(Pruned.from_json(removed))
+            found = handle.events.prune(keep_s=keep_s)
+        answer(call, operation, found)
     return 0
 
 

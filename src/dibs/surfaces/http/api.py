@@ -123,7 +123,7 @@ class Route:
     def waits(self, given: dict[str, Any]) -> bool:
         """Whether a call with these arguments may take its time."""
         if self._wait is None:
-            return False
+            return self.operation.sliced
         seconds = given.get("wait_s", self._wait.default)
         return isinstance(seconds, (int, float)) and seconds > 0
 

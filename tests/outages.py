@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import dibs
 from dibs.arguments import Argument, Choice, Fields, Flag, Json, ResourceName, Seconds, Whole
+from dibs.dibs import operations
 from dibs.operation import Operation
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def given_to(operation: Operation, wait_s: float = 0.0) -> tuple[list[Any], dict
 def every_call(agent: Dibs, wait_s: float) -> dict[str, Callable[[], Any]]:
     """Every operation there is, ready to be called: a new one is among them by itself."""
     calls: dict[str, Callable[[], Any]] = {}
-    for name, operation in dibs.dibs.operations().items():
+    for name, operation in operations().items():
         method = getattr(getattr(agent, operation.noun), operation.verb)
         placed, named = given_to(operation, wait_s)
         calls[name] = partial(method, *placed, **named)

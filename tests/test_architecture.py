@@ -27,7 +27,15 @@ LAYERS = [
     {"dibs.storage"},
     {"dibs.names"},
     {"dibs.space", "dibs.nouns"},
-    {"dibs.dibs", "dibs.aio", "dibs.answers", "dibs.keeping", "dibs.remote", "dibs.wire"},
+    {
+        "dibs.dibs",
+        "dibs.aio",
+        "dibs.answers",
+        "dibs.keeping",
+        "dibs.link",
+        "dibs.remote",
+        "dibs.wire",
+    },
     {"dibs"},  # the package itself: public names of all to the left
     {"dibs.clients", "dibs.setup", "dibs.surroundings"},
     {"dibs.mcp"},

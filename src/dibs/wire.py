@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 CALL_S = 10.0
 """How long a call takes at most, besides the time that it was asked to wait."""
-HUSH_S = 10.0
-"""How long a wait stays silent before somebody asks whether the daemon is still there."""
+HUSH_S = 5.0
+"""How long a wait stays silent before somebody asks whether the daemon is still there, and how long
+that may take."""
 CONNECT_S = 5.0
 CHUNK = 1 << 16
 AGAIN_S = 0.05

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs import answers, remote, wire
+from dibs import answers, link, wire
 from dibs.errors import DibsError, DisconnectedError, NotYoursError, UnfitError
 from tests.surfaces.conftest import new_shell
 
@@ -189,7 +189,7 @@ def trickle(first: bytes, then: bytes, pause: float) -> Callable[[socket.socket,
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call has one second instead of ten."""
-    monkeypatch.setattr(remote, "CALL_S", 1.0)
+    monkeypatch.setattr(link, "CALL_S", 1.0)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -235,7 +235,7 @@ def test_a_call_ends_however_slowly_something_comes(
 def test_a_server_that_hangs_up_after_a_while_is_not_asked_for_ever(
     server: Server, space: dibs.Dibs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "STAYED_S", 0.05)
+    monkeypatch.setattr(link, "STAYED_S", 0.05)
 
     def hang_up(end: socket.socket, path: str) -> None:
         time.sleep(0.2)

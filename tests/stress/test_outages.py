@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +14,14 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs import aio, keeping, remote, wire
+from dibs import aio, keeping, link, wire
+from dibs.dibs import operations
+from dibs.surroundings.commands import Command
 from tests.daemons import Daemons, end
-from tests.outages import Proxy, every_call, frozen, kept_turn
+from tests.outages import Proxy, every_call, frozen, given_to, kept_turn
 from tests.stress.clockwork import database
+from tests.surfaces.conftest import new_shell
+from tests.surfaces.shell import finish
 
 SLACK_S = 3.0
 """What a busy machine may add to a deadline."""
@@ -129,8 +134,14 @@ def blocks(store: dibs.Dibs) -> dict[str, Callable[[], Any]]:
 
 def hurry(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """A call has so many seconds instead of ten."""
-    for module in (remote, wire):
+    for module in (link, wire):
         monkeypatch.setattr(module, "CALL_S", seconds)
+
+
+def hush(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """A wait asks so soon whether the daemon is there."""
+    for module in (link, wire):
+        monkeypatch.setattr(module, "HUSH_S", seconds)
 
 
 def every_call_ends(outage: Outage, call_s: float, wait_s: float) -> tuple[int, float]:
@@ -179,12 +190,13 @@ def test_a_long_wait_ends_soon_after_the_daemon_has_gone_silent(
     outage: Outage, monkeypatch: pytest.MonkeyPatch
 ):
     hurry(monkeypatch, 0.5)
-    monkeypatch.setattr(wire, "HUSH_S", 0.3)
+    hush(monkeypatch, 0.3)
     outage.direct.join("bob").leases.claim("port:1")
     alice = outage.store.join("alice")
     calls = {
         "claim": lambda: alice.leases.claim("port:1", wait_s=3600),
         "watch": lambda: alice.events.watch(0, kind="state", wait_s=3600),
+        **{f"another {number}": lambda: alice.messages.inbox(wait_s=3600) for number in range(5)},
     }
     with ExitStack() as stack:
         # Not before they wait: then all of them have a connection that was good.
@@ -198,7 +210,7 @@ def test_a_long_wait_ends_soon_after_the_daemon_has_gone_silent(
 def test_a_long_wait_stays_while_the_daemon_answers_others(
     outage: Outage, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(wire, "HUSH_S", 0.1)
+    hush(monkeypatch, 0.1)
     bob = outage.direct.join("bob")
     bob.leases.claim("port:1")
     alice = outage.store.join("alice")
@@ -393,3 +405,65 @@ def test_a_block_that_raises_says_what_it_raised(outage: Outage, monkeypatch: py
         stopped.__enter__()
         raise ValueError("its own")
     stopped.__exit__(None, None, None)
+
+
+# The command line, and what speaks to it.
+
+
+def command_lines() -> dict[str, list[str]]:
+    """Every operation as it is typed, with the least that it needs, and commands by hand."""
+    lines = {
+        "status": ["status"],
+        "log": ["log"],
+        "log --follow": ["log", "--follow"],
+        "run": ["run", "--as", "carol", "--claim", "port:5", "--", "true"],
+        "doctor": ["doctor"],
+    }
+    for name, operation in operations().items():
+        if not operation.by:
+            continue
+        placed, named = given_to(operation, 0.0)
+        options = {one.argument.name: one for one in Command.of(operation).options}
+        words = [*operation.cli.split(), *map(str, placed)]
+        for argument, value in named.items():
+            option = options[argument]
+            for one in value if isinstance(value, list) else [value]:
+                words += [f"--{option.name}"] if option.switch else [f"--{option.name}", said(one)]
+        lines[name] = words
+    return lines
+
+
+def said(value: object) -> str:
+    return json.dumps(value) if isinstance(value, (dict, bool)) else str(value)
+
+
+@pytest.mark.stress
+def test_every_command_ends_within_ten_seconds(
+    new_daemon: Daemons, sqlite_url: str, space_name: str, tmp_path: Path
+):
+    shell = new_shell(tmp_path, tmp_path / "pycache")
+    word = new_daemon(sqlite_url, space_name, shell.user_dir)
+    there = shell.with_(DIBS_URL=word["url"])
+    lines, slowest = command_lines(), 0.0
+    # The start of a process depends on the machine, and on how many are started at once.
+    began = time.monotonic()
+    there.person("alice").ok("status")
+    start_s = time.monotonic() - began
+    with frozen(word["pid"]):
+        names = list(lines)
+        for batch in (names[at : at + 8] for at in range(0, len(names), 8)):
+            began = time.monotonic()
+            running = {name: there.person("alice").start("--json", *lines[name]) for name in batch}
+            for name, process in running.items():
+                answer = finish(process, 60)
+                after_s = time.monotonic() - began
+                assert answer.code in (75, 2) or name == "doctor", (name, lines[name], answer)
+                assert answer.code != 2 or answer.json["error"] == "invalid", (name, answer)
+                assert after_s < 10 + 8 * start_s + SLACK_S, (name, after_s)
+                if answer.code == 75:
+                    assert answer.json["error"] == "disconnected", (name, answer)
+                slowest = max(slowest, after_s)
+                if after_s > 12:
+                    print("SLOW", name, round(after_s, 1), answer)
+    end(word)
+    print(f"\nR21 command line: {len(lines)} commands, the slowest ended after {slowest:.1f} s")

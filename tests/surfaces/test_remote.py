@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs import aio, remote
+from dibs import aio, link
 from tests.surfaces.daemon import serving
 from tests.surfaces.shell import PATIENCE_S, Shell, finish
 from tests.surfaces.test_cli_readme import walk_through
@@ -147,7 +147,7 @@ def test_a_name_that_is_sent_must_be_the_one_name_of_something(space: dibs.Dibs)
 def test_the_token_that_the_daemon_left_is_found_by_its_user_only(
     shell: Shell, daemon_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "BEGINNING_S", 0.0)
+    monkeypatch.setattr(link, "BEGINNING_S", 0.0)
     for folder, token in ((str(tmp_path), None), (user_dir(shell), "wrong")):
         with (
             dibs.open(daemon_url, start=shell.folder, user_dir=folder, token=token) as space,
@@ -259,7 +259,7 @@ def test_a_daemon_that_stops_lets_nobody_down(shell: Shell) -> None:
 def test_without_a_daemon_one_is_told(
     shell: Shell, space: dibs.Dibs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(link, "PATIENCE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with (

@@ -15,8 +15,8 @@ import time
 from dibs.dibs import Dibs, default_user_dir
 from dibs.digest import sha256
 from dibs.errors import ExistsError
+from dibs.link import DAEMONS, living
 from dibs.nouns.agents import operations as agents
-from dibs.remote import DAEMONS, living
 from dibs.storage.folder import Own, open_own
 from dibs.wire import Address
 

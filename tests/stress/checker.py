@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 NEVER = 2**63
+UNKNOWN = -1
+"""The epoch of a claim whose answer was lost."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,9 @@ class Holding:
             return [state]  # a session that has ended can do nothing more
         match op.name:
             case "claim" if says["ok"]:
+                if own and epoch == UNKNOWN:  # now it is heard of
+                    known = says["epoch"] > highest
+                    return [("held", holder, says["epoch"], says["epoch"])] if known else []
                 if own:
                     return [state] if says["epoch"] == epoch else []
                 if kind not in ("held", "ended") and says["epoch"] > highest:
@@ -200,8 +205,8 @@ class Holding:
     def _unanswered(self, state: Any, op: Op) -> list[Any]:
         kind, holder, epoch, highest = state
         if op.name == "claim":
-            # Its epoch is unknown; nobody can name it, so nothing but a lapse can follow.
-            return [("held", op.session, -1, highest)] if kind in ("free", "paused") else []
+            # Its epoch is unknown; nobody can name it until its session claims once more.
+            return [("held", op.session, UNKNOWN, highest)] if kind in ("free", "paused") else []
         if op.name == "reopen":
             return [("free", 0, 0, highest)] if kind in ("ended", "paused") else []
         if kind != "held" or holder != op.session or op.args["epoch"] != epoch:

@@ -9,6 +9,8 @@ and the clock *after* that, so that no decision is made with a time from before 
 
 from __future__ import annotations
 
+from dibs.errors import InvalidError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,3 +153,29 @@ if TYPE_CHECKING:
             """Copy the store as of one moment, marked as a copy, with its key."""
 
         def close(self) -> None: ...
+
+
+class Kept:
+    """What a server looks after by itself."""
+
+    def backup(self, target: str) -> None:
+        raise InvalidError(
+            "a store on PostgreSQL is backed up with the server",
+            next="use pg_dump, and copy the key",
+        )
+
+    def integrity(self) -> list[str]:
+        """The server looks after its own files."""
+        return []
+
+    def log_bytes(self) -> int:
+        return 0
+
+    def shorten_log(self) -> None:
+        """The server looks after its own log."""
+
+    def private_files(self) -> list[str]:
+        return []
+
+    def settle(self, changed: bool = False) -> None:
+        """Nothing is noted: whose space it is, its key tells."""

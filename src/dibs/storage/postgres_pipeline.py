@@ -7,7 +7,8 @@ take longer for a statement than the server does.
 Every packet ends with a sync: only after that does the server count as idle, and cuts off a
 client that freezes inside a transaction.
 
-What PostgreSQL's errors mean to those who use dibs is said here, by their codes.
+No answer is waited for without an end. A server that stays silent for longer than it may take to
+refuse a turn is given up, whatever the kernel says of the connection.
 """
 
 from __future__ import annotations
@@ -22,17 +23,8 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
-from dibs.errors import (
-    BusyError,
-    DibsError,
-    DisconnectedError,
-    DiskFullError,
-    InvalidError,
-    ReadOnlyError,
-    StorageError,
-    UnfitError,
-)
 from dibs.storage.clock import unseen_seq
+from dibs.storage.postgres_connect import Silent, translate
 from dibs.storage.waiting import PATIENCE_S, Ear
 
 TYPE_CHECKING = False
@@ -40,12 +32,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from psycopg.pq.abc import PGresult
+    from psycopg.pq.abc import PGconn, PGresult
 
     from dibs.storage.driver import Row
     from dibs.storage.queries import Query
 
-CONNECT_S = 5
+ANSWER_S = 6.0
+"""How long a server may stay silent: longer than it waits for a turn (`LOCK_MS`)."""
+LEAST_S = 1.0
+SEAT_S = 5
+EAR_S = 20.0
+"""How long a connection that only listens may hear nothing before it is asked whether it lives."""
 CHANNEL = "dibs"
 EVERYBODY = "*"
 BOOL, INT8, INT4, NUMERIC = 16, 20, 23, 1700
@@ -53,15 +50,42 @@ PREPARED_VALUES = 40
 """A statement with a longer list is rarely the same twice: it is not worth keeping prepared."""
 
 
-def connect(url: str) -> psycopg.Connection[Any]:
-    return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_S)
+def ask(
+    talk: PGconn, text: str, values: Sequence[Any] = (), within_s: float = ANSWER_S
+) -> PGresult:
+    """Ask for one thing, outside any pipeline."""
+    end = time.monotonic() + within_s
+    talk.nonblocking = 1
+    talk.send_query_params(text.encode(), _texts(values))
+    talk.flush()  # all of it: it is short, and nothing else is on its way
+    watched = select.poll()
+    watched.register(talk.socket, select.POLLIN)
+    found = None
+    while True:
+        while talk.is_busy():
+            if not watched.poll(max(0.0, end - time.monotonic()) * 1000):
+                raise Silent("the server does not answer")
+            talk.consume_input()
+        result = talk.get_result()
+        if result is None:
+            break
+        found = result
+    if found is None:
+        raise psycopg.OperationalError("the connection is lost")
+    if found.status == ExecStatus.FATAL_ERROR:
+        raise pg.error_from_result(found)
+    return found
 
 
 class Pipeline:
-    def __init__(self, db: psycopg.Connection[Any]) -> None:
-        self._db = db
-        self._pq = db.pgconn
+    def __init__(self, talk: PGconn, prepares: bool) -> None:
+        self._pq = talk
         self._pq.nonblocking = 1
+        self._prepares = prepares
+        self.end = 0.0
+        """When the transaction should have ended, on the monotonic clock."""
+        self.works: Callable[[], bool] | None = None
+        """Says of a server that is silent whether it works on what it was told, if it may do so."""
         self._pq.enter_pipeline_mode()
         self._poll = select.poll()
         self._poll.register(self._pq.socket, select.POLLIN)
@@ -114,7 +138,7 @@ class Pipeline:
 
     def _add(self, text: str, data: list[bytes | None], wanted: bool) -> None:
         name = self._prepared.get(text)
-        if name is None and len(data) <= PREPARED_VALUES:
+        if name is None and self._prepares and len(data) <= PREPARED_VALUES:
             name = self._prepared[text] = b"s%d" % next(self._numbers)
             self._new.append(text)
             self._pq.send_prepare(name, text.encode())
@@ -170,16 +194,16 @@ class Pipeline:
             # The server may be waiting for us to read before it reads on.
             either = select.poll()
             either.register(self._pq.socket, select.POLLIN | select.POLLOUT)
-            either.poll()
-            self._pq.consume_input()
+            self._wait(either, time.monotonic() + ANSWER_S)
 
     def _results(self) -> list[PGresult]:
         """The answers to one packet."""
         found: list[PGresult] = []
+        now = time.monotonic()
+        end = min(now + ANSWER_S, max(self.end, now + LEAST_S))
         while True:
             while self._pq.is_busy():
-                self._poll.poll()
-                self._pq.consume_input()
+                end = self._wait(self._poll, end)
             result = self._pq.get_result()
             if result is None:  # the end of one statement's answers
                 if self._pq.status != ConnStatus.OK:
@@ -189,8 +213,17 @@ class Pipeline:
             else:
                 found.append(result)
 
+    def _wait(self, watched: select.poll, end: float) -> float:
+        """Wait for the server until then; return until when to wait if it has not said all."""
+        while not watched.poll(max(0.0, end - time.monotonic()) * 1000):
+            if self.works is None or not self.works():
+                raise Silent("the server does not answer")
+            end = time.monotonic() + ANSWER_S
+        self._pq.consume_input()
+        return time.monotonic() + ANSWER_S
+
     def close(self) -> None:
-        self._db.close()
+        self._pq.finish()
 
 
 def _texts(values: Sequence[Any]) -> list[bytes | None]:
@@ -211,19 +244,31 @@ class PostgresListener(Ear):
 
     patience_s = PATIENCE_S
 
-    def __init__(self, url: str, space: int, topics: tuple[str, ...], cancel: int | None) -> None:
+    def __init__(
+        self, talk: Callable[[], PGconn], space: int, topics: tuple[str, ...], cancel: int | None
+    ) -> None:
         self._space = str(space)
         self._topics = {EVERYBODY, *(topic.partition(":")[0] for topic in topics)}
         self._cancel = cancel
+        self._talk = talk
+        self._listen()
+
+    def _listen(self) -> None:
+        self._db = self._talk()
         try:
-            self._db = connect(url)
-            self._db.execute(f"LISTEN {CHANNEL}")
+            ask(self._db, f"LISTEN {CHANNEL}")
         except psycopg.Error as error:
+            self._db.finish()
             raise translate(error) from error
-        super().__init__(self._db.fileno(), cancel)
+        self._heard, self._asked = time.monotonic(), False
+        super().__init__(self._db.socket, self._cancel)
 
     def wait(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
+        if self._deaf():
+            self._db.finish()
+            self._listen()
+            return True  # it may have missed something
         while True:
             ready = self._poll.poll(max(0.0, end - time.monotonic()) * 1000)
             if any(handle == self._cancel for handle, _ in ready) or self._rung():
@@ -231,43 +276,35 @@ class PostgresListener(Ear):
             if not ready:
                 return False
 
+    def _deaf(self) -> bool:
+        """Whether the server is silent here; if it has been so for a while, ask it something."""
+        silent_s = time.monotonic() - self._heard
+        if self._asked:
+            return silent_s > EAR_S + ANSWER_S
+        if silent_s > EAR_S:
+            self._db.send_query(f"LISTEN {CHANNEL}".encode())
+            self._db.flush()
+            self._asked = True
+        return False
+
     def _rung(self) -> bool:
         rung = False
         try:
-            self._db.pgconn.consume_input()
+            self._db.consume_input()
+            while self._asked and not self._db.is_busy():
+                self._asked = self._db.get_result() is not None
+                self._heard = time.monotonic()
         except psycopg.Error as error:
             raise translate(error) from error
-        while (notice := self._db.pgconn.notifies()) is not None:
+        while (notice := self._db.notifies()) is not None:
+            self._heard = time.monotonic()
             # Others may use the channel too: what they say need not be a space and topics.
             space, _, topics = notice.extra.decode(errors="replace").partition(" ")
             rung |= space == self._space and not self._topics.isdisjoint(topics.split())
         return rung
 
     def close(self) -> None:
-        self._db.close()
-
-
-def translate(error: psycopg.Error) -> DibsError:
-    """The dibs error for one of PostgreSQL's, by its code."""
-    code = error.sqlstate or ""
-    kind: type[DibsError] = StorageError
-    says, advice = f"the database server refused a statement ({code})", "report this"
-    if isinstance(error, pg.LockNotAvailable):
-        kind, says = BusyError, "another client keeps the space's turn"
-        advice = "try again; a frozen client is cut off by the server within seconds"
-    elif isinstance(error, (pg.DiskFull, pg.OutOfMemory)):
-        kind, says = DiskFullError, "the database server's disk is full"
-        advice = "free some space there"
-    elif isinstance(error, (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege)):
-        kind, says = ReadOnlyError, "this database user may not write here"
-        advice = "connect to the primary server, as a user that may create a schema"
-    elif code.startswith(("28", "3D")):
-        kind, says = UnfitError, f"the database server refuses this address: {error}".strip()
-        advice = "check user, password and database name"
-    elif isinstance(error, psycopg.OperationalError) or code.startswith("57P"):
-        kind, says = DisconnectedError, "the connection to the database server broke"
-        advice = "try again; give an idempotency key so that a write is not done twice"
-    return kind(says, next=advice, sqlstate=code)
+        self._db.finish()
 
 
 def named(query: Query, result: PGresult) -> list[Row]:
@@ -304,7 +341,7 @@ class Seat:
 
     def __init__(self, seats: SimpleQueue[bool]) -> None:
         self._seats = seats
-        self.taken = seats.get(timeout=CONNECT_S)
+        self.taken = seats.get(timeout=SEAT_S)
 
     def leave(self) -> None:
         if self.taken:
@@ -341,29 +378,3 @@ def gone_on(space: Row, now: Row, fast: bool, seen: int) -> Row:
         "restored_seq": restored_seq,
         "history": history,
     }
-
-
-class Kept:
-    """What a server looks after by itself."""
-
-    def backup(self, target: str) -> None:
-        raise InvalidError(
-            "a store on PostgreSQL is backed up with the server",
-            next="use pg_dump, and copy the key",
-        )
-
-    def integrity(self) -> list[str]:
-        """The server looks after its own files."""
-        return []
-
-    def log_bytes(self) -> int:
-        return 0
-
-    def shorten_log(self) -> None:
-        """The server looks after its own log."""
-
-    def private_files(self) -> list[str]:
-        return []
-
-    def settle(self, changed: bool = False) -> None:
-        """Nothing is noted: whose space it is, its key tells."""

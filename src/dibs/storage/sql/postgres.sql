@@ -1,8 +1,23 @@
 -- What only PostgreSQL needs: its set-up, its turns and its bell.
 
+-- name: settings
+-- For as long as the connection is ours. Behind a pooler it is not, as its number tells, and they
+-- last until the transaction ends: another client would find them.
+SELECT pooled,
+       set_config('search_path', 'dibs', pooled),
+       set_config('synchronous_commit', :synchronous, pooled),
+       set_config('lock_timeout', :lock_ms, pooled),
+       set_config('idle_in_transaction_session_timeout', :idle_ms, pooled)
+FROM (SELECT pg_backend_pid() <> CAST(:pid AS BIGINT) AS pooled) AS connection;
+
 -- name: set_up_alone
 -- Held until the transaction ends; one set-up at a time.
-SELECT pg_advisory_xact_lock(:lock);
+SELECT pg_advisory_xact_lock(:lock), pg_backend_pid() AS pid;
+
+-- name: works
+-- Whether a connection works on what it was told.
+SELECT state = 'active' AND COALESCE(wait_event_type, '') <> 'Client' AS works
+FROM pg_stat_activity WHERE pid = :pid;
 
 -- name: turn
 -- Held until the transaction ends; one writer of a space at a time. A statement of its own: only

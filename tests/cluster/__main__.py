@@ -84,11 +84,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make cluster")
     parser.add_argument("--short", action="store_true", help="two failovers, as in CI")
     parser.add_argument("--seed", type=int, default=random.getrandbits(32))
-    parser.add_argument("--only", help="one fault, by its name")
+    parser.add_argument("--only", nargs="+", help="these faults, by their names")
     asked = parser.parse_args()
     print(f"seed {asked.seed}", flush=True)
     if asked.only:
-        plan = [getattr(faults, asked.only)]
+        plan = [getattr(faults, name) for name in asked.only]
     elif asked.short:
         plan = SHORT
     else:

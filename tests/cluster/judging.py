@@ -53,6 +53,7 @@ def judge(url: str, logs: list[Path], lines: list[list[Line]], faults: list[Stru
         there: dict[str, str] = dict(server.execute(asked, [LEDGER]).fetchall())
     lost = [line["key"] for line in written if there.get(line["key"]) != str(line["value"])]
     recording = collect(logs, {})
+    recording.jumps = True
     stuck, outdated = unexplained(recording)
     for fault in faults:
         fault.pause_s = max(longest_pause(log, fault) for log in lines)
@@ -78,7 +79,7 @@ def unexplained(recording: Recording) -> tuple[list[str], list[str]]:
     rejected = [key for key, verdict in recording.verdicts().items() if not verdict.linearizable]
     writes = Recording(
         {key: [op for op in recording.ops[key] if not only_said(op)] for key in rejected},
-        recording.gone, 0, Counter(),
+        recording.gone, 0, Counter(), jumps=True,
     )  # fmt: skip
     stuck = [key for key, verdict in writes.verdicts().items() if not verdict.linearizable]
     return stuck, [key for key in rejected if key not in stuck]

@@ -109,26 +109,43 @@ def check(ops: list[Op], model: Model) -> Verdict:
 
 @dataclass
 class Register:
-    """An entry: `(version, value)`, where a deleted one has a version and no value."""
+    """An entry: `(version, value)`, where a deleted one has a version and no value.
 
+    jumps: whether a write may skip versions, as the first one after a failover does
+    """
+
+    jumps: bool = False
     start: tuple[int, Any] = (0, None)
 
     def after(self, state: tuple[int, Any], op: Op) -> Iterable[tuple[int, Any]]:
         version, value = state
         shown = version if value is not None else 0
-        written = (version + 1, op.args.get("value"))
-        fits = op.args.get("expected") == shown
+        new, fits = op.args.get("value"), op.args.get("expected") == shown
+        if version == UNKNOWN and op.answer is not None:
+            return self._heard_of(state, op)
         if op.answer is None:
-            return [written] if fits and op.name != "get" else []
+            written = UNKNOWN if self.jumps else version + 1
+            return [(written, new)] if fits and op.name != "get" else []
         says = op.answer
         if op.name == "get":
             return [state] if (says["version"], says["value"]) == (shown, value) else []
         if says["ok"]:
-            return [written] if fits and says["version"] == written[0] else []
+            follows = says["version"] == version + 1 or (self.jumps and says["version"] > version)
+            return [(says["version"], new)] if fits and follows else []
         if op.name == "delete" and not says["version"]:
             return [state] if not shown else []
         differs = not fits and (says["version"], says["value"]) == (shown, value)
         return [state] if differs else []
+
+    def _heard_of(self, state: tuple[int, Any], op: Op) -> Iterable[tuple[int, Any]]:
+        """What follows when the version is unknown, since its answer was lost."""
+        says, value = op.answer or {}, state[1]
+        if op.name != "get" and says["ok"]:
+            return [(says["version"], op.args.get("value"))]
+        if op.name == "delete" and not says["version"]:
+            return [state] if value is None else []
+        same = says["value"] == value
+        return [(says["version"] if value is not None else UNKNOWN, value)] if same else []
 
     def lapse(self, state: tuple[int, Any]) -> Iterable[tuple[int, tuple[int, Any]]]:
         return ()

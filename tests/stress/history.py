@@ -240,6 +240,8 @@ class Recording:
     gone: dict[int, int]
     kills: int
     refused: Counter[str]
+    jumps: bool = False
+    """Whether versions may jump, since servers took over from each other."""
 
     @property
     def calls(self) -> int:
@@ -250,7 +252,7 @@ class Recording:
 
     def _model(self, key: str, ops: list[Op]) -> Register | Holding:
         if key.startswith("entry"):
-            return Register()
+            return Register(jumps=self.jumps)
         over: dict[int, int] = {}
         for op in ops:
             if op.name == "claim" and op.answer is not None and op.answer["ok"]:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Row
 
 POSTGRES = Queries("postgres")
+SPACE = Queries("space")
 CONNECTIONS = 16
 """How many a process may use at a time."""
 KEPT = 4
@@ -78,6 +79,8 @@ class PostgresDriver(Kept):
         self.space = 0
         self.history = ""
         """The server's, as the space knows it."""
+        self.replicated = False
+        """Whether it waits for standbys."""
         self.seen = 0
         """Where the journal ended after the last commit of this process."""
         self.behind = False
@@ -107,8 +110,20 @@ class PostgresDriver(Kept):
     ) -> dict[str, Any]:
         self.space = space["id"]
         now = connection.history()
-        self.history = now["history"] or ""
-        return gone_on(space, now, self.synchronous == SYNCHRONOUS["fast"], self.seen)
+        stayed = self.history in ("", now["history"])
+        self.history, self.replicated = now["history"] or "", now["replicated"]
+
+        def end(before: int) -> Row:
+            found = connection.rows(SPACE.last, {"space": self.space, "before": before})
+            return found[0] if found else {"seq": 0, "at": 0}
+
+        fast = self.synchronous == SYNCHRONOUS["fast"]
+        gone = gone_on(space, now, fast, self.seen, end)
+        known = stayed or gone.get("seq", space["seq"]) != space["seq"]
+        if not known and self.seen > end(space["restored_seq"])["seq"]:
+            # Somebody who missed nothing has gone on with the space, but we know what is lost.
+            return gone_on(space, now, fast, space["seq"] + 1, end)
+        return gone
 
     def trusts_tokens(self, space: Row, version: int) -> bool:
         # Each space has its own key, so this is done when it is first opened with that.

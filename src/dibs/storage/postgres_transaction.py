@@ -107,6 +107,8 @@ class PostgresConnection:
                 next="join again, then claim again what you still need",
             )
         row["seq"] += 1
+        if named(POSTGRES.now, clock)[0]["replicated"] != self._driver.replicated:
+            self._driver.behind = True  # the space has to know how the server keeps what it writes
         return *self._times(clock), row
 
     def begin_read(self, ahead: Ahead = None) -> tuple[int, int]:

@@ -58,7 +58,9 @@ def prepare(
             connection.run(SPACE.reboot, changes | {"space": space["id"]})
             if changes["seq"] != space["seq"]:
                 rings = {"space"}
-                connection.run(SPACE.outlive, {"space": space["id"], "copy": COPY})
+                kept = changes.get("kept", False)
+                if not kept:
+                    connection.run(SPACE.outlive, {"space": space["id"], "copy": COPY})
                 event = {
                     "space": space["id"],
                     "seq": changes["seq"],
@@ -66,7 +68,7 @@ def prepare(
                     "agent": None,
                     "session": None,
                     "subject": space["name"],
-                    "data": f'{{"from": {space["seq"]}}}',
+                    "data": f'{{"from": {space["seq"]}, "kept": {str(kept).lower()}}}',
                     "at": driver.clock.wall(),
                 }
                 connection.run(SPACE.journal, event)

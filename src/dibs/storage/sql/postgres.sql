@@ -25,8 +25,9 @@ FROM pg_stat_activity WHERE pid = :pid;
 SELECT pg_advisory_xact_lock(:lock, :space);
 
 -- name: now
--- The server's clock, which decides.
-SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
+-- The server's clock, which decides; and whether commits wait for a standby.
+SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
+       COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated;
 
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS dibs;
@@ -54,5 +55,6 @@ SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE
            || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || '.'
            || CAST(to_regclass('dibs.space') AS oid)
        END AS history,
+       COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
        CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) * 1000 AS BIGINT) AS started,
        CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;

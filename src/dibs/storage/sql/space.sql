@@ -59,6 +59,10 @@ UPDATE token SET signature = :signature WHERE space = :space AND id = :id;
 SELECT COALESCE((SELECT MAX(seq) FROM event WHERE space = :space), pruned_seq) AS seq, pruned_seq
 FROM space WHERE id = :space;
 
+-- name: last
+-- The last event before a seq.
+SELECT seq, at FROM event WHERE space = :space AND seq < :before ORDER BY seq DESC LIMIT 1;
+
 -- name: moved
 -- What has happened after a seq, as far as those who wait need to know it.
 SELECT seq, kind, subject, data FROM event

@@ -230,7 +230,8 @@ def tokens(space: Dibs) -> Iterator[Finding]:
 
     from dibs.nouns.agents.sessions import tokens_now
 
-    restored = space.events.since(None, kind="space.restored", limit=LOOKED_AT)
+    found = space.events.since(None, kind="space.restored", limit=LOOKED_AT)
+    restored = [event for event in found if not (event.data or {}).get("kept")]
     if not restored or restored[-1].at < (time() - RECENT_S) * 1000:
         return
     older = [id for id in sorted(tokens_now(space.scope)) if id < restored[-1].seq]

@@ -23,6 +23,7 @@ from tests.cluster.cluster import cluster
 from tests.cluster.crew import Crew
 from tests.cluster.faults import Fault
 from tests.cluster.judging import Judgement, Struck, judge
+from tests.stress.procs import NS
 
 CALM_S = 2.0
 ROUNDS = 3
@@ -46,10 +47,11 @@ def play(plan: list[Fault], seed: int, synchronous: bool) -> Judgement:
                     leader = servers.await_whole()
                     at = time.monotonic_ns()
                     now = fault(servers, leader)
+                    led = time.monotonic_ns()
                     servers.await_whole()
                     time.sleep(CALM_S)
                     what = fault.__name__.replace("_", " ")
-                    struck.append(Struck(what, at, time.monotonic_ns(), now is not leader))
+                    struck.append(Struck(what, at, led, time.monotonic_ns(), now is not leader))
                     print(f"  {what}", flush=True)
                 lines = crew.finish()
                 return judge(servers.url, crew.logs, lines, struck)
@@ -62,8 +64,8 @@ def play(plan: list[Fault], seed: int, synchronous: bool) -> Judgement:
 def report(title: str, found: Judgement) -> None:
     print(f"\n{title}")
     for fault in found.faults:
-        kind = "failover" if fault.failover else ""
-        print(f"  {fault.what:<36} {kind:<10} longest pause {fault.pause_s:5.1f} s")
+        took = f"new leader after {(fault.led - fault.began) / NS:4.1f} s" if fault.failover else ""
+        print(f"  {fault.what:<34} {took:<25} longest pause {fault.pause_s:4.1f} s")
     failovers = [fault for fault in found.faults if fault.failover]
     pause = max(fault.pause_s for fault in found.faults)
     print(
@@ -75,7 +77,7 @@ def report(title: str, found: Judgement) -> None:
         f"leader: {len(found.outdated)}; sessions ended: {found.ended_sessions}; "
         f"calls asked again: {dict(found.troubles)}"
     )
-    for wrong in [*found.lost[:5], *found.twice[:5], *found.stuck[:5]]:
+    for wrong in [*found.lost[:5], *found.twice[:5], *found.stuck[:5], *found.outdated[:5]]:
         print(f"    {wrong}")
     sys.stdout.flush()
 

@@ -25,6 +25,8 @@ class Struck:
 
     what: str
     began: int
+    led: int
+    """When there was a leader, the new one if it has changed."""
     ended: int
     failover: bool
     pause_s: float = 0.0
@@ -54,7 +56,7 @@ def judge(url: str, logs: list[Path], lines: list[list[Line]], faults: list[Stru
     lost = [line["key"] for line in written if there.get(line["key"]) != str(line["value"])]
     recording = collect(logs, {})
     recording.jumps = True
-    stuck, outdated = unexplained(recording)
+    stuck, outdated = unexplained(recording, faults)
     for fault in faults:
         fault.pause_s = max(longest_pause(log, fault) for log in lines)
     answered = [line for line in everything if line["says"] == "answer" and line["ok"]]
@@ -70,19 +72,30 @@ def judge(url: str, logs: list[Path], lines: list[list[Line]], faults: list[Stru
     )
 
 
-def unexplained(recording: Recording) -> tuple[list[str], list[str]]:
+def unexplained(recording: Recording, faults: list[Struck]) -> tuple[list[str], list[str]]:
     """The keys that the checker rejects, and those it accepts once refusals are left out.
 
     A refusal and a read commit nothing, so a leader that was frozen can still give them in the
     moment before it learns that it leads no more.
     """
-    rejected = [key for key, verdict in recording.verdicts().items() if not verdict.linearizable]
+    verdicts = {key: one for key, one in recording.verdicts().items() if not one.linearizable}
+    rejected = list(verdicts)
     writes = Recording(
         {key: [op for op in recording.ops[key] if not only_said(op)] for key in rejected},
         recording.gone, 0, Counter(), jumps=True,
     )  # fmt: skip
     stuck = [key for key, verdict in writes.verdicts().items() if not verdict.linearizable]
-    return stuck, [key for key in rejected if key not in stuck]
+    return stuck, [
+        told(key, verdicts[key].stuck_at, faults) for key in rejected if key not in stuck
+    ]
+
+
+def told(key: str, op: Op | None, faults: list[Struck]) -> str:
+    """What was answered that no order explains, and in which fault."""
+    assert op is not None and op.answer is not None
+    during = [one for one in faults if op.call <= one.ended and one.began <= op.ret]
+    when = f"{during[0].what} +{(op.ret - during[0].began) / NS:.1f} s" if during else "in calm"
+    return f"{key}: {op.name} {op.args} {op.answer}, {(op.ret - op.call) / NS:.1f} s, {when}"
 
 
 def only_said(op: Op) -> bool:

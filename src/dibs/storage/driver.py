@@ -141,6 +141,9 @@ if TYPE_CHECKING:
         def integrity(self) -> list[str]:
             """What is wrong with the database's files, as far as this machine can tell."""
 
+        def at_risk(self) -> list[tuple[str, str]]:
+            """What the server's settings put at risk, and what to do about each."""
+
         def log_bytes(self) -> int:
             """The size of the write-ahead log, as far as this machine keeps one."""
 

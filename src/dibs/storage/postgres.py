@@ -208,6 +208,26 @@ class PostgresDriver(Kept):
             return Looker(cancel)
         return PostgresListener(self.talk, self.space, topics, cancel)
 
+    def at_risk(self) -> list[tuple[str, str]]:
+        connection = self.take()
+        try:
+            (now,) = connection.rows(POSTGRES.keeping, {})
+        finally:
+            self.give_back(connection)
+        found = []
+        for setting, on in (("fsync", now["synced"]), ("full_page_writes", now["whole_pages"])):
+            if not on:
+                says = f"{setting} is off: a power cut of the server can lose all that it holds"
+                found.append((says, f"set {setting} = on there"))
+        if now["standbys"] and not now["replicated"]:
+            says = (
+                f"commits do not wait for the server's standbys ({now['standbys']}): if one takes "
+            )
+            says += "over, the last acknowledged writes may be lost, and all sessions end"
+            patroni = "with Patroni, synchronous_mode and synchronous_mode_strict"
+            found.append((says, f"set synchronous_standby_names there ({patroni})"))
+        return found
+
     def close(self) -> None:
         # A forked child that says goodbye on the shared sockets would cut its parent off.
         self._closed = True

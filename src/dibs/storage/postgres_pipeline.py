@@ -21,7 +21,7 @@ from queue import SimpleQueue
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 
 from dibs.storage.clock import SEQ_LIMIT, unseen_seq
 from dibs.storage.postgres_connect import Silent, translate
@@ -45,6 +45,7 @@ EAR_S = 20.0
 """How long a connection that only listens may hear nothing before it is asked whether it lives."""
 CHANNEL = "dibs"
 EVERYBODY = "*"
+WARNING = b"01000"
 BOOL, INT8, INT4, NUMERIC = 16, 20, 23, 1700
 REPLICATED = ".replicated"
 """What the history of a server ends with that waits for its standbys before it acknowledges."""
@@ -90,6 +91,9 @@ class Pipeline:
         """When the transaction should have ended, on the monotonic clock."""
         self.works: Callable[[], bool] | None = None
         """Says of a server that is silent whether it works on what it was told, if it may do so."""
+        self.warned = False
+        """Whether the server has warned of something."""
+        self._pq.notice_handler = self._warn
         self._pq.enter_pipeline_mode()
         self._poll = select.poll()
         self._poll.register(self._pq.socket, select.POLLIN)
@@ -103,6 +107,9 @@ class Pipeline:
         """The same of those that were sent and whose answers have not been read."""
         self._torn = False
         """Whether an interrupt or an error has left a step half done."""
+
+    def _warn(self, notice: PGresult) -> None:
+        self.warned |= notice.error_field(DiagnosticField.SQLSTATE) == WARNING
 
     @property
     def usable(self) -> bool:

@@ -234,8 +234,12 @@ class PostgresConnection:
                 topics = EVERYBODY
             payload = f"{self._driver.space} {topics}"
             bell = POSTGRES.notify.bind("postgres", {"channel": CHANNEL, "payload": payload})
+        self._pipeline.warned = False
         (ended,) = self._exchange(bell)
         self._over()
+        if self._pipeline.warned:
+            # Cancelled while it waited for a standby, a commit is a success to the server.
+            raise disconnected("the commit has not reached a standby of the server", "unreplicated")
         # After an error that somebody has caught, a commit undoes everything and is no error.
         if ended.command_status != b"COMMIT":
             raise StorageError("a statement before the commit failed", next="report this")

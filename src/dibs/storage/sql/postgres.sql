@@ -58,3 +58,11 @@ SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE
        COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
        CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) * 1000 AS BIGINT) AS started,
        CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
+
+-- name: keeping
+-- What decides whether something acknowledged can be lost. Who may see nothing else of the standbys
+-- may still count them.
+SELECT current_setting('fsync') = 'on' AS synced,
+       current_setting('full_page_writes') = 'on' AS whole_pages,
+       COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
+       (SELECT COUNT(*) FROM pg_stat_replication) AS standbys;

@@ -44,7 +44,7 @@ class Finding:
 
 
 def doctor(call: Globals, *, fix: bool = False) -> int:
-    """Check versions, hooks, set-up, files, clock, key, integrity, log size, sessions, signatures.
+    """Check versions, hooks, set-up, files, clock, key, server, integrity, log, sessions, claims.
 
     fix: fix what can be fixed without losing anything
     example: --fix
@@ -110,6 +110,8 @@ def examine(call: Globals) -> Iterator[Finding]:
             kind = file_system(os.path.dirname(store.driver.address))
             yield Finding("file system", OK, kind or "the system does not say")
         yield Finding("clock", OK, f"boot {store.driver.boot[:8] or 'of the server'}")
+        if store.liveness is None:
+            yield from durability(store.driver)
         yield from modes(store.driver)
         yield integrity(space)
         yield log_size(space)
@@ -195,6 +197,15 @@ def modes(driver: Driver) -> Iterator[Finding]:
         yield Finding("modes", FAULT, says, f"chmod go-rwx {folder(path)}", repair)
     if not open_to_others:
         yield Finding("modes", OK, f"{len(private)} files and folders are private")
+
+
+def durability(driver: Driver) -> Iterator[Finding]:
+    """Whether the database server keeps what dibs has acknowledged."""
+    risks = driver.at_risk()
+    for says, advice in risks:
+        yield Finding("durability", WARNING, says, advice)
+    if not risks:
+        yield Finding("durability", OK, "the server keeps what was acknowledged")
 
 
 def integrity(space: Dibs) -> Finding:

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from tests.cluster import faults
+from tests.cluster.bare import Bare
 from tests.cluster.cluster import cluster
 from tests.cluster.crew import Crew
 from tests.cluster.faults import Fault
@@ -39,6 +40,7 @@ def play(plan: list[Fault], seed: int, synchronous: bool) -> Judgement:
         with cluster(synchronous) as servers:
             servers.await_whole()
             print(f"a cluster of three is up after {time.monotonic() - began:.0f} s", flush=True)
+            bare = Bare(servers.url)
             crew = Crew(servers.url, folder, seed)
             try:
                 struck = []
@@ -54,8 +56,9 @@ def play(plan: list[Fault], seed: int, synchronous: bool) -> Judgement:
                     struck.append(Struck(what, at, led, time.monotonic_ns(), now is not leader))
                     print(f"  {what}", flush=True)
                 lines = crew.finish()
-                return judge(servers.url, crew.logs, lines, struck)
+                return judge(servers.url, crew.logs, lines, struck, bare.stop())
             finally:
+                bare.stop()
                 crew.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -65,7 +68,10 @@ def report(title: str, found: Judgement) -> None:
     print(f"\n{title}")
     for fault in found.faults:
         took = f"new leader after {(fault.led - fault.began) / NS:4.1f} s" if fault.failover else ""
-        print(f"  {fault.what:<34} {took:<25} longest pause {fault.pause_s:4.1f} s")
+        print(
+            f"  {fault.what:<34} {took:<25} no writes for {fault.bare_s:4.1f} s"
+            f"   longest pause {fault.pause_s:4.1f} s"
+        )
     failovers = [fault for fault in found.faults if fault.failover]
     pause = max(fault.pause_s for fault in found.faults)
     print(

@@ -30,6 +30,8 @@ class Struck:
     ended: int
     failover: bool
     pause_s: float = 0.0
+    bare_s: float = 0.0
+    """For how long the cluster took no writes of a client without dibs."""
 
 
 @dataclass
@@ -47,7 +49,9 @@ class Judgement:
     faults: list[Struck] = field(default_factory=list)
 
 
-def judge(url: str, logs: list[Path], lines: list[list[Line]], faults: list[Struck]) -> Judgement:
+def judge(
+    url: str, logs: list[Path], lines: list[list[Line]], faults: list[Struck], bare: list[int]
+) -> Judgement:
     everything = [line for log in lines for line in log]
     written = [line for line in everything if line["says"] == "wrote"]
     with psycopg.connect(url) as server:
@@ -57,8 +61,10 @@ def judge(url: str, logs: list[Path], lines: list[list[Line]], faults: list[Stru
     recording = collect(logs, {})
     recording.jumps = True
     stuck, outdated = unexplained(recording, faults)
+    served = [[line["at"] for line in log if line["says"] in ("answer", "wrote")] for log in lines]
     for fault in faults:
-        fault.pause_s = max(longest_pause(log, fault) for log in lines)
+        fault.pause_s = max(longest_pause(moments, fault) for moments in served)
+        fault.bare_s = longest_pause(bare, fault)
     answered = [line for line in everything if line["says"] == "answer" and line["ok"]]
     return Judgement(
         acknowledged=len(written) + len(answered),
@@ -136,9 +142,8 @@ def granted_twice(recording: Recording) -> Iterable[str]:
                     yield f"epoch {op.answer['epoch']}"
 
 
-def longest_pause(log: list[Line], fault: Struck) -> float:
+def longest_pause(served: list[int], fault: Struck) -> float:
     """The longest time in which a client got no answer, from the fault to the next calm."""
-    moments = [line["at"] for line in log if line["says"] in ("answer", "wrote")]
-    inside = [moment for moment in moments if fault.began <= moment <= fault.ended]
+    inside = [moment for moment in served if fault.began <= moment <= fault.ended]
     known = [fault.began, *inside, fault.ended]
     return max(after - before for before, after in pairwise(known)) / NS

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 NEVER = 2**63
+PAUSE_NS = 10 * 10**9
+"""At least so long a task that has failed is not given out again."""
 UNKNOWN = -1
 """The epoch of a claim whose answer was lost."""
 
@@ -155,6 +157,9 @@ class Register:
 class Holding:
     """A lease or a task: `(state, holder, epoch, highest epoch so far)`.
 
+    A task that has failed is paused, and free by itself some time later; until then the moment from
+    which it may be stands in place of a holder.
+
     gone: from when on each session may be found dead
     over: from when on the time of a grant, by its epoch, may have run out
     can_end: whether a lapse can also leave it dead: a task whose attempts are used up
@@ -167,6 +172,8 @@ class Holding:
 
     def lapse(self, state: Any) -> Iterable[tuple[int, Any]]:
         kind, holder, epoch, highest = state
+        if kind == "paused":
+            return [(holder, ("free", 0, 0, highest))]
         if kind != "held":
             return []
         moment = min(self.gone.get(holder, NEVER), self.over.get(epoch, NEVER))
@@ -204,11 +211,11 @@ class Holding:
         fits = own and op.args["epoch"] == epoch
         if not says["ok"]:
             return [state] if not fits else []
-        return [self._settled(state, op.name, says)] if fits else []
+        return [self._settled(state, op, says)] if fits else []
 
-    def _settled(self, state: Any, name: str, says: dict[str, Any]) -> Any:
+    def _settled(self, state: Any, op: Op, says: dict[str, Any]) -> Any:
         highest = state[3]
-        match name:
+        match op.name:
             case "renew":
                 return state
             case "release" | "abandon":
@@ -216,8 +223,10 @@ class Holding:
             case "complete":
                 return ("ended", 0, 0, highest)
             case "fail":
-                return ("paused" if says["state"] == "failed" else "ended", 0, 0, highest)
-        raise AssertionError(name)
+                if says["state"] == "failed":
+                    return ("paused", op.call + PAUSE_NS, 0, highest)
+                return ("ended", 0, 0, highest)
+        raise AssertionError(op.name)
 
     def _unanswered(self, state: Any, op: Op) -> list[Any]:
         kind, holder, epoch, highest = state
@@ -229,4 +238,4 @@ class Holding:
         if kind != "held" or holder != op.session or op.args["epoch"] != epoch:
             return []
         outcomes = [{"state": "failed"}, {"state": "dead"}]
-        return [self._settled(state, op.name, says) for says in outcomes]
+        return [self._settled(state, op, says) for says in outcomes]

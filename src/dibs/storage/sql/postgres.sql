@@ -45,7 +45,9 @@ SELECT COALESCE(MAX(version), 0) AS version FROM migration;
 INSERT INTO migration (version) VALUES (:version);
 
 -- name: notify
-SELECT pg_notify(:channel, :payload);
+-- The bell, in a transaction of its own, whose commit holds a lock of the whole server. So that
+-- commit does not wait for a disk or a standby: a bell that is lost is only a hint.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(:channel, :payload);
 
 -- name: history
 -- What changes when a standby takes over (the timeline), and when a dump is restored (the server or

@@ -16,12 +16,7 @@ import psycopg
 import pytest
 
 import dibs
-from dibs.storage import (
-    postgres,
-    postgres_connect,
-    postgres_pipeline,
-    postgres_transaction,
-)
+from dibs.storage import postgres, postgres_connect, postgres_pipeline, postgres_transaction
 from dibs.storage.group import Group, GroupingDriver
 from dibs.storage.queries import Query
 from dibs.storage.store import SPACE, Store
@@ -286,7 +281,10 @@ def test_more_threads_than_connections(bench: Bench) -> None:
 
 # A connection may be lost on the way, and is closed when nobody has it any more.
 LOST = pytest.mark.filterwarnings("ignore:Exception ignored in.*BaseConnection.__del__")
-FILES = {module.__file__ for module in (postgres, postgres_connect, postgres_pipeline, postgres_transaction)}
+FILES = {
+    module.__file__
+    for module in (postgres, postgres_connect, postgres_pipeline, postgres_transaction)
+}
 
 
 def at_line(number: int, act: Callable[[FrameType], None]) -> Callable[..., Any]:

@@ -50,11 +50,9 @@ PREPARED_VALUES = 40
 """A statement with a longer list is rarely the same twice: it is not worth keeping prepared."""
 
 
-def ask(
-    talk: PGconn, text: str, values: Sequence[Any] = (), within_s: float = ANSWER_S
-) -> PGresult:
+def ask(talk: PGconn, text: str, values: Sequence[Any] = (), within_s: float = 0) -> PGresult:
     """Ask for one thing, outside any pipeline."""
-    end = time.monotonic() + within_s
+    end = time.monotonic() + (within_s or ANSWER_S)
     talk.nonblocking = 1
     talk.send_query_params(text.encode(), _texts(values))
     talk.flush()  # all of it: it is short, and nothing else is on its way

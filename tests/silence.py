@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 CLIENT, SERVER = "client", "server"
@@ -22,9 +23,10 @@ COMMIT = b"COMMIT\0"
 
 class SilentProxy:
     def __init__(self, server_url: str) -> None:
+        self.server_url = server_url
         parts = urlsplit(server_url)
         self._server = os.path.join(parse_qs(parts.query)["host"][0], ".s.PGSQL.5432")
-        self._database = parts.path.strip("/")
+        self.database = parts.path.strip("/")
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port: int = self._listener.getsockname()[1]
         self.silent = False
@@ -37,7 +39,7 @@ class SilentProxy:
 
     @property
     def url(self) -> str:
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{self._database}"
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{self.database}"
 
     def silence_at(self, who: str, said: bytes) -> None:
         """Be silent from the moment that somebody says this, which is not passed on any more."""
@@ -50,7 +52,7 @@ class SilentProxy:
 
     def _run(self) -> None:
         while True:
-            watched = [self._listener, self._read, *self._peers]
+            watched: list[Any] = [self._listener, self._read, *self._peers]
             ready, _, _ = select.select(watched, [], [])
             for one in ready:
                 if one is self._listener:

@@ -113,8 +113,9 @@ class Address:
         number = len(lists["hostaddr"] or lists["host"]) or 1
         if len(lists["port"]) == 1:
             lists["port"] *= number
-        if any(len(found) not in (0, number) for found in lists.values()):
-            raise psycopg.ProgrammingError("there must be as many ports as hosts")
+        matched = all(len(found) in (0, number) for found in lists.values())
+        if not matched or not all(port.isdigit() or not port for port in lists["port"]):
+            raise psycopg.ProgrammingError("as many ports as hosts, and each a number")
         return [
             {key: found[place] for key, found in lists.items() if found and found[place]}
             for place in range(number)

@@ -199,17 +199,24 @@ class Pipeline:
         found: list[PGresult] = []
         now = time.monotonic()
         end = min(now + ANSWER_S, max(self.end, now + LEAST_S))
-        while True:
-            while self._pq.is_busy():
-                end = self._wait(self._poll, end)
-            result = self._pq.get_result()
-            if result is None:  # the end of one statement's answers
-                if self._pq.status != ConnStatus.OK:
-                    raise psycopg.OperationalError("the connection is lost")
-            elif result.status == ExecStatus.PIPELINE_SYNC:
-                return found
-            else:
-                found.append(result)
+        try:
+            while True:
+                while self._pq.is_busy():
+                    end = self._wait(self._poll, end)
+                result = self._pq.get_result()
+                if result is None:  # the end of one statement's answers
+                    if self._pq.status != ConnStatus.OK:
+                        raise psycopg.OperationalError("the connection is lost")
+                elif result.status == ExecStatus.PIPELINE_SYNC:
+                    return found
+                else:
+                    found.append(result)
+        except psycopg.OperationalError:
+            # A server that hangs up says why before that.
+            for result in found:
+                if result.status == ExecStatus.FATAL_ERROR:
+                    raise pg.error_from_result(result) from None
+            raise
 
     def _wait(self, watched: select.poll, end: float) -> float:
         """Wait for the server until then; return until when to wait if it has not said all."""

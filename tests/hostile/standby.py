@@ -43,6 +43,11 @@ class Failover:
             settings.write("\nfsync = off\nmax_connections = 50\n")
         self._start()
 
+    @property
+    def data(self) -> str:
+        """The folder of the server's files."""
+        return self._data()
+
     def _data(self) -> str:
         return str(self._folder / f"data{self._number}")
 
@@ -111,6 +116,18 @@ class Failover:
     def restart(self) -> None:
         self.stop()
         self._start()
+
+    def end_when_idle(self) -> None:
+        """Let nobody in any more, and end when the last has gone."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                psycopg.connect(self.url).close()
+            except psycopg.OperationalError:
+                return
+            assert time.monotonic() < end, "PostgreSQL goes on"
 
     def stop(self) -> None:
         # The first one first: what it was still able to send has been acknowledged.

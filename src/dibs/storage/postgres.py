@@ -28,10 +28,10 @@ import time
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from dibs.errors import BusyError, DisconnectedError
+from dibs.errors import BusyError, DibsError, DisconnectedError
 from dibs.storage.clock import SystemClock, unusable
 from dibs.storage.driver import Kept
-from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address
+from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address, disconnected, translate
 from dibs.storage.postgres_pipeline import PostgresListener, Seat, gone_on
 from dibs.storage.postgres_transaction import PostgresConnection
 from dibs.storage.queries import Queries
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    import psycopg
     from psycopg.pq.abc import PGconn
 
     from dibs.storage.clock import Clock
@@ -195,6 +196,19 @@ class PostgresDriver(Kept):
                 self._outage, self._rest_until = error, time.monotonic() + REST_S
                 self.forsake()
             raise
+
+    def meaning(self, error: psycopg.Error) -> tuple[DibsError, bool]:
+        """The dibs error for one of PostgreSQL's, and whether no connection will do any more."""
+        meant = translate(error)
+        cause = meant.details["cause"]
+        spoilt = cause in ("silent", "read_only", "pooler")
+        if cause == "pooler":
+            self.pooled = True  # it shows the server's own numbers
+        if cause == "read_only" and self.hosts.several:
+            meant = disconnected("the host that took writes is read-only now", cause, "25006")
+        if spoilt:
+            self.forsake()
+        return meant, spoilt
 
     def forsake(self) -> None:
         """The server does not answer, or will not do any more: keep no connection to it."""

@@ -112,14 +112,15 @@ class Address:
         number = len(lists["hostaddr"] or lists["host"]) or 1
         if len(lists["port"]) == 1:
             lists["port"] *= number
-        if any(len(found) not in (0, number) for found in lists.values()):
-            raise psycopg.ProgrammingError("there must be as many ports as hosts")
+        matched = all(len(found) in (0, number) for found in lists.values())
+        if not matched or not all(port.isdigit() or not port for port in lists["port"]):
+            raise psycopg.ProgrammingError("as many ports as hosts, and each a number")
         return [
             {key: found[place] for key, found in lists.items() if found and found[place]}
             for place in range(number)
         ]
 
-    def connect(self, within_s: float) -> Any:
+    def connect(self, within_s: float) -> PGconn:
         """A connection to the first server that answers; tries for so long at most."""
         given = self._params.get("connect_timeout", "")
         if given.isdigit() and int(given):
@@ -159,7 +160,7 @@ class Address:
     def start(self, place: dict[str, str]) -> Any:
         # What is sent and read is UTF-8, whatever the user's settings say.
         params = DEFAULTS | self._params | place | {"client_encoding": "UTF8"}
-        started = pq.PGconn.connect_start(make_conninfo(**params).encode())
+        started: Any = pq.PGconn.connect_start(make_conninfo(**params).encode())
         self._verbose(started.pgconn_ptr, CODES_ONLY)
         return started
 
@@ -210,7 +211,7 @@ class Attempt:
 
     def __init__(self, address: Address, place: dict[str, str]) -> None:
         self.place = place
-        self.pq = address.start(place)
+        self.pq: PGconn = address.start(place)
         self.failed = self.pq.status == ConnStatus.BAD
         self.wants = select.POLLOUT
         self.stage = self.pq.status

@@ -55,11 +55,9 @@ PREPARED_VALUES = 40
 """A statement with a longer list is rarely the same twice: it is not worth keeping prepared."""
 
 
-def ask(
-    talk: PGconn, text: str, values: Sequence[Any] = (), within_s: float = ANSWER_S
-) -> PGresult:
+def ask(talk: PGconn, text: str, values: Sequence[Any] = (), within_s: float = 0) -> PGresult:
     """Ask for one thing, outside any pipeline."""
-    end = time.monotonic() + within_s
+    end = time.monotonic() + (within_s or ANSWER_S)
     talk.nonblocking = 1
     talk.send_query_params(text.encode(), _texts(values))
     talk.flush()  # all of it: it is short, and nothing else is on its way
@@ -212,17 +210,24 @@ class Pipeline:
         found: list[PGresult] = []
         now = time.monotonic()
         end = min(now + ANSWER_S, max(self.end, now + LEAST_S))
-        while True:
-            while self._pq.is_busy():
-                end = self._wait(self._poll, end)
-            result = self._pq.get_result()
-            if result is None:  # the end of one statement's answers
-                if self._pq.status != ConnStatus.OK:
-                    raise psycopg.OperationalError("the connection is lost")
-            elif result.status == ExecStatus.PIPELINE_SYNC:
-                return found
-            else:
-                found.append(result)
+        try:
+            while True:
+                while self._pq.is_busy():
+                    end = self._wait(self._poll, end)
+                result = self._pq.get_result()
+                if result is None:  # the end of one statement's answers
+                    if self._pq.status != ConnStatus.OK:
+                        raise psycopg.OperationalError("the connection is lost")
+                elif result.status == ExecStatus.PIPELINE_SYNC:
+                    return found
+                else:
+                    found.append(result)
+        except psycopg.OperationalError:
+            # A server that hangs up says why before that.
+            for result in found:
+                if result.status == ExecStatus.FATAL_ERROR:
+                    raise pg.error_from_result(result) from None
+            raise
 
     def _wait(self, watched: select.poll, end: float) -> float:
         """Wait for the server until then; return until when to wait if it has not said all."""

@@ -10,7 +10,7 @@ import psycopg
 
 from dibs.errors import DibsError, StorageError, StoreGoneError
 from dibs.storage.clock import SEQ_LIMIT, check_seq
-from dibs.storage.postgres_connect import SOON_S, disconnected, translate
+from dibs.storage.postgres_connect import SOON_S
 from dibs.storage.postgres_pipeline import CHANNEL, EVERYBODY, Pipeline, Seat, ask, named
 from dibs.storage.queries import Queries, Query
 
@@ -48,7 +48,7 @@ class PostgresConnection:
             settings = ask(talk, *POSTGRES.settings.bind("postgres", own))
         except psycopg.Error as error:
             talk.finish()
-            raise self._meaning(error) from error
+            raise driver.meaning(error)[0] from error
         if settings.get_value(0, 0) == b"t":
             driver.pooled = True
         self._settings = POSTGRES.settings.bind("postgres", given) if driver.pooled else None
@@ -268,16 +268,10 @@ class PostgresConnection:
         self._pipeline.close()
 
     def _meaning(self, error: psycopg.Error) -> DibsError:
-        """The dibs error for one of PostgreSQL's, and what follows from it for the connections."""
-        meant = translate(error)
-        cause = meant.details["cause"]
-        if cause == "pooler":
-            self._driver.pooled = True  # one that shows the server's own numbers
-        if cause in ("silent", "read_only", "pooler"):
-            self._driver.forsake()
+        """The dibs error for one of PostgreSQL's; some mean that the connection is no good."""
+        meant, spoilt = self._driver.meaning(error)
+        if spoilt:
             self.close()
-        if cause == "read_only" and self._driver.hosts.several:
-            return disconnected("the host that took writes is read-only now", cause, "25006")
         return meant
 
     def _send_later(self) -> None:

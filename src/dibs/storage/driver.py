@@ -116,7 +116,8 @@ if TYPE_CHECKING:
         def enter(self, space: Row, connection: Any, fresh: bool = False) -> dict[str, Any]:
             """Set the clock by the space's row; return the columns that have to change.
 
-            If the space has lost some of its past, its seq is one of them.
+            If the space has lost some of its past, its seq is one of them, and all sessions end;
+            `ends`, where it is given, says before which seq.
             fresh: the database had no tables yet
             """
 

@@ -80,6 +80,8 @@ class PostgresDriver(Kept):
         self.space = 0
         self.history = ""
         """The server's, as the space knows it."""
+        self._newest = ""
+        """The server's as it was last asked; the space may not have heard of it yet."""
         self.replicated = False
         """Whether it waits for standbys."""
         self.seen = 0
@@ -112,7 +114,9 @@ class PostgresDriver(Kept):
         self.space = space["id"]
         now = connection.history()
         stayed = self.history in ("", now["history"])
-        self.history, self.replicated = now["history"] or "", now["replicated"]
+        self._newest, self.replicated = now["history"] or "", now["replicated"]
+        if not self.behind:
+            self.history = self._newest
 
         def end(before: int) -> Row:
             found = connection.rows(SPACE.last, {"space": self.space, "before": before})
@@ -120,10 +124,11 @@ class PostgresDriver(Kept):
 
         fast = self.synchronous == SYNCHRONOUS["fast"]
         gone = gone_on(space, now, fast, self.seen, end)
-        known = stayed or gone.get("seq", space["seq"]) != space["seq"]
-        if not known and self.seen > end(space["restored_seq"])["seq"]:
-            # Somebody who missed nothing has gone on with the space, but we know what is lost.
-            return gone_on(space, now, fast, space["seq"] + 1, end)
+        if not stayed and gone.get("seq", space["seq"]) == space["seq"]:
+            # Somebody who missed nothing has gone on with the space; we may know what is lost.
+            restored_seq = space["restored_seq"]
+            if self.seen > end(restored_seq)["seq"]:
+                return {**space, **gone, "ends": restored_seq}
         return gone
 
     def trusts_tokens(self, space: Row, version: int) -> bool:
@@ -165,6 +170,7 @@ class PostgresDriver(Kept):
         except BaseException:
             connection.close()
             raise
+        self.history = self._newest
         self.behind = False
 
     def _idle(self) -> PostgresConnection | None:

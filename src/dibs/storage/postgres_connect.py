@@ -37,6 +37,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from psycopg.pq.abc import PGconn
 
 CONNECT_S = 6.0
 SOON_S = 2.0

@@ -25,6 +25,7 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatu
 
 from dibs.storage.clock import SEQ_LIMIT, unseen_seq
 from dibs.storage.postgres_connect import Silent, translate
+from dibs.storage.queries import Queries
 from dibs.storage.waiting import PATIENCE_S, Ear
 
 TYPE_CHECKING = False
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Row
     from dibs.storage.queries import Query
 
+POSTGRES = Queries("postgres")
 ANSWER_S = 6.0
 """How long a server may stay silent: longer than it waits for a turn (`LOCK_MS`)."""
 LEAST_S = 1.0
@@ -44,6 +46,8 @@ SEAT_S = 5
 EAR_S = 20.0
 """How long a connection that only listens may hear nothing before it is asked whether it lives."""
 CHANNEL = "dibs"
+EAR_LOCK = 0x64696274
+EAR_LOCK_MS = "1000"
 EVERYBODY = "*"
 WARNING = b"01000"
 BOOL, INT8, INT4, NUMERIC = 16, 20, 23, 1700
@@ -263,7 +267,7 @@ class PostgresListener(Ear):
     def __init__(
         self, talk: Callable[[], PGconn], space: int, topics: tuple[str, ...], cancel: int | None
     ) -> None:
-        self._space = str(space)
+        self._number, self._space = space, str(space)
         self._topics = {EVERYBODY, *(topic.partition(":")[0] for topic in topics)}
         self._cancel = cancel
         self._talk = talk
@@ -273,11 +277,20 @@ class PostgresListener(Ear):
         self._db = self._talk()
         try:
             ask(self._db, f"LISTEN {CHANNEL}")
+            self._be_heard_of()
         except psycopg.Error as error:
             self._db.finish()
             raise translate(error) from error
         self._heard, self._asked = time.monotonic(), False
         super().__init__(self._db.socket, self._cancel)
+
+    def _be_heard_of(self) -> None:
+        """Let writers know that somebody listens."""
+        given = {"ear": EAR_LOCK, "space": self._number, "lock_ms": EAR_LOCK_MS}
+        try:
+            ask(self._db, *POSTGRES.listen.bind("postgres", given))
+        except pg.LockNotAvailable:
+            return  # a commit hangs, so there is nothing to hear; who waits looks all the same
 
     def wait(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
@@ -376,8 +389,8 @@ def gone_on(space: Row, now: Row, fast: bool, seen: int, end: Callable[[int], Ro
 
     A standby that takes over from a server which waited for standbys has all that was
     acknowledged, unless the one who promotes them has chosen another. Seq rises above what may
-    have been granted in any case; sessions go on (`kept`) unless something speaks against it:
-    a commit of this process is missing, or the journal is so old that a backup was put back.
+    have been granted in any case; sessions go on unless something speaks against it: a commit of
+    this process is missing, or the journal is so old that a backup was put back.
 
     seen: where the journal ended after the last commit of this process
     end: the last event before a seq
@@ -393,11 +406,12 @@ def gone_on(space: Row, now: Row, fast: bool, seen: int, end: Callable[[int], Ro
     moved = (before and before != line) or (started and started != str(now["started"]))
     seq, restored_seq = space["seq"], space["restored_seq"]
     missing = seq < max(restored_seq, seen)
-    kept = False
+    ends = 0
     if moved or missing:
         kept = known.endswith(REPLICATED) and not missing and promoted(before, line)
         kept = kept and end(SEQ_LIMIT)["at"] > now["now"] - RECENT_MS
         seq = restored_seq = unseen_seq(max(seq, seen), now["now"])
+        ends = 0 if kept else seq
     elif history == space["history"]:
         return {}
     return {
@@ -407,7 +421,7 @@ def gone_on(space: Row, now: Row, fast: bool, seen: int, end: Callable[[int], Ro
         "seq": seq,
         "restored_seq": restored_seq,
         "history": history,
-        "kept": kept,
+        "ends": ends,
     }
 
 

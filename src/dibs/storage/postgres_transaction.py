@@ -10,8 +10,8 @@ import psycopg
 
 from dibs.errors import DibsError, StorageError, StoreGoneError
 from dibs.storage.clock import SEQ_LIMIT, check_seq
-from dibs.storage.postgres_connect import SOON_S
-from dibs.storage.postgres_pipeline import CHANNEL, EVERYBODY, Pipeline, Seat, ask, named
+from dibs.storage.postgres_connect import SOON_S, disconnected
+from dibs.storage.postgres_pipeline import CHANNEL, EAR_LOCK, EVERYBODY, Pipeline, Seat, ask, named
 from dibs.storage.queries import Queries, Query
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SPACE = Queries("space")
 POSTGRES = Queries("postgres")
-SETUP_LOCK = TURN_LOCK = 0x64696273
+SETUP_LOCK = TURN_LOCK = EAR_LOCK - 1
 LOCK_MS = 4_500
 IDLE_MS = 10_000
 PAYLOAD_LIMIT = 7_900
@@ -55,6 +55,8 @@ class PostgresConnection:
         """What has to be said at the beginning of each transaction."""
         self._open = False
         """Whether a transaction has been begun."""
+        self._heard = True
+        """Whether somebody listens, as far as the transaction knows."""
         self._pipeline = Pipeline(talk, prepares=not driver.pooled)
         self._later: list[tuple[Query, dict[str, Any]]] = []
         self._ahead: dict[Bound, list[Row]] = {}
@@ -81,7 +83,7 @@ class PostgresConnection:
         self._begin("BEGIN ISOLATION LEVEL READ COMMITTED")
 
     def _begin(self, text: str) -> None:
-        self._open = True
+        self._open = self._heard = True
         self._say(text)
         if self._settings is not None:
             self._send_bound(self._settings, wanted=False)
@@ -94,7 +96,7 @@ class PostgresConnection:
     ) -> tuple[int, int, Row]:
         self._send_later()
         self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
-        self._send(POSTGRES.now, {}, wanted=True)
+        self._send(POSTGRES.taken, {"ear": EAR_LOCK, "space": space}, wanted=True)
         self._send(SPACE.enter, {"space": space, "session": session}, wanted=True)
         seen = self._driver.seen
         clock, entered = self._ask(asked)
@@ -107,16 +109,18 @@ class PostgresConnection:
                 next="join again, then claim again what you still need",
             )
         row["seq"] += 1
-        if named(POSTGRES.now, clock)[0]["replicated"] != self._driver.replicated:
+        taken = named(POSTGRES.taken, clock)[0]
+        self._heard = taken["heard"]
+        if taken["replicated"] != self._driver.replicated:
             self._driver.behind = True  # the space has to know how the server keeps what it writes
-        return *self._times(clock), row
+        return *self._times(taken["now"]), row
 
     def begin_read(self, ahead: Ahead = None) -> tuple[int, int]:
         asked = self._bound(ahead)
         self._begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         self._send(POSTGRES.now, {}, wanted=True)
         (clock,) = self._ask(asked)
-        return self._times(clock)
+        return self._times(named(POSTGRES.now, clock)[0]["now"])
 
     def ahead(self, ahead: Ahead) -> None:
         new = [one for one in self._bound(ahead) if one[1] not in self._ahead]
@@ -140,10 +144,9 @@ class PostgresConnection:
             self._ahead[bound] = named(query, results.pop())
         return results
 
-    def _times(self, clock: PGresult) -> tuple[int, int]:
+    def _times(self, now: int) -> tuple[int, int]:
         if self._driver.injected:
             return self._driver.clock.now(), self._driver.clock.wall()
-        now = named(POSTGRES.now, clock)[0]["now"]
         return now, now
 
     def begin_setup(self) -> None:
@@ -228,7 +231,7 @@ class PostgresConnection:
         self._send_later()
         self._say("COMMIT", wanted=True)
         bell = None
-        if rings:
+        if rings and self._heard:
             topics = " ".join(sorted(rings))
             if len(topics) > PAYLOAD_LIMIT:
                 topics = EVERYBODY

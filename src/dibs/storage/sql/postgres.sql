@@ -25,9 +25,20 @@ FROM pg_stat_activity WHERE pid = :pid;
 SELECT pg_advisory_xact_lock(:lock, :space);
 
 -- name: now
--- The server's clock, which decides; and whether commits wait for a standby.
+-- The server's clock, which decides.
+SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
+
+-- name: taken
+-- The same once the turn is taken; whether commits wait for a standby; and whether anybody listens.
+-- Those who do share a lock. Who has it alone until the commit need not ring: whoever begins to
+-- listen meanwhile gets it after the commit, and then looks.
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
-       COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated;
+       COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
+       NOT pg_try_advisory_xact_lock(:ear, :space) AS heard;
+
+-- name: listen
+-- Held until the connection ends.
+SELECT set_config('lock_timeout', :lock_ms, false), pg_advisory_lock_shared(:ear, :space);
 
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS dibs;

@@ -41,8 +41,8 @@ UPDATE space SET boot = :boot, time_namespace = :time_namespace, clock_offset = 
 WHERE id = :space;
 
 -- name: outlive
--- Nobody who was alive in a past that is lost is alive now.
-UPDATE session SET boot = :copy WHERE space = :space;
+-- Nobody who was alive in a past that is lost is alive now: all sessions up to a seq.
+UPDATE session SET boot = :copy WHERE space = :space AND id < :before;
 
 -- name: unsigned_tokens
 -- Tokens from before there were signatures, of one space or of all that have the same key.

@@ -9,7 +9,7 @@ CHECKED := src tests $(wildcard examples bench tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run example test clients conformance stress bench lint format docs pins clean
+.PHONY: help run example test clients conformance cluster stress bench lint format docs pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ conformance: compiled ## hold the MCP server against the protocol's own tools
 	@tests/conformance/install $(BIN)/python
 	@PYTHONPATH=.conformance/python $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
 		-m conformance tests/conformance $(ARGS)
+
+cluster: compiled ## fail a PostgreSQL cluster over again and again, and print what was lost
+	@tests/cluster/install
+	@$(BIN)/python -m tests.cluster $(ARGS)
 
 stress: compiled ## run the full-size stress tests and print their figures
 	@$(BIN)/python -m pytest -q -s -m stress --timeout 3600 $(ARGS)

@@ -35,12 +35,18 @@ class Failover:
         self._user = "pgserver" if os.geteuid() == 0 else None
         self._number = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._standby: subprocess.Popen[bytes] | None = None
         self.url = f"postgresql:///postgres?host={folder}&user=postgres"
         self._own(folder)
         self._run("initdb", "--auth=trust", "--encoding=utf8", "-U", "postgres", "-D", self._data())
         with open(f"{self._data()}/postgresql.conf", "a") as settings:
             settings.write("\nfsync = off\nmax_connections = 50\n")
         self._start()
+
+    @property
+    def data(self) -> str:
+        """The folder of the server's files."""
+        return self._data()
 
     def _data(self) -> str:
         return str(self._folder / f"data{self._number}")
@@ -57,14 +63,7 @@ class Failover:
         assert done.returncode == 0, done.stderr.decode()
 
     def _start(self) -> None:
-        def die_with_us() -> None:
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)
-
-        words = ["-D", self._data(), "-h", "", "-k", str(self._folder)]
-        self._process = subprocess.Popen(
-            [binaries() / "postgres", *words], user=self._user, cwd="/", env={"LC_ALL": "C"},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_us,  # noqa: PLW1509 - no threads yet
-        )  # fmt: skip
+        self._process = self._spawn(self._folder)
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -74,12 +73,35 @@ class Failover:
                 assert time.monotonic() < end, "PostgreSQL did not start"
                 time.sleep(0.02)
 
-    def copy(self) -> None:
+    def _spawn(self, sockets: Path) -> subprocess.Popen[bytes]:
+        def die_with_us() -> None:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)
+
+        words = ["-D", self._data(), "-h", "", "-k", str(sockets)]
+        return subprocess.Popen(
+            [binaries() / "postgres", *words], user=self._user, cwd="/", env={"LC_ALL": "C"},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_us,  # noqa: PLW1509 - no threads yet
+        )  # fmt: skip
+
+    def copy(self, *more: str) -> None:
         """Make a standby that has all that was committed until now."""
         self._number += 1
         target = self._data()
         self._run("pg_basebackup", "-h", str(self._folder), "-U", "postgres", "-D", target,
-                  "--checkpoint=fast", "--no-sync", "-X", "stream")  # fmt: skip
+                  "--checkpoint=fast", "--no-sync", "-X", "stream", *more)  # fmt: skip
+
+    def follow(self) -> None:
+        """Make a standby that hears of every commit."""
+        self.copy("--write-recovery-conf")
+        sockets = self._folder / "standby"
+        sockets.mkdir()
+        self._own(sockets)
+        self._standby = self._spawn(sockets)
+
+    def set(self, setting: str, value: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as server:
+            server.execute(f"ALTER SYSTEM SET {setting} = '{value}'".encode())
+            server.execute("SELECT pg_reload_conf()")
 
     def promote(self) -> None:
         """Lose the server, and let the standby take over."""
@@ -95,11 +117,25 @@ class Failover:
         self.stop()
         self._start()
 
+    def end_when_idle(self) -> None:
+        """Let nobody in any more, and end when the last has gone."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                psycopg.connect(self.url).close()
+            except psycopg.OperationalError:
+                return
+            assert time.monotonic() < end, "PostgreSQL goes on"
+
     def stop(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.send_signal(signal.SIGQUIT)
-            process.wait(PATIENCE_S)
+        # The first one first: what it was still able to send has been acknowledged.
+        for process in (self._process, self._standby):
+            if process is not None:
+                process.send_signal(signal.SIGQUIT)
+                process.wait(PATIENCE_S)
+        self._process = self._standby = None
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 import dibs
-from dibs.storage import postgres, postgres_pipeline
+from dibs.storage import postgres, postgres_connect, postgres_pipeline, postgres_transaction
 from dibs.storage.group import Group, GroupingDriver
 from dibs.storage.queries import Query
 from dibs.storage.store import SPACE, Store
@@ -281,7 +281,10 @@ def test_more_threads_than_connections(bench: Bench) -> None:
 
 # A connection may be lost on the way, and is closed when nobody has it any more.
 LOST = pytest.mark.filterwarnings("ignore:Exception ignored in.*BaseConnection.__del__")
-FILES = {module.__file__ for module in (postgres, postgres_pipeline)}
+FILES = {
+    module.__file__
+    for module in (postgres, postgres_connect, postgres_pipeline, postgres_transaction)
+}
 
 
 def at_line(number: int, act: Callable[[FrameType], None]) -> Callable[..., Any]:
@@ -326,7 +329,7 @@ def interrupted(call: Callable[[], object], number: int) -> str:
 
 def turn_is_free(bench: Bench) -> bool:
     bench.admin.execute("SET lock_timeout = 300")
-    lock = (postgres.TURN_LOCK, bench.store.space)
+    lock = (postgres_transaction.TURN_LOCK, bench.store.space)
     try:
         bench.admin.execute("SELECT pg_advisory_lock(%s, %s)", lock)
     except psycopg.errors.LockNotAvailable:

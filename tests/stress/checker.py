@@ -22,6 +22,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 NEVER = 2**63
+PAUSE_NS = 10 * 10**9
+"""At least so long a task that has failed is not given out again."""
+UNKNOWN = -1
+"""The epoch of a claim whose answer was lost."""
 
 
 @dataclass(frozen=True)
@@ -107,26 +111,43 @@ def check(ops: list[Op], model: Model) -> Verdict:
 
 @dataclass
 class Register:
-    """An entry: `(version, value)`, where a deleted one has a version and no value."""
+    """An entry: `(version, value)`, where a deleted one has a version and no value.
 
+    jumps: whether a write may skip versions, as the first one after a failover does
+    """
+
+    jumps: bool = False
     start: tuple[int, Any] = (0, None)
 
     def after(self, state: tuple[int, Any], op: Op) -> Iterable[tuple[int, Any]]:
         version, value = state
         shown = version if value is not None else 0
-        written = (version + 1, op.args.get("value"))
-        fits = op.args.get("expected") == shown
+        new, fits = op.args.get("value"), op.args.get("expected") == shown
+        if version == UNKNOWN and op.answer is not None:
+            return self._heard_of(state, op)
         if op.answer is None:
-            return [written] if fits and op.name != "get" else []
+            written = UNKNOWN if self.jumps else version + 1
+            return [(written, new)] if fits and op.name != "get" else []
         says = op.answer
         if op.name == "get":
             return [state] if (says["version"], says["value"]) == (shown, value) else []
         if says["ok"]:
-            return [written] if fits and says["version"] == written[0] else []
+            follows = says["version"] == version + 1 or (self.jumps and says["version"] > version)
+            return [(says["version"], new)] if fits and follows else []
         if op.name == "delete" and not says["version"]:
             return [state] if not shown else []
         differs = not fits and (says["version"], says["value"]) == (shown, value)
         return [state] if differs else []
+
+    def _heard_of(self, state: tuple[int, Any], op: Op) -> Iterable[tuple[int, Any]]:
+        """What follows when the version is unknown, since its answer was lost."""
+        says, value = op.answer or {}, state[1]
+        if op.name != "get" and says["ok"]:
+            return [(says["version"], op.args.get("value"))]
+        if op.name == "delete" and not says["version"]:
+            return [state] if value is None else []
+        same = says["value"] == value
+        return [(says["version"] if value is not None else UNKNOWN, value)] if same else []
 
     def lapse(self, state: tuple[int, Any]) -> Iterable[tuple[int, tuple[int, Any]]]:
         return ()
@@ -135,6 +156,9 @@ class Register:
 @dataclass
 class Holding:
     """A lease or a task: `(state, holder, epoch, highest epoch so far)`.
+
+    A task that has failed is paused, and free by itself some time later; until then the moment from
+    which it may be stands in place of a holder.
 
     gone: from when on each session may be found dead
     over: from when on the time of a grant, by its epoch, may have run out
@@ -148,6 +172,8 @@ class Holding:
 
     def lapse(self, state: Any) -> Iterable[tuple[int, Any]]:
         kind, holder, epoch, highest = state
+        if kind == "paused":
+            return [(holder, ("free", 0, 0, highest))]
         if kind != "held":
             return []
         moment = min(self.gone.get(holder, NEVER), self.over.get(epoch, NEVER))
@@ -166,6 +192,9 @@ class Holding:
             return [state]  # a session that has ended can do nothing more
         match op.name:
             case "claim" if says["ok"]:
+                if own and epoch == UNKNOWN:  # now it is heard of
+                    known = says["epoch"] > highest
+                    return [("held", holder, says["epoch"], says["epoch"])] if known else []
                 if own:
                     return [state] if says["epoch"] == epoch else []
                 if kind not in ("held", "ended") and says["epoch"] > highest:
@@ -182,11 +211,11 @@ class Holding:
         fits = own and op.args["epoch"] == epoch
         if not says["ok"]:
             return [state] if not fits else []
-        return [self._settled(state, op.name, says)] if fits else []
+        return [self._settled(state, op, says)] if fits else []
 
-    def _settled(self, state: Any, name: str, says: dict[str, Any]) -> Any:
+    def _settled(self, state: Any, op: Op, says: dict[str, Any]) -> Any:
         highest = state[3]
-        match name:
+        match op.name:
             case "renew":
                 return state
             case "release" | "abandon":
@@ -194,17 +223,19 @@ class Holding:
             case "complete":
                 return ("ended", 0, 0, highest)
             case "fail":
-                return ("paused" if says["state"] == "failed" else "ended", 0, 0, highest)
-        raise AssertionError(name)
+                if says["state"] == "failed":
+                    return ("paused", op.call + PAUSE_NS, 0, highest)
+                return ("ended", 0, 0, highest)
+        raise AssertionError(op.name)
 
     def _unanswered(self, state: Any, op: Op) -> list[Any]:
         kind, holder, epoch, highest = state
         if op.name == "claim":
-            # Its epoch is unknown; nobody can name it, so nothing but a lapse can follow.
-            return [("held", op.session, -1, highest)] if kind in ("free", "paused") else []
+            # Its epoch is unknown; nobody can name it until its session claims once more.
+            return [("held", op.session, UNKNOWN, highest)] if kind in ("free", "paused") else []
         if op.name == "reopen":
             return [("free", 0, 0, highest)] if kind in ("ended", "paused") else []
         if kind != "held" or holder != op.session or op.args["epoch"] != epoch:
             return []
         outcomes = [{"state": "failed"}, {"state": "dead"}]
-        return [self._settled(state, op.name, says) for says in outcomes]
+        return [self._settled(state, op, says) for says in outcomes]

@@ -47,18 +47,24 @@ TASK_ENDS = ("renew", "complete", "fail", "abandon")
 class Player:
     """One worker: what it holds, what it once held, and what it has seen of others."""
 
+    times: tuple[int, ...] = (1, 600)
+    """For how many seconds it claims."""
+
     def __init__(self, config: dict[str, Any], log: Log) -> None:
         self.log = log
         self.pick = random.Random(config["seed"])
         self.name = config["name"]
-        url, space = config["url"], config["space"]
-        self.space = dibs.open(url, space=space, user_dir=config["user_dir"], durability="fast")
+        self.space = self._open(config)
         self.number = 0
         self.held: dict[str, int] = {}
         self.over: dict[str, list[tuple[dibs.Agent, int]]] = {key: [] for key in KEYS}
         self.versions: dict[str, int] = {}
         self._dig_up(config["ancestor"])
         self._join()
+
+    def _open(self, config: dict[str, Any]) -> dibs.Dibs:
+        where = {"space": config["space"], "user_dir": config["user_dir"]}
+        return dibs.open(config["url"], durability="fast", **where)
 
     def _join(self) -> None:
         self.held = {}
@@ -123,7 +129,7 @@ class Player:
                 self.call(self.me, "reopen", key)
                 return
             # Mostly a claim ends by its holder's word; a second is short enough to run out.
-            ttl_s = self.pick.choice((1, 600))
+            ttl_s = self.pick.choice(self.times)
             answer = self.call(self.me, "claim", key, ttl_s=ttl_s)
             if answer is not None and answer["ok"]:
                 self.held[key] = answer["epoch"]
@@ -151,22 +157,31 @@ class Player:
             self.versions[key] = 0 if deleted else answer["version"]
 
 
-def perform(agent: dibs.Agent, op: str, key: str, args: dict[str, Any]) -> dict[str, Any]:
+def perform(
+    agent: dibs.Agent, op: str, key: str, args: dict[str, Any], **keyed: Any
+) -> dict[str, Any]:
+    """Make one call.
+
+    keyed: the idempotency key, where it has one
+    """
     if key.startswith("entry"):
         if op == "get":
             entry = agent.state.get("stress", key)
         elif op == "set":
-            entry = agent.state.set("stress", key, args["value"], expected_version=args["expected"])
+            expected = args["expected"]
+            entry = agent.state.set(
+                "stress", key, args["value"], expected_version=expected, **keyed
+            )
         else:
-            entry = agent.state.delete("stress", key, expected_version=args["expected"])
+            entry = agent.state.delete("stress", key, expected_version=args["expected"], **keyed)
         found = (0, None) if entry is None else (entry.version, entry.value)
         return {"version": found[0], "value": found[1]}
     if key.startswith("lock"):
         if op == "claim":
-            return {"epoch": agent.leases.claim(key, **args).epoch}
-        getattr(agent.leases, op)(key, **args)
+            return {"epoch": agent.leases.claim(key, **args, **keyed).epoch}
+        getattr(agent.leases, op)(key, **args, **keyed)
         return {}
-    task = getattr(agent.work, op)(key, **args)
+    task = getattr(agent.work, op)(key, **args, **keyed)
     return {"epoch": task.epoch, "state": task.state}
 
 
@@ -227,6 +242,8 @@ class Recording:
     gone: dict[int, int]
     kills: int
     refused: Counter[str]
+    jumps: bool = False
+    """Whether versions may jump, since servers took over from each other."""
 
     @property
     def calls(self) -> int:
@@ -237,7 +254,7 @@ class Recording:
 
     def _model(self, key: str, ops: list[Op]) -> Register | Holding:
         if key.startswith("entry"):
-            return Register()
+            return Register(jumps=self.jumps)
         over: dict[int, int] = {}
         for op in ops:
             if op.name == "claim" and op.answer is not None and op.answer["ok"]:

@@ -31,7 +31,7 @@ class Race:
     def run(self, kind: str, rounds: int) -> None:
         for number in range(rounds):
             # From "before the waiter listens" to "while it sleeps".
-            delay_s = self.chance.choice([0.001, 0.006, 0.02]) * self.chance.random()
+            delay_s = self.chance.choice([0.001, 0.006, 0.02, 0.06]) * self.chance.random()
             self.notifier.tell([kind, number, delay_s])
             assert self.notifier.hear() == "ready"
             self.waiter.tell([kind, number])

@@ -9,6 +9,8 @@ and the clock *after* that, so that no decision is made with a time from before 
 
 from __future__ import annotations
 
+from dibs.errors import InvalidError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,7 +118,8 @@ if TYPE_CHECKING:
         def enter(self, space: Row, connection: Any, fresh: bool = False) -> dict[str, Any]:
             """Set the clock by the space's row; return the columns that have to change.
 
-            If the space has lost some of its past, its seq is one of them.
+            If the space has lost some of its past, its seq is one of them, and all sessions end;
+            `ends`, where it is given, says before which seq.
             fresh: the database had no tables yet
             """
 
@@ -141,6 +144,9 @@ if TYPE_CHECKING:
         def integrity(self) -> list[str]:
             """What is wrong with the database's files, as far as this machine can tell."""
 
+        def at_risk(self) -> list[tuple[str, str]]:
+            """What the server's settings put at risk, and what to do about each."""
+
         def log_bytes(self) -> int:
             """The size of the write-ahead log, as far as this machine keeps one."""
 
@@ -153,3 +159,29 @@ if TYPE_CHECKING:
             """Copy the store as of one moment, marked as a copy, with its key."""
 
         def close(self) -> None: ...
+
+
+class Kept:
+    """What a server looks after by itself."""
+
+    def backup(self, target: str) -> None:
+        raise InvalidError(
+            "a store on PostgreSQL is backed up with the server",
+            next="use pg_dump, and copy the key",
+        )
+
+    def integrity(self) -> list[str]:
+        """The server looks after its own files."""
+        return []
+
+    def log_bytes(self) -> int:
+        return 0
+
+    def shorten_log(self) -> None:
+        """The server looks after its own log."""
+
+    def private_files(self) -> list[str]:
+        return []
+
+    def settle(self, changed: bool = False) -> None:
+        """Nothing is noted: whose space it is, its key tells."""

@@ -12,71 +12,68 @@ with the same idempotency key, the store answers what was answered first.
 A write costs two round trips: what it has to read travels with the turn, what it writes with
 the commit. The bell is NOTIFY, sent in a transaction of its own right after the commit: inside,
 its server-wide lock would make all spaces wait for each other's disk writes.
+
+Behind a pooler that gives out connections for one transaction at a time, nothing outlives a
+transaction: settings travel with its beginning, no statement is prepared, and who waits looks.
+That there is one is noticed: the number of a connection is not the one the server knows it by.
+
+A server that does not answer is given up after `ANSWER_S`, with all connections that were kept:
+the next are made to whichever host of the address takes writes now.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-import psycopg
-
-from dibs.errors import BusyError, DibsError, InvalidError, StorageError, StoreGoneError
-from dibs.storage.clock import SEQ_LIMIT, SILENCE, SystemClock, bearable, check_seq, unusable
-from dibs.storage.postgres_pipeline import (
-    CHANNEL,
-    EVERYBODY,
-    Kept,
-    Pipeline,
-    PostgresListener,
-    Seat,
-    connect,
-    does_not_fit,
-    gone_on,
-    named,
-    translate,
-)
-from dibs.storage.queries import Queries, Query
+from dibs.errors import BusyError, DibsError, DisconnectedError
+from dibs.storage.clock import SystemClock, unusable
+from dibs.storage.driver import Kept
+from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address, disconnected, translate
+from dibs.storage.postgres_pipeline import PostgresListener, Seat, gone_on
+from dibs.storage.postgres_transaction import PostgresConnection
+from dibs.storage.queries import Queries
+from dibs.storage.waiting import Looker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from psycopg.pq.abc import PGresult
+    import psycopg
+    from psycopg.pq.abc import PGconn
 
     from dibs.storage.clock import Clock
-    from dibs.storage.driver import Ahead, Row
+    from dibs.storage.driver import Row
 
-    Bound = tuple[str, tuple[Any, ...]]
-    """A statement and its values."""
-
-SPACE = Queries("space")
 POSTGRES = Queries("postgres")
-SETUP_LOCK = TURN_LOCK = 0x64696273
-LOCK_MS = 4_500
-IDLE_MS = 10_000
-PAYLOAD_LIMIT = 7_900
-"""A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
+SPACE = Queries("space")
 CONNECTIONS = 16
 """How many a process may use at a time."""
 KEPT = 4
 """How many of them it keeps for the next."""
 SYNCHRONOUS = {"full": "on", "fast": "off"}
+CALL_S = 9.0
+"""How long a transaction may take in all, from the wait for a connection on."""
+TROUBLE_S = 10.0
+"""So long after a server was silent, less time is spent on a new connection."""
+REST_S = 1.0
+"""So long after a connection timed out nobody tries again: a queue would take that time each."""
 
 
 class PostgresDriver(Kept):
     boot, one_key = "", False
+    version = 0
     liveness = None
     over, size_limit = False, 0  # the server has its own limits
     used = POSTGRES.used
     renew: Callable[[PostgresConnection], None]
 
     def __init__(self, url: str, durability: str, clock: Clock | None, key: bytes) -> None:
-        self.url = url
-        # Without user and password, since this is shown.
-        self.address = "postgresql://" + url.partition("://")[2].rpartition("@")[2]
+        self.hosts = Address(url)
+        self.address = self.hosts.shown
         self._key = key
         self.synchronous = SYNCHRONOUS[durability]
         self.injected = clock is not None
@@ -84,10 +81,18 @@ class PostgresDriver(Kept):
         self.space = 0
         self.history = ""
         """The server's, as the space knows it."""
+        self._newest = ""
+        """The server's as it was last asked; the space may not have heard of it yet."""
+        self.replicated = False
+        """Whether it waits for standbys."""
         self.seen = 0
         """Where the journal ended after the last commit of this process."""
         self.behind = False
         """Whether the journal was found to end before that, or the history to be another."""
+        self.pooled = False
+        """Whether a pooler is before the server."""
+        self._silent_at = self._rest_until = 0.0
+        self._outage: DisconnectedError | None = None
         self._pid = os.getpid()
         self._closed = False
         # Not a semaphore: a seat may be left while garbage is collected, even within an `acquire`.
@@ -95,12 +100,7 @@ class PostgresDriver(Kept):
         for _ in range(CONNECTIONS):
             self._seats.put(True)
         self._kept: list[PostgresConnection] = []
-        try:
-            self._kept.append(PostgresConnection(self))
-        except psycopg.ProgrammingError as error:
-            raise InvalidError(f"this is not an address of a database: {error}") from error
-        except psycopg.Error as error:
-            raise translate(error) from error
+        self._kept.append(PostgresConnection(self))
 
     def key(self) -> bytes:
         return self._key
@@ -114,8 +114,23 @@ class PostgresDriver(Kept):
     ) -> dict[str, Any]:
         self.space = space["id"]
         now = connection.history()
-        self.history = now["history"] or ""
-        return gone_on(space, now, self.synchronous == SYNCHRONOUS["fast"], self.seen)
+        stayed = self.history in ("", now["history"])
+        self._newest, self.replicated = now["history"] or "", now["replicated"]
+        if not self.behind:
+            self.history = self._newest
+
+        def end(before: int) -> Row:
+            found = connection.rows(SPACE.last, {"space": self.space, "before": before})
+            return found[0] if found else {"seq": 0, "at": 0}
+
+        fast = self.synchronous == SYNCHRONOUS["fast"]
+        gone = gone_on(space, now, fast, self.seen, end)
+        if not stayed and gone.get("seq", space["seq"]) == space["seq"]:
+            # Somebody who missed nothing has gone on with the space; we may know what is lost.
+            restored_seq = space["restored_seq"]
+            if self.seen > end(restored_seq)["seq"]:
+                return {**space, **gone, "ends": restored_seq}
+        return gone
 
     def trusts_tokens(self, space: Row, version: int) -> bool:
         # Each space has its own key, so this is done when it is first opened with that.
@@ -124,6 +139,7 @@ class PostgresDriver(Kept):
     def take(self) -> PostgresConnection:
         if self._closed or os.getpid() != self._pid:
             raise unusable(self._pid)
+        end = time.monotonic() + CALL_S
         try:
             seat = Seat(self._seats)
         except Empty:
@@ -134,12 +150,11 @@ class PostgresDriver(Kept):
             connection = self._idle() or self._connect()
             if self.behind:
                 self._renew(connection)
+            connection.begin(end)
             connection.seat = seat
             return connection
-        except BaseException as error:
+        except BaseException:
             seat.leave()
-            if isinstance(error, psycopg.Error):
-                raise translate(error) from error
             raise
 
     def _connect(self) -> PostgresConnection:
@@ -147,6 +162,18 @@ class PostgresDriver(Kept):
         if self.history and connection.history()["history"] != self.history:
             self._renew(connection)
         return connection
+
+    def refuse_upgraded(self) -> None:
+        """Say so if a newer dibs has upgraded the store: then statements of ours may not fit it."""
+        connection = PostgresConnection(self)
+        try:
+            version = connection.version()
+        finally:
+            connection.close()
+        if version > self.version:
+            from dibs.storage.prepare import upgraded
+
+            raise upgraded(version, self.version)
 
     def _renew(self, connection: PostgresConnection) -> None:
         """Let the space go on above all that it has lost."""
@@ -156,6 +183,7 @@ class PostgresDriver(Kept):
         except BaseException:
             connection.close()
             raise
+        self.history = self._newest
         self.behind = False
 
     def _idle(self) -> PostgresConnection | None:
@@ -174,8 +202,64 @@ class PostgresDriver(Kept):
         if seat is not None:
             seat.leave()
 
-    def listen(self, topics: tuple[str, ...], cancel: int | None) -> PostgresListener:
-        return PostgresListener(self.url, self.space, topics, cancel)
+    def talk(self) -> PGconn:
+        """A new connection; for a moment after one timed out, the same error at once."""
+        begun, outage = time.monotonic(), self._outage
+        if outage is not None and begun < self._rest_until:
+            raise DisconnectedError(outage.message, next=outage.next, **outage.details)
+        try:
+            soon = begun - self._silent_at < TROUBLE_S
+            return self.hosts.connect(SOON_S if soon else CONNECT_S)
+        except DisconnectedError as error:
+            if time.monotonic() - begun > REST_S:
+                self._outage, self._rest_until = error, time.monotonic() + REST_S
+                self.forsake()
+            raise
+
+    def meaning(self, error: psycopg.Error) -> tuple[DibsError, bool]:
+        """The dibs error for one of PostgreSQL's, and whether no connection will do any more."""
+        meant = translate(error)
+        cause = meant.details["cause"]
+        spoilt = cause in ("silent", "read_only", "pooler")
+        if cause == "pooler":
+            self.pooled = True  # it shows the server's own numbers
+        if cause == "read_only" and self.hosts.several:
+            meant = disconnected("the host that took writes is read-only now", cause, "25006")
+        if spoilt:
+            self.forsake()
+        return meant, spoilt
+
+    def forsake(self) -> None:
+        """The server does not answer, or will not do any more: keep no connection to it."""
+        self._silent_at = time.monotonic()
+        with suppress(IndexError):  # another thread may do the same
+            while self._kept:
+                self._kept.pop().close()
+
+    def listen(self, topics: tuple[str, ...], cancel: int | None) -> PostgresListener | Looker:
+        if self.pooled:
+            return Looker(cancel)
+        return PostgresListener(self.talk, self.space, topics, cancel)
+
+    def at_risk(self) -> list[tuple[str, str]]:
+        connection = self.take()
+        try:
+            (now,) = connection.rows(POSTGRES.keeping, {})
+        finally:
+            self.give_back(connection)
+        found = []
+        for setting, on in (("fsync", now["synced"]), ("full_page_writes", now["whole_pages"])):
+            if not on:
+                says = f"{setting} is off: a power cut of the server can lose all that it holds"
+                found.append((says, f"set {setting} = on there"))
+        if now["standbys"] and not now["replicated"]:
+            says = (
+                f"commits do not wait for the server's standbys ({now['standbys']}): if one takes "
+            )
+            says += "over, the last acknowledged writes may be lost, and all sessions end"
+            patroni = "with Patroni, synchronous_mode and synchronous_mode_strict"
+            found.append((says, f"set synchronous_standby_names there ({patroni})"))
+        return found
 
     def close(self) -> None:
         # A forked child that says goodbye on the shared sockets would cut its parent off.
@@ -183,224 +267,3 @@ class PostgresDriver(Kept):
         if os.getpid() == self._pid:
             while self._kept:
                 self._kept.pop().close()
-
-
-class PostgresConnection:
-    seat: Seat | None = None
-
-    def __init__(self, driver: PostgresDriver) -> None:
-        self._driver = driver
-        db = connect(driver.url)
-        db.execute(
-            # What the pipeline sends and reads is UTF-8, whatever the user's settings say.
-            "SET client_encoding = 'UTF8';"
-            f"SET search_path = dibs; SET synchronous_commit = {driver.synchronous};"
-            f"SET lock_timeout = {LOCK_MS}; SET idle_in_transaction_session_timeout = {IDLE_MS};"
-            "SET default_transaction_isolation = 'read committed'".encode()
-        )
-        self._pipeline = Pipeline(db)
-        self._later: list[tuple[Query, dict[str, Any]]] = []
-        self._ahead: dict[Bound, list[Row]] = {}
-        """The answers to what was asked ahead; good until anything else is asked or written."""
-        self._unproven = False
-        """Whether a write of the group was kept whose statements have not been answered yet."""
-        self._lost: DibsError | None = None
-        """Why such a write failed after it was kept."""
-
-    @property
-    def usable(self) -> bool:
-        return self._pipeline.usable
-
-    def begin_write(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
-        asked = self._bound(ahead)  # first: if it fails, nothing has been sent
-        self.begin_group()
-        return self._enter(space, session, asked)
-
-    def begin_group(self) -> None:
-        self._say("BEGIN")
-        if SILENCE.get() is not None:
-            self._say(f"SET LOCAL lock_timeout = {round(bearable(LOCK_MS / 1000) * 1000)}")
-
-    def enter(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
-        return self._enter(space, session, self._bound(ahead))
-
-    def _enter(
-        self, space: int, session: int, asked: list[tuple[Query, Bound]]
-    ) -> tuple[int, int, Row]:
-        self._send_later()
-        self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
-        self._send(POSTGRES.now, {}, wanted=True)
-        self._send(SPACE.enter, {"space": space, "session": session}, wanted=True)
-        seen = self._driver.seen
-        clock, entered = self._ask(asked)
-        row = named(SPACE.enter, entered)[0]
-        if not seen <= row["seq"] < SEQ_LIMIT:
-            check_seq(row["seq"])
-            self._driver.behind = True
-            raise StoreGoneError(
-                f"{self._driver.address} went back in time while it was open",
-                next="join again, then claim again what you still need",
-            )
-        row["seq"] += 1
-        return *self._times(clock), row
-
-    def begin_read(self, ahead: Ahead = None) -> tuple[int, int]:
-        asked = self._bound(ahead)
-        self._say("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        self._send(POSTGRES.now, {}, wanted=True)
-        (clock,) = self._ask(asked)
-        return self._times(clock)
-
-    def ahead(self, ahead: Ahead) -> None:
-        new = [one for one in self._bound(ahead) if one[1] not in self._ahead]
-        if new:
-            self._send_later()
-            self._ask(new)
-
-    def _bound(self, ahead: Ahead) -> list[tuple[Query, Bound]]:
-        """What is asked ahead, each bound to the space."""
-        if ahead is None:
-            return []
-        space = {"space": self._driver.space}
-        return [(query, query.bind("postgres", given | space)) for query, given in ahead()]
-
-    def _ask(self, ahead: list[tuple[Query, Bound]]) -> list[PGresult]:
-        """Send all, and what is asked ahead; return the answers to what was wanted before."""
-        for _, bound in ahead:
-            self._send_bound(bound, wanted=True)
-        results = self._exchange()
-        for query, bound in reversed(ahead):
-            self._ahead[bound] = named(query, results.pop())
-        return results
-
-    def _times(self, clock: PGresult) -> tuple[int, int]:
-        found = named(POSTGRES.now, clock)[0]
-        if found["version"] > self._driver.version:
-            self._driver.refuse_upgraded()
-        if self._driver.injected:
-            return self._driver.clock.now(), self._driver.clock.wall()
-        return found["now"], found["now"]
-
-    def begin_setup(self) -> None:
-        self._say("BEGIN")
-        self._say("SET LOCAL synchronous_commit = on")  # what it notes of the server must stay
-        self._send(POSTGRES.set_up_alone, {"lock": SETUP_LOCK})
-        self._send(POSTGRES.create_schema, {})
-        # Not in the same packet: a table is only prepared for once its schema is there.
-        self._exchange()
-        self._send(POSTGRES.create_migration, {})
-        self._exchange()
-
-    def version(self) -> int:
-        if not self.rows(POSTGRES.has_migration, {})[0]["there"]:
-            return 0
-        return int(self.rows(POSTGRES.version, {})[0]["version"])
-
-    def history(self) -> Row:
-        return self.rows(POSTGRES.history, {})[0]
-
-    def migrate(self, version: int, text: str) -> None:
-        for statement in text.split(";\n"):
-            self._say(statement)
-            self._exchange()
-        self._send(POSTGRES.note_version, {"version": version})
-
-    def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
-        if self._ahead:
-            known = self._ahead.pop(query.bind("postgres", parameters), None)
-            if known is not None:
-                return known
-            self._ahead.clear()  # this one may write as well
-        self._send_later()
-        self._send(query, parameters, wanted=True)
-        (result,) = self._exchange()
-        return named(query, result)
-
-    def run(self, query: Query, parameters: dict[str, Any]) -> None:
-        self._ahead.clear()
-        self._later.append((query, parameters))
-
-    def save(self) -> None:
-        self._control("SAVEPOINT member")
-
-    def keep(self) -> None:
-        self._control("RELEASE member")
-        self._unproven = True
-
-    def undo(self) -> None:
-        self._later.clear()
-        self._ahead.clear()
-        if self._lost is not None:
-            # The mark that the server knows is that of the write before, which was kept.
-            raise self._lost
-        self._pipeline.unwant()
-        self._control("ROLLBACK TO member")
-        self._control("RELEASE member")
-
-    def _control(self, text: str) -> None:
-        self._send_later()
-        self._say(text)
-
-    def commit(self, rings: set[str], seq: int) -> None:
-        self._ahead.clear()
-        self._send_later()
-        self._say("COMMIT", wanted=True)
-        bell = None
-        if rings:
-            topics = " ".join(sorted(rings))
-            if len(topics) > PAYLOAD_LIMIT:
-                topics = EVERYBODY
-            payload = f"{self._driver.space} {topics}"
-            bell = POSTGRES.notify.bind("postgres", {"channel": CHANNEL, "payload": payload})
-        (ended,) = self._exchange(bell)
-        # After an error that somebody has caught, a commit undoes everything and is no error.
-        if ended.command_status != b"COMMIT":
-            raise StorageError("a statement before the commit failed", next="report this")
-        if rings:
-            self._driver.seen = seq
-
-    def rollback(self) -> None:
-        self._later.clear()
-        self._ahead.clear()
-        self._unproven, self._lost = False, None
-        try:
-            if self._pipeline.unsent:
-                # It may fail, and then a rollback in the same packet is not run.
-                self.close()
-            elif self._pipeline.usable and not self._pipeline.idle:
-                self._pipeline.send("ROLLBACK")
-                self._pipeline.tell()
-        except psycopg.Error:
-            self.close()
-
-    def close(self) -> None:
-        self._pipeline.close()
-
-    def _send_later(self) -> None:
-        for query, parameters in self._later:
-            self._send(query, parameters)
-        self._later.clear()
-
-    def _say(self, text: str, *, wanted: bool = False) -> None:
-        self._send_bound((text, ()), wanted=wanted)
-
-    def _send(self, query: Query, parameters: dict[str, Any], *, wanted: bool = False) -> None:
-        self._send_bound(query.bind("postgres", parameters), wanted=wanted)
-
-    def _send_bound(self, bound: Bound, *, wanted: bool) -> None:
-        try:
-            self._pipeline.send(*bound, wanted=wanted)
-        except psycopg.Error as error:
-            raise translate(error) from error
-
-    def _exchange(self, after: Bound | None = None) -> list[PGresult]:
-        try:
-            results = self._pipeline.exchange(after)
-        except psycopg.Error as error:
-            if self._unproven:
-                self._lost = translate(error)
-            if does_not_fit(error):
-                self._driver.refuse_upgraded()
-            raise translate(error) from error
-        self._unproven = False
-        return results

@@ -7,7 +7,8 @@ take longer for a statement than the server does.
 Every packet ends with a sync: only after that does the server count as idle, and cuts off a
 client that freezes inside a transaction.
 
-What PostgreSQL's errors mean to those who use dibs is said here, by their codes.
+No answer is waited for without an end. A server that stays silent for longer than it may take to
+refuse a turn is given up, whatever the kernel says of the connection.
 """
 
 from __future__ import annotations
@@ -20,19 +21,11 @@ from queue import SimpleQueue
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 
-from dibs.errors import (
-    BusyError,
-    DibsError,
-    DisconnectedError,
-    DiskFullError,
-    InvalidError,
-    ReadOnlyError,
-    StorageError,
-    UnfitError,
-)
-from dibs.storage.clock import unseen_seq
+from dibs.storage.clock import SEQ_LIMIT, unseen_seq
+from dibs.storage.postgres_connect import Silent, translate
+from dibs.storage.queries import Queries
 from dibs.storage.waiting import PATIENCE_S, Ear
 
 TYPE_CHECKING = False
@@ -40,28 +33,69 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from psycopg.pq.abc import PGresult
+    from psycopg.pq.abc import PGconn, PGresult
 
     from dibs.storage.driver import Row
     from dibs.storage.queries import Query
 
-CONNECT_S = 5
+POSTGRES = Queries("postgres")
+ANSWER_S = 6.0
+"""How long a server may stay silent: longer than it waits for a turn (`LOCK_MS`)."""
+LEAST_S = 1.0
+SEAT_S = 5
+EAR_S = 20.0
+"""How long a connection that only listens may hear nothing before it is asked whether it lives."""
 CHANNEL = "dibs"
+EAR_LOCK = 0x64696274
+EAR_LOCK_MS = "1000"
 EVERYBODY = "*"
+WARNING = b"01000"
 BOOL, INT8, INT4, NUMERIC = 16, 20, 23, 1700
+REPLICATED = ".replicated"
+"""What the history of a server ends with that waits for its standbys before it acknowledges."""
+RECENT_MS = 30 * 60_000
+"""As long as a lease lasts by default: of an older journal there is little to keep."""
 PREPARED_VALUES = 40
 """A statement with a longer list is rarely the same twice: it is not worth keeping prepared."""
 
 
-def connect(url: str) -> psycopg.Connection[Any]:
-    return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_S)
+def ask(talk: PGconn, text: str, values: Sequence[Any] = (), within_s: float = 0) -> PGresult:
+    """Ask for one thing, outside any pipeline."""
+    end = time.monotonic() + (within_s or ANSWER_S)
+    talk.nonblocking = 1
+    talk.send_query_params(text.encode(), _texts(values))
+    talk.flush()  # all of it: it is short, and nothing else is on its way
+    watched = select.poll()
+    watched.register(talk.socket, select.POLLIN)
+    found = None
+    while True:
+        while talk.is_busy():
+            if not watched.poll(max(0.0, end - time.monotonic()) * 1000):
+                raise Silent("the server does not answer")
+            talk.consume_input()
+        result = talk.get_result()
+        if result is None:
+            break
+        found = result
+    if found is None:
+        raise psycopg.OperationalError("the connection is lost")
+    if found.status == ExecStatus.FATAL_ERROR:
+        raise pg.error_from_result(found)
+    return found
 
 
 class Pipeline:
-    def __init__(self, db: psycopg.Connection[Any]) -> None:
-        self._db = db
-        self._pq = db.pgconn
+    def __init__(self, talk: PGconn, prepares: bool) -> None:
+        self._pq = talk
         self._pq.nonblocking = 1
+        self._prepares = prepares
+        self.end = 0.0
+        """When the transaction should have ended, on the monotonic clock."""
+        self.works: Callable[[], bool] | None = None
+        """Says of a server that is silent whether it works on what it was told, if it may do so."""
+        self.warned = False
+        """Whether the server has warned of something."""
+        self._pq.notice_handler = self._warn
         self._pq.enter_pipeline_mode()
         self._poll = select.poll()
         self._poll.register(self._pq.socket, select.POLLIN)
@@ -75,6 +109,9 @@ class Pipeline:
         """The same of those that were sent and whose answers have not been read."""
         self._torn = False
         """Whether an interrupt or an error has left a step half done."""
+
+    def _warn(self, notice: PGresult) -> None:
+        self.warned |= notice.error_field(DiagnosticField.SQLSTATE) == WARNING
 
     @property
     def usable(self) -> bool:
@@ -114,7 +151,7 @@ class Pipeline:
 
     def _add(self, text: str, data: list[bytes | None], wanted: bool) -> None:
         name = self._prepared.get(text)
-        if name is None and len(data) <= PREPARED_VALUES:
+        if name is None and self._prepares and len(data) <= PREPARED_VALUES:
             name = self._prepared[text] = b"s%d" % next(self._numbers)
             self._new.append(text)
             self._pq.send_prepare(name, text.encode())
@@ -170,27 +207,43 @@ class Pipeline:
             # The server may be waiting for us to read before it reads on.
             either = select.poll()
             either.register(self._pq.socket, select.POLLIN | select.POLLOUT)
-            either.poll()
-            self._pq.consume_input()
+            self._wait(either, time.monotonic() + ANSWER_S)
 
     def _results(self) -> list[PGresult]:
         """The answers to one packet."""
         found: list[PGresult] = []
-        while True:
-            while self._pq.is_busy():
-                self._poll.poll()
-                self._pq.consume_input()
-            result = self._pq.get_result()
-            if result is None:  # the end of one statement's answers
-                if self._pq.status != ConnStatus.OK:
-                    raise psycopg.OperationalError("the connection is lost")
-            elif result.status == ExecStatus.PIPELINE_SYNC:
-                return found
-            else:
-                found.append(result)
+        now = time.monotonic()
+        end = min(now + ANSWER_S, max(self.end, now + LEAST_S))
+        try:
+            while True:
+                while self._pq.is_busy():
+                    end = self._wait(self._poll, end)
+                result = self._pq.get_result()
+                if result is None:  # the end of one statement's answers
+                    if self._pq.status != ConnStatus.OK:
+                        raise psycopg.OperationalError("the connection is lost")
+                elif result.status == ExecStatus.PIPELINE_SYNC:
+                    return found
+                else:
+                    found.append(result)
+        except psycopg.OperationalError:
+            # A server that hangs up says why before that.
+            for result in found:
+                if result.status == ExecStatus.FATAL_ERROR:
+                    raise pg.error_from_result(result) from None
+            raise
+
+    def _wait(self, watched: select.poll, end: float) -> float:
+        """Wait for the server until then; return until when to wait if it has not said all."""
+        while not watched.poll(max(0.0, end - time.monotonic()) * 1000):
+            if self.works is None or not self.works():
+                raise Silent("the server does not answer")
+            end = time.monotonic() + ANSWER_S
+        self._pq.consume_input()
+        return time.monotonic() + ANSWER_S
 
     def close(self) -> None:
-        self._db.close()
+        self._pq.finish()
 
 
 def _texts(values: Sequence[Any]) -> list[bytes | None]:
@@ -211,19 +264,40 @@ class PostgresListener(Ear):
 
     patience_s = PATIENCE_S
 
-    def __init__(self, url: str, space: int, topics: tuple[str, ...], cancel: int | None) -> None:
-        self._space = str(space)
+    def __init__(
+        self, talk: Callable[[], PGconn], space: int, topics: tuple[str, ...], cancel: int | None
+    ) -> None:
+        self._number, self._space = space, str(space)
         self._topics = {EVERYBODY, *(topic.partition(":")[0] for topic in topics)}
         self._cancel = cancel
+        self._talk = talk
+        self._listen()
+
+    def _listen(self) -> None:
+        self._db = self._talk()
         try:
-            self._db = connect(url)
-            self._db.execute(f"LISTEN {CHANNEL}")
+            ask(self._db, f"LISTEN {CHANNEL}")
+            self._be_heard_of()
         except psycopg.Error as error:
+            self._db.finish()
             raise translate(error) from error
-        super().__init__(self._db.fileno(), cancel)
+        self._heard, self._asked = time.monotonic(), False
+        super().__init__(self._db.socket, self._cancel)
+
+    def _be_heard_of(self) -> None:
+        """Let writers know that somebody listens."""
+        given = {"ear": EAR_LOCK, "space": self._number, "lock_ms": EAR_LOCK_MS}
+        try:
+            ask(self._db, *POSTGRES.listen.bind("postgres", given))
+        except pg.LockNotAvailable:
+            return  # a commit hangs, so there is nothing to hear; who waits looks all the same
 
     def wait(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
+        if self._deaf():
+            self._db.finish()
+            self._listen()
+            return True  # it may have missed something
         while True:
             ready = self._poll.poll(max(0.0, end - time.monotonic()) * 1000)
             if any(handle == self._cancel for handle, _ in ready) or self._rung():
@@ -231,48 +305,35 @@ class PostgresListener(Ear):
             if not ready:
                 return False
 
+    def _deaf(self) -> bool:
+        """Whether the server is silent here; if it has been so for a while, ask it something."""
+        silent_s = time.monotonic() - self._heard
+        if self._asked:
+            return silent_s > EAR_S + ANSWER_S
+        if silent_s > EAR_S:
+            self._db.send_query(f"LISTEN {CHANNEL}".encode())
+            self._db.flush()
+            self._asked = True
+        return False
+
     def _rung(self) -> bool:
         rung = False
         try:
-            self._db.pgconn.consume_input()
+            self._db.consume_input()
+            while self._asked and not self._db.is_busy():
+                self._asked = self._db.get_result() is not None
+                self._heard = time.monotonic()
         except psycopg.Error as error:
             raise translate(error) from error
-        while (notice := self._db.pgconn.notifies()) is not None:
+        while (notice := self._db.notifies()) is not None:
+            self._heard = time.monotonic()
             # Others may use the channel too: what they say need not be a space and topics.
             space, _, topics = notice.extra.decode(errors="replace").partition(" ")
             rung |= space == self._space and not self._topics.isdisjoint(topics.split())
         return rung
 
     def close(self) -> None:
-        self._db.close()
-
-
-def does_not_fit(error: psycopg.Error) -> bool:
-    """Whether a statement may have failed since it does not fit the schema."""
-    return (error.sqlstate or "").startswith(("42", "0A"))
-
-
-def translate(error: psycopg.Error) -> DibsError:
-    """The dibs error for one of PostgreSQL's, by its code."""
-    code = error.sqlstate or ""
-    kind: type[DibsError] = StorageError
-    says, advice = f"the database server refused a statement ({code})", "report this"
-    if isinstance(error, pg.LockNotAvailable):
-        kind, says = BusyError, "another client keeps the space's turn"
-        advice = "try again; a frozen client is cut off by the server within seconds"
-    elif isinstance(error, (pg.DiskFull, pg.OutOfMemory)):
-        kind, says = DiskFullError, "the database server's disk is full"
-        advice = "free some space there"
-    elif isinstance(error, (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege)):
-        kind, says = ReadOnlyError, "this database user may not write here"
-        advice = "connect to the primary server, as a user that may create a schema"
-    elif code.startswith(("28", "3D")):
-        kind, says = UnfitError, f"the database server refuses this address: {error}".strip()
-        advice = "check user, password and database name"
-    elif isinstance(error, psycopg.OperationalError) or code.startswith("57P"):
-        kind, says = DisconnectedError, "the connection to the database server broke"
-        advice = "try again; give an idempotency key so that a write is not done twice"
-    return kind(says, next=advice, sqlstate=code)
+        self._db.finish()
 
 
 def named(query: Query, result: PGresult) -> list[Row]:
@@ -309,7 +370,7 @@ class Seat:
 
     def __init__(self, seats: SimpleQueue[bool]) -> None:
         self._seats = seats
-        self.taken = seats.get(timeout=CONNECT_S)
+        self.taken = seats.get(timeout=SEAT_S)
 
     def leave(self) -> None:
         if self.taken:
@@ -319,23 +380,38 @@ class Seat:
     __del__ = leave
 
 
-def gone_on(space: Row, now: Row, fast: bool, seen: int) -> Row:
+def gone_on(space: Row, now: Row, fast: bool, seen: int, end: Callable[[int], Row]) -> Row:
     """What has to be stored in the row of a space whose server is as it is now.
 
     Another server, timeline or table means that a standby took over or that a dump was restored,
     so that the last commits may be lost. A server that was only started again has lost something
     if somebody writes without waiting for its disk: then its start is part of its history.
 
+    A standby that takes over from a server which waited for standbys has all that was
+    acknowledged, unless the one who promotes them has chosen another. Seq rises above what may
+    have been granted in any case; sessions go on unless something speaks against it: a commit of
+    this process is missing, or the journal is so old that a backup was put back.
+
     seen: where the journal ended after the last commit of this process
+    end: the last event before a seq
     """
     known, _, started = space["history"].partition(" ")
-    if now["history"] is None:
+    line = now["history"]
+    if line is None:
         return {}  # a standby, which can only be read
-    history = f"{now['history']} {now['started']}" if started or fast else now["history"]
-    lost = (known and known != now["history"]) or (started and started != str(now["started"]))
+    history = line + REPLICATED if now["replicated"] else line
+    if started or fast:
+        history = f"{line} {now['started']}"
+    before = known.removesuffix(REPLICATED)
+    moved = (before and before != line) or (started and started != str(now["started"]))
     seq, restored_seq = space["seq"], space["restored_seq"]
-    if lost or seq < max(restored_seq, seen):
+    missing = seq < max(restored_seq, seen)
+    ends = 0
+    if moved or missing:
+        kept = known.endswith(REPLICATED) and not missing and promoted(before, line)
+        kept = kept and end(SEQ_LIMIT)["at"] > now["now"] - RECENT_MS
         seq = restored_seq = unseen_seq(max(seq, seen), now["now"])
+        ends = 0 if kept else seq
     elif history == space["history"]:
         return {}
     return {
@@ -345,47 +421,11 @@ def gone_on(space: Row, now: Row, fast: bool, seen: int) -> Row:
         "seq": seq,
         "restored_seq": restored_seq,
         "history": history,
+        "ends": ends,
     }
 
 
-class Kept:
-    """What a server looks after by itself."""
-
-    version = 0
-
-    def _connect(self) -> Any:
-        raise NotImplementedError
-
-    def refuse_upgraded(self) -> None:
-        """Say so if a newer dibs has upgraded the store: then statements of ours may not fit it."""
-        connection = self._connect()
-        try:
-            version = connection.version()
-        finally:
-            connection.close()
-        if version > self.version:
-            from dibs.storage.prepare import upgraded
-
-            raise upgraded(version, self.version)
-
-    def backup(self, target: str) -> None:
-        raise InvalidError(
-            "a store on PostgreSQL is backed up with the server",
-            next="use pg_dump, and copy the key",
-        )
-
-    def integrity(self) -> list[str]:
-        """The server looks after its own files."""
-        return []
-
-    def log_bytes(self) -> int:
-        return 0
-
-    def shorten_log(self) -> None:
-        """The server looks after its own log."""
-
-    def private_files(self) -> list[str]:
-        return []
-
-    def settle(self, changed: bool = False) -> None:
-        """Nothing is noted: whose space it is, its key tells."""
+def promoted(before: str, line: str) -> bool:
+    """Whether a history is that of the same server and table on a later timeline."""
+    then, now = before.split("."), line.split(".")
+    return then[::2] == now[::2] and int(then[1], 16) < int(now[1], 16)

@@ -58,9 +58,13 @@ def prepare(
         rings = set()
         if changes:
             connection.run(SPACE.reboot, changes | {"space": space["id"]})
-            if changes["seq"] != space["seq"]:
+            moved = changes["seq"] != space["seq"]
+            ends = changes.get("ends", changes["seq"] if moved else 0)
+            if ends:
+                ended = {"space": space["id"], "copy": COPY, "before": ends}
+                connection.run(SPACE.outlive, ended)
+            if moved:
                 rings = {"space"}
-                connection.run(SPACE.outlive, {"space": space["id"], "copy": COPY})
                 event = {
                     "space": space["id"],
                     "seq": changes["seq"],
@@ -68,7 +72,7 @@ def prepare(
                     "agent": None,
                     "session": None,
                     "subject": space["name"],
-                    "data": f'{{"from": {space["seq"]}}}',
+                    "data": f'{{"from": {space["seq"]}, "kept": {"false" if ends else "true"}}}',
                     "at": driver.clock.wall(),
                 }
                 connection.run(SPACE.journal, event)

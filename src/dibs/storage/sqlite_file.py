@@ -376,6 +376,9 @@ class Maintained:
         said = [row[0] for row in self._apart(lambda db: [*db.execute("PRAGMA integrity_check")])]
         return [] if said == ["ok"] else said
 
+    def at_risk(self) -> list[tuple[str, str]]:
+        return []  # there is no server
+
     def log_bytes(self) -> int:
         try:
             return os.stat(self._log).st_size

@@ -166,6 +166,23 @@ class PollListener:
         self._paths = []
 
 
+class Looker:
+    """Waits by looking: through a pooler, no connection is one's own to listen with."""
+
+    patience_s = 0.1
+
+    def __init__(self, cancel: int | None) -> None:
+        self._poll = select.poll()
+        if cancel is not None:
+            self._poll.register(cancel, select.POLLIN)
+
+    def wait(self, seconds: float) -> bool:
+        return bool(self._poll.poll(seconds * 1000))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class Hub:
     """Who waits for what, and the thread that wakes them."""
 

@@ -1,8 +1,23 @@
 -- What only PostgreSQL needs: its set-up, its turns and its bell.
 
+-- name: settings
+-- For as long as the connection is ours. Behind a pooler it is not, as its number tells, and they
+-- last until the transaction ends: another client would find them.
+SELECT pooled,
+       set_config('search_path', 'dibs', pooled),
+       set_config('synchronous_commit', :synchronous, pooled),
+       set_config('lock_timeout', :lock_ms, pooled),
+       set_config('idle_in_transaction_session_timeout', :idle_ms, pooled)
+FROM (SELECT pg_backend_pid() <> CAST(:pid AS BIGINT) AS pooled) AS connection;
+
 -- name: set_up_alone
 -- Held until the transaction ends; one set-up at a time.
-SELECT pg_advisory_xact_lock(:lock);
+SELECT pg_advisory_xact_lock(:lock), pg_backend_pid() AS pid;
+
+-- name: works
+-- Whether a connection works on what it was told.
+SELECT state = 'active' AND COALESCE(wait_event_type, '') <> 'Client' AS works
+FROM pg_stat_activity WHERE pid = :pid;
 
 -- name: turn
 -- Held until the transaction ends; one writer of a space at a time. A statement of its own: only
@@ -13,6 +28,19 @@ SELECT pg_advisory_xact_lock(:lock, :space);
 -- The server's clock, which decides; and the schema, which a newer dibs may have upgraded.
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
        (SELECT MAX(version) FROM migration) AS version;
+
+-- name: taken
+-- The same once the turn is taken; whether commits wait for a standby; and whether anybody listens.
+-- Those who do share a lock. Who has it alone until the commit need not ring: whoever begins to
+-- listen meanwhile gets it after the commit, and then looks.
+SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
+       (SELECT MAX(version) FROM migration) AS version,
+       COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
+       NOT pg_try_advisory_xact_lock(:ear, :space) AS heard;
+
+-- name: listen
+-- Held until the connection ends.
+SELECT set_config('lock_timeout', :lock_ms, false), pg_advisory_lock_shared(:ear, :space);
 
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS dibs;
@@ -30,7 +58,9 @@ SELECT COALESCE(MAX(version), 0) AS version FROM migration;
 INSERT INTO migration (version) VALUES (:version);
 
 -- name: notify
-SELECT pg_notify(:channel, :payload);
+-- The bell, in a transaction of its own, whose commit holds a lock of the whole server. So that
+-- commit does not wait for a disk or a standby: a bell that is lost is only a hint.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(:channel, :payload);
 
 -- name: history
 -- What changes when a standby takes over (the timeline), and when a dump is restored (the server or
@@ -40,6 +70,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE
            || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || '.'
            || CAST(to_regclass('dibs.space') AS oid)
        END AS history,
+       COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
        CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) * 1000 AS BIGINT) AS started,
        CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
 
@@ -49,3 +80,11 @@ SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE
 SELECT CAST(200 AS BIGINT) * (COALESCE((SELECT MAX(seq) FROM event WHERE event.space = space.id),
                                        pruned_seq) - GREATEST(pruned_seq, restored_seq)) AS used
 FROM space WHERE id = :space;
+
+-- name: keeping
+-- What decides whether something acknowledged can be lost. Who may see nothing else of the standbys
+-- may still count them.
+SELECT current_setting('fsync') = 'on' AS synced,
+       current_setting('full_page_writes') = 'on' AS whole_pages,
+       COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
+       (SELECT COUNT(*) FROM pg_stat_replication) AS standbys;

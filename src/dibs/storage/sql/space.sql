@@ -41,8 +41,8 @@ UPDATE space SET boot = :boot, time_namespace = :time_namespace, clock_offset = 
 WHERE id = :space;
 
 -- name: outlive
--- Nobody who was alive in a past that is lost is alive now.
-UPDATE session SET boot = :copy WHERE space = :space;
+-- Nobody who was alive in a past that is lost is alive now: all sessions up to a seq.
+UPDATE session SET boot = :copy WHERE space = :space AND id < :before;
 
 -- name: unsigned_tokens
 -- Tokens from before there were signatures, of one space or of all that have the same key.
@@ -58,6 +58,10 @@ UPDATE token SET signature = :signature WHERE space = :space AND id = :id;
 -- Where the journal ends, and how far it has been pruned.
 SELECT COALESCE((SELECT MAX(seq) FROM event WHERE space = :space), pruned_seq) AS seq, pruned_seq
 FROM space WHERE id = :space;
+
+-- name: last
+-- The last event before a seq.
+SELECT seq, at FROM event WHERE space = :space AND seq < :before ORDER BY seq DESC LIMIT 1;
 
 -- name: moved
 -- What has happened after a seq, as far as those who wait need to know it.

@@ -28,7 +28,7 @@ BY = {"doctor": EVERYBODY, "backup": EVERYBODY}
 OK, WARNING, FAULT = "ok", "warning", "fault"
 COLOURS = {OK: "green", WARNING: "yellow", FAULT: "red"}
 LARGE_LOG = 64 << 20
-RECENT_S = 7 * 86_400
+RECENT_S, LOOKED_AT = 7 * 86_400, 1_000
 
 
 class Finding:
@@ -44,7 +44,7 @@ class Finding:
 
 
 def doctor(call: Globals, *, fix: bool = False) -> int:
-    """Check versions, hooks, set-up, files, clock, key, integrity, log size, sessions, signatures.
+    """Check versions, hooks, set-up, files, clock, key, server, integrity, log, sessions, claims.
 
     fix: fix what can be fixed without losing anything
     example: --fix
@@ -110,6 +110,8 @@ def examine(call: Globals) -> Iterator[Finding]:
             kind = file_system(os.path.dirname(store.driver.address))
             yield Finding("file system", OK, kind or "the system does not say")
         yield Finding("clock", OK, f"boot {store.driver.boot[:8] or 'of the server'}")
+        if store.liveness is None:
+            yield from durability(store.driver)
         yield from modes(store.driver)
         yield integrity(space)
         yield log_size(space)
@@ -197,6 +199,15 @@ def modes(driver: Driver) -> Iterator[Finding]:
         yield Finding("modes", OK, f"{len(private)} files and folders are private")
 
 
+def durability(driver: Driver) -> Iterator[Finding]:
+    """Whether the database server keeps what dibs has acknowledged."""
+    risks = driver.at_risk()
+    for says, advice in risks:
+        yield Finding("durability", WARNING, says, advice)
+    if not risks:
+        yield Finding("durability", OK, "the server keeps what was acknowledged")
+
+
 def integrity(space: Dibs) -> Finding:
     faults = space.scope.store.driver.integrity()
     if faults:
@@ -230,7 +241,8 @@ def tokens(space: Dibs) -> Iterator[Finding]:
 
     from dibs.nouns.agents.sessions import tokens_now
 
-    restored = space.events.latest(kind="space.restored", limit=1)
+    found = space.events.latest(kind="space.restored", limit=LOOKED_AT)
+    restored = [event for event in found if not (event.data or {}).get("kept")]
     if not restored or restored[-1].at < (time() - RECENT_S) * 1000:
         return
     older = [id for id in sorted(tokens_now(space.scope)) if id < restored[-1].seq]

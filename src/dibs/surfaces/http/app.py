@@ -45,7 +45,7 @@ from dibs.surfaces.http.access import (
 from dibs.surfaces.http.api import APART, JOIN, Route, read_object, routes
 from dibs.surfaces.http.exchange import CONNECTION, confess, read_body, refuse, respond, unless_gone
 from dibs.surfaces.http.present import Present
-from dibs.surfaces.http.worker import READS_LIMIT, Waits, Worker, Writer
+from dibs.surfaces.http.worker import READS_LIMIT, Readiness, Waits, Worker, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -107,6 +107,7 @@ class Daemon:
         self.hub.start(self.space.scope.store, self.driver.driver)
         self.writer = Writer(self.driver, loop)
         self.writer.undone = self.sessions.clear
+        self.readiness = Readiness(self.writer, self.space.scope.store)
         self.reader = Worker("dibs-reader", loop, READS_LIMIT)
         self.waits = Waits(self.driver)
         store = self.space.scope.store

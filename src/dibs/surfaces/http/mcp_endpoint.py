@@ -123,10 +123,11 @@ class McpVisit:
         elif asks(message) and message["method"] == "initialize":
             id = uuid4().hex
             session = self.sessions.begin(self.access, id)
+            await self.sessions.settle(session)
             named = [(SESSION.encode(), id.encode())]
             await self.exchange(session.connection, [message], body, session, named)
             if session.connection.version is None:  # the handshake was refused
-                await self.sessions.end(id)
+                await self.sessions.end(id, asked=True)
         else:
             session = await self.session()
             await self.exchange(session.connection, [message], body, session)
@@ -193,7 +194,7 @@ class McpVisit:
             await self.say(405, extra=[(b"allow", b"POST")])
             return
         await self.session()
-        await self.sessions.end(self.headers[SESSION])
+        await self.sessions.end(self.headers[SESSION], asked=True)
         await self.say(204)
 
     async def exchange(

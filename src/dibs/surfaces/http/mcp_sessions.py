@@ -27,7 +27,8 @@ from dibs.mcp.calls import McpConnection
 from dibs.mcp.protocol import BATCHES, Request
 from dibs.mcp.server import Server
 from dibs.mcp.standard import STANDARD
-from dibs.space.scope import labelled, mint
+from dibs.nouns.recovery import end_session
+from dibs.space.scope import AGENTS, labelled, mint
 from dibs.surfaces.http.access import Access, GuardError
 from dibs.surfaces.http.present import LASTING_LIMIT, TooManyWaits
 
@@ -59,6 +60,8 @@ class Kept:
     agent: Agent
     beaten: float
     heard: float = 0.0
+    seen_at: int = 0
+    """What the store says of our last beat; it says another time if another daemon keeps it too."""
 
 
 class TokenCallers(Callers):
@@ -85,12 +88,27 @@ class TokenCallers(Callers):
         label = label or self._label
         if label is None or self.access.session is not None:
             return self._daemon.sessions.of(self.access)
+        return self._keep(label).agent
+
+    def settle(self) -> None:
+        """Have the session in the store, so that it goes on at any other daemon as well."""
+        if self._label is not None and self.access.session is None:
+            self._keep(self._label)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other daemons may serve the same space."""
+        return self._daemon.space.scope.store.liveness is None
+
+    def _keep(self, label: str) -> Kept:
         with self._lock:
             kept = self._kept.get(label)
             if kept is None:
                 kept = self._kept[label] = Kept(self._sit(label), time.monotonic())
+                if self.is_shared:
+                    kept.seen_at = kept.agent.agents.beat().seen_at
             kept.heard = time.monotonic()
-            return kept.agent
+            return kept
 
     def _sit(self, label: str) -> Agent:
         scope, name = self._daemon.space.scope, self.access.agent
@@ -123,27 +141,44 @@ class TokenCallers(Callers):
             elif kept.heard > kept.beaten:
                 kept.beaten = now
                 try:
-                    kept.agent.agents.beat()
+                    kept.seen_at = kept.agent.agents.beat().seen_at
                 except UnavailableError:
                     continue  # the next beat comes before the time is over
                 except NotYoursError as error:
                     self.forget(error)
 
-    def close(self) -> None:
-        """End the sessions that are kept here; what they hold is free."""
+    def close(self, asked: bool = True) -> None:
+        """End the sessions that are kept here; what they hold is free.
+
+        asked: the client wants it; otherwise it is only missed here, and may be elsewhere
+        """
         with self._lock:
             known = list(self._kept)
         for label in known:
-            self._leave(label)
+            self._leave(label, asked)
 
-    def _leave(self, label: str) -> None:
+    def _leave(self, label: str, asked: bool = False) -> None:
         with self._lock:
             kept = self._kept.pop(label, None)
         if kept is not None:
             try:
-                kept.agent.agents.leave()
+                if asked or not self.is_shared:
+                    kept.agent.agents.leave()
+                else:
+                    leave_unless_elsewhere(kept)
             except (RefusedError, UnavailableError):
                 return  # it is over already, or its time will be
+
+
+def leave_unless_elsewhere(kept: Kept) -> None:
+    """End a session if no other daemon has heard of its client since we did."""
+    scope = kept.agent.scope
+    with scope.write() as tx:
+        (row,) = tx.rows(AGENTS.one, session=scope.caller.session)
+        if row["seen_at"] == kept.seen_at:
+            end_session(tx, scope.keys, scope.caller.session, "left")
+        else:
+            tx.discard()
 
 
 def owner(daemon: Daemon, label: str, origin: str) -> str | None:
@@ -287,19 +322,28 @@ class McpSessions:
         if session is None and named and await self.daemon.reader.do(look) == access.agent:
             session = self._sessions.get(id) or self.begin(access, id)
             session.connection.version = headers.get(VERSION, BATCHES)
+            await self.daemon.waits.do(session.callers.settle)
         if session is None or not session.callers.is_for(access):
             return None
         session.hear()
         return session
 
-    async def end(self, id: str) -> None:
-        """End a session; what it holds is free."""
+    async def settle(self, session: McpSession) -> None:
+        """Let other daemons know of a new session, where there may be any."""
+        if session.callers.is_shared:
+            await self.daemon.waits.do(session.callers.settle)
+
+    async def end(self, id: str, asked: bool = False) -> None:
+        """End a session; what it holds is free, unless its client is at another daemon.
+
+        asked: by the client, so wherever it is
+        """
         session = self._sessions.pop(id, None)
         if session is not None:
             session.hear()
             session.connection.close()
             session.news.put(None)
-            await self.daemon.waits.do(session.callers.close)
+            await self.daemon.waits.do(partial(session.callers.close, asked))
 
     def miss(self, id: str, session: McpSession) -> None:
         """The stream of a client has broken off: end its session unless it comes back."""

@@ -33,7 +33,7 @@ from starlette.routing import Route
 from dibs import __version__
 from dibs.arguments import check_agent
 from dibs.digest import sha256
-from dibs.errors import DibsError, InvalidError, NotFoundError, PrunedError, UnavailableError
+from dibs.errors import InvalidError, NotFoundError, PrunedError, UnavailableError
 from dibs.records import plain
 from dibs.surfaces.http.access import CODE_S, COOKIE_S, GuardError, Signed
 from dibs.surfaces.http.api import document, page_of, read_object
@@ -281,13 +281,14 @@ async def healthz(request: Request) -> JSONResponse:
 
 
 async def readyz(request: Request) -> JSONResponse:
-    """Ready: the store answers."""
+    """Ready: the store can be written. Whoever asks is nobody we know, so no address is told."""
     daemon: Daemon = request.app.daemon
-    try:
-        await daemon.reader.do(daemon.space.events.last)
-    except DibsError:
-        return JSONResponse({"status": "not ready"}, status_code=503)
-    return JSONResponse({"status": "ok"})
+    error = await daemon.readiness.cause()
+    if error is None:
+        return JSONResponse({"status": "ok"})
+    cause = error.details.get("cause", error.code)
+    why = {"error": error.code, "cause": cause, "message": type(error).__doc__}
+    return JSONResponse({"status": "not ready", **why}, status_code=503)
 
 
 ROUTES = [

@@ -14,12 +14,14 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from dibs.aio import in_thread
-from dibs.errors import BusyError
+from dibs.errors import BusyError, DibsError
 from dibs.storage.group import Group, GroupingDriver
 from dibs.storage.waiting import Cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from dibs.storage.store import Store
 
     Job = Callable[[], Any]
 
@@ -28,6 +30,9 @@ READS_LIMIT = 16
 """Fewer reads at once than writes: what they have read is kept until all of them are done."""
 WAITS_LIMIT = 4_000
 STAND_STILL_S = 0.005
+READY_S = 0.8
+"""Whoever asks whether we are ready often waits for a second only."""
+TRY_EVERY_S = 0.2
 
 
 @dataclass(slots=True)
@@ -150,6 +155,39 @@ class Writer(Worker):
             for pending in jobs:
                 if pending.error is None:
                     pending.error = error
+
+
+class Readiness:
+    """Whether a write can be made now: one is tried, and undone, for all who ask meanwhile."""
+
+    def __init__(self, writer: Writer, store: Store) -> None:
+        self._writer = writer
+        self._store = store
+        self._trying: asyncio.Future[Any] | None = None
+        self._begun = 0.0
+
+    def _try(self) -> None:
+        with self._store.write(None) as tx:
+            tx.discard()
+
+    async def cause(self) -> DibsError | None:
+        """Why none can be made, within a moment, however long it takes to find out."""
+        now = asyncio.get_running_loop().time()
+        trying = self._trying
+        if trying is None or (trying.done() and now - self._begun > TRY_EVERY_S):
+            self._begun, self._trying = now, self._writer.do(self._try)
+            trying = self._trying
+        await asyncio.wait([trying], timeout=READY_S)
+        error: BaseException | None
+        if trying.done():
+            error = trying.exception()
+        else:
+            error = BusyError("the writer has not answered yet", next="try again", cause="writer")
+        if isinstance(error, BusyError) and self._store.liveness is not None:
+            return None  # another process of this machine has the turn, which is no failure
+        if error is not None and not isinstance(error, DibsError):
+            raise error
+        return error
 
 
 class Waits:

@@ -31,6 +31,7 @@ if url.startswith("postgresql://"):
 else:
     import apsw
     db = apsw.Connection(url)
+    db.set_busy_timeout(10_000)
     db.execute("BEGIN IMMEDIATE")
 print("kept", flush=True)
 time.sleep(seconds)

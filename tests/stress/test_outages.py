@@ -21,7 +21,7 @@ from tests.daemons import Daemons, end
 from tests.outages import Proxy, every_call, frozen, given_to, kept_turn
 from tests.stress.clockwork import database
 from tests.surfaces.conftest import new_shell
-from tests.surfaces.shell import finish
+from tests.surfaces.shell import finish, until
 
 SLACK_S = 3.0
 """What a busy machine may add to a deadline."""
@@ -172,6 +172,7 @@ def test_every_call_ends_although_the_daemon_is_frozen(
 ):
     hurry(monkeypatch, 1.0)
     every_call_ends(outage, 1.0, 0.5)
+    monkeypatch.undo()
     assert outage.store.join("erin").leases.claim("port:9"), "it goes on as if nothing had been"
 
 
@@ -290,6 +291,8 @@ def lost_before_granted(
             assert time.monotonic() - began < 1, "nobody has to be asked"
         thread.join(30)
     assert not thread.is_alive(), "the other was never granted"
+    alice.close()
+    bob.close()
     return [granted[name] - lost[name] for name in names]
 
 
@@ -408,6 +411,25 @@ def test_a_block_that_raises_says_what_it_raised(outage: Outage, monkeypatch: py
 
 
 # The command line, and what speaks to it.
+
+
+def test_a_run_ends_its_command_before_another_can_have_the_lease(
+    new_daemon: Daemons, sqlite_url: str, space_name: str, tmp_path: Path
+):
+    shell = new_shell(tmp_path, tmp_path / "pycache")
+    word = new_daemon(sqlite_url, space_name, shell.user_dir)
+    there, beat = shell.with_(DIBS_URL=word["url"]), tmp_path / "beat"
+    # It does not listen to those who ask it to end.
+    script = f"trap '' TERM; while :; do date +%s.%N > {beat}.new; mv {beat}.new {beat}; done"
+    words = ["--as", "carol", "--claim", "port:5", "--ttl", "2s", "--on-loss", "kill"]
+    process = there.start("run", *words, "--", "bash", "-c", script)
+    until(beat.exists, "the command at work")
+    with frozen(word["pid"]):
+        froze = time.time()
+        answer = finish(process, 30)
+    end(word)
+    assert answer.code == 1 and "ending the command" in answer.err, answer
+    assert float(beat.read_text()) < froze + 2.0
 
 
 def command_lines() -> dict[str, list[str]]:

@@ -95,8 +95,8 @@ class Patience:
                 return False
             self._seen = seen
         # Whoever tries in the right moment has the turn, so who has waited long tries more often.
-        step = 0 if 0.03 < waited < 0.5 else min(attempts, len(BUSY_STEPS_S) - 1)
-        time.sleep(BUSY_STEPS_S[step])
+        most = 2 if 0.03 < waited < 1 else len(BUSY_STEPS_S) - 1
+        time.sleep(BUSY_STEPS_S[min(attempts, most)])
         return True
 
     def _last(self) -> int:

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 EVENTS = Queries("events")
 SPACE = Queries("space")
 AGENTS = Queries("agents")
-SLICE_S = 0.02
+SLICE_S = 0.01
 """How long a slice works while it has the turn; its commit comes on top."""
 PAUSE_S = 0.015
 """Longer than those sleep who try for the turn of a SQLite file again and again."""
-STEP_S = 0.004
+STEP_S = 0.002
 LOOK_S = 0.25
 """How long to look for rows to remove, before a slice; others may write meanwhile."""
 WINDOW, BATCH = 500, 2_000
@@ -124,7 +124,7 @@ class Pruning:
         self._files: list[int] = []
         self.slices = 0
         self.took_s = 0.0
-        """How long the last slice had the turn: others have it as long before the next."""
+        """How long the last slice had the turn: others have it twice as long before the next."""
         self.upto = 0
         names = ("events", "messages", "tasks", "versions", "answers", "sessions", "outcomes")
         self.removed = dict.fromkeys(names, 0)
@@ -278,7 +278,7 @@ def prune(
             if tell is not None and time.monotonic() > told_at + TELL_S:
                 tell(pruning)
                 told_at = time.monotonic()
-            time.sleep(max(PAUSE_S, pruning.took_s))
+            time.sleep(max(PAUSE_S, 2 * pruning.took_s))
             pruning.step()
     finally:
         _AT_IT.discard(get_ident())

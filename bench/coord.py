@@ -19,7 +19,7 @@ from itertools import count
 import apsw
 
 import dibs
-from bench.daemon import HERE, WRITERS, serving
+from bench.daemon import WRITERS, load, serving
 from bench.river import CACHE
 
 TASKS = 15_000
@@ -46,23 +46,6 @@ def built() -> str:
 def commit() -> str:
     asked = ["git", "-C", checkout(), "log", "-1", "--format=%h %s"]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def load(
-    address: str, side: str, step: str, seconds: float, ids: str = "", token: str = ""
-) -> float:
-    """Calls a second by wrk; none may fail."""
-    done = subprocess.run(
-        ["wrk", "-t1", f"-c{WRITERS}", f"-d{seconds:g}s", "-s", f"{HERE}/load.lua",
-         f"http://{address}/"],
-        env={**os.environ, "SIDE": side, "STEP": step, "IDS": ids, "TOKEN": token},
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    line = next(line for line in done.stdout.splitlines() if line.startswith("figures"))
-    calls, micros, _, errors = map(int, line.split()[1:])
-    if errors:
-        raise RuntimeError(f"{errors} calls of {side} failed")
-    return calls / (micros / 1e6)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
--- Adds tasks, or claims those whose ids are in a file, as fast as the server answers.
+-- Adds tasks, takes the next, or claims those whose ids are in a file, as fast as the server answers.
 -- Which server it is, and what to do, is in the environment.
 local token, side, step = os.getenv("TOKEN"), os.getenv("SIDE"), os.getenv("STEP")
 local number, ids = 0, {}
@@ -18,6 +18,9 @@ local function dibs(agent)
   if step == "claim" then
     local body = string.format('{"id":"%s"}', ids[number])
     return wrk.format("POST", "/v1/work/claim", headers, body)
+  end
+  if step == "next" then
+    return wrk.format("POST", "/v1/work/next", headers, "{}")
   end
   local body = string.format('{"id":"add-%d","title":"bench","payload":{"n":1}}', number)
   return wrk.format("POST", "/v1/work/add", headers, body)

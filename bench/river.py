@@ -15,11 +15,14 @@ from itertools import count
 
 import dibs
 from bench.batches import BATCH, figures
+from bench.daemon import WRITERS, load, serving
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CACHE = os.path.join(os.path.dirname(HERE), ".bench")
 STEPS = {"insert": "add", "fetch": "next", "complete": "complete"}
 """What River calls a step, and what dibs does."""
+SECONDS = {"insert": 3.0, "fetch": 1.0}
+"""Less for the second, so that there are tasks for as long as it lasts."""
 NUMBERS = count()
 
 
@@ -104,4 +107,24 @@ def report(url: str, others: str, folder: str, rounds: int) -> Iterator[str]:
                 f"| {step}, {what} | {statistics.median(other):.0f} | {statistics.median(one):.0f} "
                 f"| **{statistics.median(ratios):.2f}** ({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
             )
+    if shutil.which("wrk") is not None:
+        yield from crowds(url, others, folder, rounds)
     yield ""
+
+
+def crowds(url: str, others: str, folder: str, rounds: int) -> Iterator[str]:
+    """The same by sixteen callers, of River in one process, of dibs through a daemon."""
+    figures: dict[str, list[tuple[float, float]]] = {"insert": [], "fetch": []}
+    for number in range(rounds):
+        theirs = jobs_per_second(others, WRITERS, 1, WRITERS * BATCH)
+        with serving(os.path.join(folder, f"river-served-{number}"), url) as server:
+            for step, taken in figures.items():
+                ours = load(server.address, "dibs", STEPS[step], SECONDS[step], token=server.token)
+                taken.append((ours, theirs[step]))
+    for step, taken in figures.items():
+        ratios = sorted(ours / theirs for ours, theirs in taken)
+        ours, theirs_ = (statistics.median(side) for side in zip(*taken, strict=True))
+        yield (
+            f"| {step}, one by one, {WRITERS} callers | {theirs_:.0f} | {ours:.0f} "
+            f"| **{statistics.median(ratios):.2f}** ({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
+        )

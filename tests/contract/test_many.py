@@ -126,6 +126,16 @@ def test_a_plan_may_be_added_in_any_order(alice):
         alice.work.complete(id)
 
 
+def test_tasks_may_need_more_than_a_statement_takes(alice):
+    alice.work.add("n0")
+    alice.work.complete(alice.work.claim("n0").id)
+    needs = [f"n{number}" for number in range(1000)]
+    items = [{"id": f"t{n}", "after": [f"{n}-{need}" for need in needs]} for n in range(34)]
+    added = alice.work.add_many([*items, {"id": "open", "after": ["n0"]}])
+    assert [task.state for task in added] == ["blocked"] * 34 + ["available"]
+    assert len(alice.work.show("t33").after) == 1000
+
+
 def test_a_circle_within_the_items_and_with_the_store_is_refused(alice):
     alice.work.add("old", after=["new"])
     items = [

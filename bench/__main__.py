@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from bench import claims, daemon, scale, servers, spaces, start, waking
+from bench import batches, claims, coord, daemon, river, scale, servers, spaces, start, waking
 from bench.measure import ratio
 from tests.postgres_server import new_database, running
 
@@ -55,6 +55,7 @@ def report() -> Iterator[str]:
         yield ""
         yield from scale_lines(os.path.join(folder, "scale-{}.db"), folder, 100_000, 1_000_000)
         yield from waking_lines(os.path.join(folder, "waking.db"), folder)
+        yield from batches.report("one process", batches.direct("", folder, rounds=9))
     with tempfile.TemporaryDirectory() as folder:
         yield "## Command line\n"
         yield from start_lines(folder)
@@ -68,6 +69,12 @@ def report() -> Iterator[str]:
         else:
             yield "The load comes from `wrk`, on the same two cores as the daemon.\n"
             yield from daemon.report(folder, rounds=7, seconds=3)
+            why = coord.built()
+            if why:
+                yield f"Not measured beside coord: {why}.\n"
+            else:
+                yield from coord.report(folder, rounds=5, seconds=3)
+        yield from batches.report("over HTTP", batches.served(folder, rounds=9))
     with tempfile.TemporaryDirectory() as folder, running(fsync=True) as server:
         yield "## PostgreSQL\n"
         yield "Bare is `psycopg` with the same statements, each in its own transaction.\n"
@@ -81,6 +88,9 @@ def report() -> Iterator[str]:
             # Before the next: its many rows keep the server busy with its own house-keeping.
             yield from waking_lines(url, folder)
             yield from scale_lines(url, folder, 20_000, 100_000)
+        with new_database(server) as url, new_database(server) as others:
+            yield from batches.report("one process", batches.direct(url, folder, rounds=9))
+            yield from river.report(url, others, folder, rounds=5)
 
 
 def machine() -> str:

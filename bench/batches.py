@@ -6,12 +6,14 @@ Both sides are one caller, on the same store, at full durability, in turns.
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
 
 import dibs
 from bench.daemon import serving
+from bench.measure import ratio
 
 BATCH = 100
 STEPS = ("add", "next", "complete", "send")
@@ -80,3 +82,17 @@ def served(folder: str, rounds: int) -> dict[str, dict[str, list[float]]]:
         url = f"http://{server.address}"
         with dibs.open(url, token=server.token, start=folder) as space:
             return figures(space.join("load"), rounds)
+
+
+def report(what: str, found: dict[str, dict[str, list[float]]]) -> Iterator[str]:
+    """A line for each step: microseconds for each task, and how many times as many a batch does."""
+    yield f"| {BATCH} in one call, {what} | one by one | in one call | times as many | goal |"
+    yield "|---|--:|--:|--:|--:|"
+    for step, sides in found.items():
+        middle, low, high = ratio(sides, "single", "batch")
+        single, batch = (statistics.median(sides[side]) / BATCH * 1e6 for side in sides)
+        yield (
+            f"| {step} | {single:.0f} µs | {batch:.0f} µs "
+            f"| **{middle:.1f}** ({low:.1f} to {high:.1f}) | 10 |"
+        )
+    yield ""

@@ -85,13 +85,32 @@ class Server:
         return int(line.split()[1]) / 1024
 
 
+def load(
+    address: str, side: str, step: str, seconds: float, ids: str = "", token: str = ""
+) -> float:
+    """Calls a second by wrk, to dibs or to another; none may fail."""
+    done = subprocess.run(
+        ["wrk", "-t1", f"-c{WRITERS}", f"-d{seconds:g}s", "-s", f"{HERE}/load.lua",
+         f"http://{address}/"],
+        env={**os.environ, "SIDE": side, "STEP": step, "IDS": ids, "TOKEN": token},
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    line = next(line for line in done.stdout.splitlines() if line.startswith("figures"))
+    calls, micros, _, errors = map(int, line.split()[1:])
+    if errors:
+        raise RuntimeError(f"{errors} calls of {side} failed")
+    return calls / (micros / 1e6)
+
+
 @contextmanager
-def serving(folder: str) -> Iterator[Server]:
-    """A daemon of its own store, in a folder that is a repository."""
+def serving(folder: str, store: str | None = None) -> Iterator[Server]:
+    """A daemon of its own store, in a folder that is a repository; or of another store."""
     os.makedirs(os.path.join(folder, ".git"), exist_ok=True)
     home = os.path.join(folder, "home")
     environment = {"PATH": os.environ["PATH"], "HOME": home, "LANG": "C.UTF-8"}
     os.makedirs(home, exist_ok=True)
+    if store is not None:
+        environment["DIBS_URL"] = store
     process = subprocess.Popen(
         [DIBS, "serve", "--port", "0"], cwd=folder, env=environment, stdout=-1, text=True
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dibs
+from dibs.storage.postgres_pipeline import Pipeline
 from tests.contract.waiting import result
 from tests.contract.world import direct
 
@@ -123,6 +124,16 @@ def test_a_plan_may_be_added_in_any_order(alice):
         task = alice.work.next()
         assert task.id == id
         alice.work.complete(id)
+
+
+def test_tasks_may_need_more_than_a_statement_takes(alice):
+    alice.work.add("n0")
+    alice.work.complete(alice.work.claim("n0").id)
+    needs = [f"n{number}" for number in range(1000)]
+    items = [{"id": f"t{n}", "after": [f"{n}-{need}" for need in needs]} for n in range(34)]
+    added = alice.work.add_many([*items, {"id": "open", "after": ["n0"]}])
+    assert [task.state for task in added] == ["blocked"] * 34 + ["available"]
+    assert len(alice.work.show("t33").after) == 1000
 
 
 def test_a_circle_within_the_items_and_with_the_store_is_refused(alice):
@@ -364,3 +375,34 @@ def test_a_store_that_is_full_does_none_of_it(opener, alice):
     with small, small.join("zoe") as zoe, pytest.raises(dibs.SpaceFullError):
         zoe.work.add_many(tasks("x", "y"), each=True)
     assert len(alice.work.list(limit=1000)) == 200
+
+
+# How often a caller goes to a server.
+
+
+def test_a_batch_goes_to_the_server_as_often_as_one_call(
+    postgres_url, space_name, tmp_path, monkeypatch
+):
+    trips = [0]
+    exchange = Pipeline.exchange
+
+    def counted(self, after=None):
+        trips[0] += 1
+        return exchange(self, after)
+
+    def of(call, *args):
+        trips[0] = 0
+        return call(*args), trips[0]
+
+    with dibs.open(postgres_url, space=space_name, user_dir=tmp_path / "user") as space:
+        agent = space.join("alice")
+        monkeypatch.setattr(Pipeline, "exchange", counted)
+        for round in ("first", "again"):  # by then the lanes that fit are known
+            many = tasks(*(f"{round} {n}" for n in range(50)), tags=["x"])
+            added = of(agent.work.add_many, many)[1]
+            taken, took = of(lambda: agent.work.next_many(50, tags=["x"]))
+            done = of(agent.work.complete_many, [{"id": task.id} for task in taken])[1]
+            sent = of(agent.messages.send_many, [{"body": "hello"}] * 50)[1]
+        single = of(agent.work.add, "one")[1]
+        assert (single, added, done, sent) == (2, 2, 2, 2)
+        assert took <= 4  # the heads, then their rows; once a second also who has claimed

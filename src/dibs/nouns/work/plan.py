@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dibs.storage.store import Write
 
 ATTEMPTS = 3
+AT_ONCE = 1_000
 
 
 class Plan:
@@ -34,12 +35,19 @@ class Plan:
         wanted: the arguments of `work.add` for each of the tasks
         """
         self._tx, self._scope = tx, scope
-        found, needed, *lanes = tx.ask(questions(wanted))
-        self._states = {row["id"]: row["state"] for row in found}
-        self._needed = {row["needs"] for row in needed}
+        self._states: dict[str, str] = {}
+        self._lanes: dict[tuple[str, str], int] = {}
+        self._needed: set[str] = set()
         """Tasks that others wait for; the others cannot close a circle."""
-        known = zip(lanes_of(wanted), lanes, strict=True)
-        self._lanes = {lane: rows[0]["id"] for lane, rows in known if rows}
+        asked = questions(wanted)
+        for (query, given), rows in zip(asked, tx.ask(asked), strict=True):
+            for row in rows:
+                if query is WORK.states:
+                    self._states[row["id"]] = row["state"]
+                elif query is WORK.lane:
+                    self._lanes[given["kind"], given["tags"]] = row["id"]
+                else:
+                    self._needed.add(row["needs"])
         self._needs: dict[str, Sequence[str]] = {}
 
     def add(
@@ -144,12 +152,17 @@ def questions(wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
     """What has to be known before these tasks are added."""
     ids = [one["id"] for one in wanted]
     needs = [need for one in wanted for need in one.get("after", ())]
-    lanes = lanes_of(wanted)
     return [
-        (WORK.states, {"ids": list(dict.fromkeys([*ids, *needs]))}),
-        (WORK.needed, {"ids": ids if needs else []}),
-        *((WORK.lane, {"kind": kind, "tags": tags}) for kind, tags in lanes),
+        *((WORK.states, {"ids": some}) for some in parts([*ids, *needs])),
+        *((WORK.lane, {"kind": kind, "tags": tags}) for kind, tags in lanes_of(wanted)),
+        *((WORK.needed, {"ids": some}) for some in parts(ids) if needs),
     ]
+
+
+def parts(ids: list[str]) -> list[list[str]]:
+    """Ids of which a statement takes so many: a thousand tasks may need a thousand each."""
+    ids = list(dict.fromkeys(ids))
+    return [ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE)]
 
 
 def lanes_of(wanted: Sequence[Row]) -> list[tuple[str, str]]:

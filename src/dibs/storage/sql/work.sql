@@ -42,9 +42,10 @@ WHERE d.space = :space AND d.task = :id ORDER BY d.needs;
 SELECT DISTINCT needs FROM dependency WHERE space = :space AND needs IN (:ids...);
 
 -- name: opened_by
--- The blocked tasks that wait for any of these, and all that each of them waits for.
+-- The blocked tasks that wait for any of these, and all that each of them waits for. COALESCE
+-- keeps a server without statistics from beginning with all that are blocked.
 SELECT t.id, t.not_before, d.needs, n.state FROM dependency d
-JOIN task t ON t.space = d.space AND t.id = d.task AND t.state = 'blocked'
+JOIN task t ON t.space = d.space AND t.id = d.task AND COALESCE(t.state, '') = 'blocked'
 LEFT JOIN task n ON n.space = d.space AND n.id = d.needs
 WHERE d.space = :space AND d.task IN (
     SELECT task FROM dependency WHERE space = :space AND needs IN (:ids...))
@@ -95,13 +96,14 @@ RETURNING id, state, lane, priority, number, title, kind, tags, needs, payload, 
 -- name: renew
 -- A claim lasts longer; its epoch stays.
 UPDATE task SET due = :due, ttl_ms = :ttl_ms, signature = :signature
-WHERE space = :space AND id = :id AND session = :session AND epoch = :epoch;
+WHERE space = :space AND id = :id AND COALESCE(session, 0) = :session AND epoch = :epoch;
 
 -- name: settle
 -- A claim ends by its claimer's word (completed, failed, dead, or given back) or is taken away.
+-- COALESCE as above: a session may have claimed a thousand.
 UPDATE task SET state = :state, result = :result, reason = :reason, due = :due,
     attempts = :attempts, session = NULL, ttl_ms = NULL, signature = NULL, changed_at = :changed_at
-WHERE space = :space AND id = :id AND session = :session AND epoch = :epoch;
+WHERE space = :space AND id = :id AND COALESCE(session, 0) = :session AND epoch = :epoch;
 
 -- name: move
 -- A task changes its state without a claimer's word.

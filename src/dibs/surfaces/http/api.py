@@ -131,7 +131,7 @@ class Route:
         """How many calls of a single thing it amounts to."""
         items, limit = given.get("items"), given.get("limit")
         if self.operation.grants and isinstance(limit, int):
-            return limit
+            return max(1, limit)
         return max(1, len(items)) if isinstance(items, list) else 1
 
     def call(self, space: Dibs, given: dict[str, Any], party: str = AGENT) -> Any:

@@ -112,6 +112,11 @@ class PostgresDriver(Kept):
         self, space: Row, connection: PostgresConnection, fresh: bool = False
     ) -> dict[str, Any]:
         self.space = space["id"]
+        seen = self.seen  # before the row is read: another thread may write meanwhile
+        if connection.sets_up:
+            # Nobody writes while the space goes on elsewhere: seq must not be taken twice.
+            connection.take_turn(self.space)
+            space |= connection.rows(SPACE.find, {"name": space["name"]})[0]
         now = connection.history()
         stayed = self.history in ("", now["history"])
         self._newest, self.replicated = now["history"] or "", now["replicated"]
@@ -123,11 +128,11 @@ class PostgresDriver(Kept):
             return found[0] if found else {"seq": 0, "at": 0}
 
         fast = self.synchronous == SYNCHRONOUS["fast"]
-        gone = gone_on(space, now, fast, self.seen, end)
+        gone = gone_on(space, now, fast, seen, end)
         if not stayed and gone.get("seq", space["seq"]) == space["seq"]:
             # Somebody who missed nothing has gone on with the space; we may know what is lost.
             restored_seq = space["restored_seq"]
-            if self.seen > end(restored_seq)["seq"]:
+            if seen > end(restored_seq)["seq"]:
                 return {**space, **gone, "ends": restored_seq}
         return gone
 

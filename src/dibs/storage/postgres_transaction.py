@@ -37,6 +37,8 @@ PAYLOAD_LIMIT = 7_900
 
 class PostgresConnection:
     seat: Seat | None = None
+    sets_up = False
+    """Whether it is in a transaction that no other set-up can run beside."""
 
     def __init__(self, driver: PostgresDriver) -> None:
         self._driver = driver
@@ -95,7 +97,7 @@ class PostgresConnection:
         self, space: int, session: int, asked: list[tuple[Query, Bound]]
     ) -> tuple[int, int, Row]:
         self._send_later()
-        self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
+        self.take_turn(space)
         self._send(POSTGRES.taken, {"ear": EAR_LOCK, "space": space}, wanted=True)
         self._send(SPACE.enter, {"space": space, "session": session}, wanted=True)
         seen = self._driver.seen
@@ -114,6 +116,10 @@ class PostgresConnection:
         if taken["replicated"] != self._driver.replicated:
             self._driver.behind = True  # the space has to know how the server keeps what it writes
         return *self._times(taken["now"]), row
+
+    def take_turn(self, space: int) -> None:
+        """Before anything else that is asked, wait until nobody else writes."""
+        self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
 
     def begin_read(self, ahead: Ahead = None) -> tuple[int, int]:
         asked = self._bound(ahead)
@@ -151,6 +157,7 @@ class PostgresConnection:
 
     def begin_setup(self) -> None:
         self.begin_group()
+        self.sets_up = True
         self._say("SET LOCAL synchronous_commit = on")  # what it notes of the server must stay
         self._send(POSTGRES.set_up_alone, {"lock": SETUP_LOCK}, wanted=True)
         self._send(POSTGRES.create_schema, {})
@@ -265,7 +272,8 @@ class PostgresConnection:
             self.close()
 
     def _over(self) -> None:
-        self._open, self._pipeline.works = False, None
+        self._open = self.sets_up = False
+        self._pipeline.works = None
 
     def close(self) -> None:
         self._pipeline.close()

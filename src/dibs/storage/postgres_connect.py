@@ -6,12 +6,11 @@ is taken. Of several hosts, one that only reads counts as no answer: it is a sta
 leader a moment ago.
 
 Nothing here waits without an end. The kernel notices a peer that is gone (`DEFAULTS`; what the
-address says wins), but not one that keeps the connection open and swallows what is sent.
+address says wins), but not one that swallows what it is sent.
 
-What an error means is told by its code, never by its text, which the server may translate. libpq
-says the codes of a refused connection only if it is asked for nothing else. Where there is no
-code, what the port does is looked at: whether it takes a connection, and how it answers when it
-is asked for TLS, which every PostgreSQL answers with one letter.
+What an error means is told by its code, never by its text, which may be translated. libpq says
+the code of a refused connection only if it is asked for nothing else. Where there is no code, what
+the port does is looked at: a PostgreSQL that is asked for TLS answers with one letter.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class PostgresConnection:
         """What has to be said at the beginning of each transaction."""
         self._open = False
         """Whether a transaction has been begun."""
-        self._pipeline = Pipeline(talk, prepares=not driver.pooled)
+        self._pipeline = Pipeline(talk, driver.pooled)
         self._later: list[tuple[Query, dict[str, Any]]] = []
         self._ahead: dict[Bound, list[Row]] = {}
         """The answers to what was asked ahead; good until anything else is asked or written."""

@@ -240,17 +240,15 @@ class Race:
     def run(self) -> Attempt | None:
         while self._places or self._running:
             if self._places:
-                self._begin(Attempt(self._address, self._places.pop(0)))
+                attempt = Attempt(self._address, self._places.pop(0))
+                self._running.append(attempt)
+                if attempt.failed:
+                    self._fail(attempt)
             patience = STAGGER_S if self._places else self._end - time.monotonic()
             found = self._watch(min(time.monotonic() + patience, self._end))
             if found is not None or time.monotonic() >= self._end:
                 return found
         return None
-
-    def _begin(self, attempt: Attempt) -> None:
-        self._running.append(attempt)
-        if attempt.failed:
-            self._fail(attempt)
 
     def _watch(self, until: float) -> Attempt | None:
         """Go on with those that run, until one is there, or it is time to begin another."""
@@ -262,19 +260,16 @@ class Race:
             by_handle = {attempt.pq.socket: attempt for attempt in self._running}
             for handle, attempt in by_handle.items():
                 watched.register(handle, attempt.wants)
-            failed = False
             for handle, _ in watched.poll(left * 1000):
                 attempt = by_handle[handle]
                 if attempt.go_on():
                     if self._address.takes(attempt.pq):
                         self._running.remove(attempt)
                         return attempt
-                    failed = True
                     self._drop(attempt, "read_only", "{} is read-only")
                 elif attempt.failed:
                     self._fail(attempt)
-                    failed = True
-            if failed and self._places:
+            if self._places and len(self._running) < len(by_handle):
                 return None
         return None
 
@@ -299,7 +294,7 @@ class Race:
 
 def where(attempt: Attempt) -> str:
     """The place of an attempt, as a person may be shown it."""
-    host = attempt.place.get("host") or attempt.pq.host.decode() or attempt.place["hostaddr"]
+    host = attempt.place.get("host") or attempt.pq.host.decode() or attempt.place.get("hostaddr")
     return f"{host}, port {attempt.pq.port.decode()}"
 
 
@@ -340,6 +335,8 @@ def looked_at(attempt: Attempt) -> DibsError:
     if answer == b"N" and mode not in (b"disable", b"allow", b"prefer"):
         says = f"{place}: the server offers no TLS, and the address asks for it"
         return unfit(says, "turn it on there (ssl = on), or leave sslmode out", "tls")
+    if attempt.stage == ConnStatus.BAD and place[0] != "/":  # libpq has not even tried
+        return InvalidError("a setting in the address has a wrong value", next="such as sslmode")
     return disconnected(f"{place} ended the connection while it was being made", "broken")
 
 

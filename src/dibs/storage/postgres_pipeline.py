@@ -7,8 +7,7 @@ take longer for a statement than the server does.
 Every packet ends with a sync: only after that does the server count as idle, and cuts off a
 client that freezes inside a transaction.
 
-No answer is waited for without an end. A server that stays silent for longer than it may take to
-refuse a turn is given up, whatever the kernel says of the connection.
+No answer is waited for without an end: a server that stays silent for longer is given up.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class Pipeline:
         """pooled: a pooler may give each transaction to another server.
 
         Then nothing is prepared, and a packet is answered before the next is sent: PgBouncer 1.18
-        takes the end of one for that of all, and gives the answers to the rest to somebody else.
+        takes the end of one for that of all, and gives answers to the rest to somebody else.
         """
         self._pq = talk
         self._pq.nonblocking = 1

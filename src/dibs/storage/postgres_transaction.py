@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import psycopg
 
-from dibs.errors import DibsError, StorageError, StoreGoneError
+from dibs.errors import DibsError, DisconnectedError, StorageError, StoreGoneError
 from dibs.storage.clock import SEQ_LIMIT, check_seq
 from dibs.storage.postgres_connect import SOON_S
 from dibs.storage.postgres_pipeline import CHANNEL, EVERYBODY, Pipeline, Seat, ask, named
@@ -71,6 +71,16 @@ class PostgresConnection:
     def begin(self, end: float) -> None:
         """Be used for a transaction that should have ended by then."""
         self._pipeline.end = end
+
+    def begins(self) -> bool:
+        """Whether a transaction can be begun; if not, the connection is gone."""
+        try:
+            self.begin_read()
+        except DisconnectedError:
+            self.close()
+            return False
+        self.rollback()
+        return True
 
     def begin_write(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
         asked = self._bound(ahead)  # first: if it fails, nothing has been sent

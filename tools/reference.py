@@ -27,6 +27,7 @@ from dibs.nouns.work import plan, tasks
 from dibs.operation import Operation
 from dibs.space import scope
 from dibs.storage import postgres_connect, postgres_pipeline, sqlite
+from dibs.storage import postgres_transaction as postgres
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 

@@ -329,14 +329,14 @@ def looked_at(attempt: Attempt) -> DibsError:
     if answer not in (b"S", b"N", b"E", b""):
         says = f"what listens at {place} is not a PostgreSQL server"
         return unfit(says, "correct host and port in the address", "not_postgres")
+    if attempt.stage == ConnStatus.BAD and place[0] != "/":  # libpq has not even tried
+        return InvalidError("a setting in the address has a wrong value", next="such as sslmode")
     if answer == b"S" and attempt.stage == ConnStatus.SSL_STARTUP:
         says = f"{place}: TLS failed: this side or the server does not accept the certificate"
         return unfit(says, "check sslmode, sslrootcert, sslcert and the host's name", "tls")
     if answer == b"N" and mode not in (b"disable", b"allow", b"prefer"):
         says = f"{place}: the server offers no TLS, and the address asks for it"
         return unfit(says, "turn it on there (ssl = on), or leave sslmode out", "tls")
-    if attempt.stage == ConnStatus.BAD and place[0] != "/":  # libpq has not even tried
-        return InvalidError("a setting in the address has a wrong value", next="such as sslmode")
     return disconnected(f"{place} ended the connection while it was being made", "broken")
 
 

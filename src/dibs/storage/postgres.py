@@ -28,7 +28,7 @@ import time
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from dibs.errors import BusyError, DibsError, DisconnectedError
+from dibs.errors import BusyError, DibsError, DisconnectedError, UnfitError
 from dibs.storage.clock import SystemClock, unusable
 from dibs.storage.driver import Kept
 from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address, disconnected, translate
@@ -99,7 +99,15 @@ class PostgresDriver(Kept):
         for _ in range(CONNECTIONS):
             self._seats.put(True)
         self._kept: list[PostgresConnection] = []
-        self._kept.append(PostgresConnection(self))
+        first = PostgresConnection(self)
+        if self.pooled and not first.begins() and not PostgresConnection(self).begins():
+            raise UnfitError(
+                f"the pooler at {self.address} answers single statements, but ends the connection "
+                "where a transaction begins",
+                next="set pool_mode = transaction there, or session; or connect to the server",
+                cause="pooler",
+            )
+        self._kept.append(first)
 
     def key(self) -> bytes:
         return self._key

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import psycopg
 
-from dibs.errors import DibsError, StorageError, StoreGoneError
+from dibs.errors import DibsError, DisconnectedError, StorageError, StoreGoneError
 from dibs.storage.clock import SEQ_LIMIT, check_seq
 from dibs.storage.postgres_connect import SOON_S, disconnected
 from dibs.storage.postgres_pipeline import CHANNEL, EAR_LOCK, EVERYBODY, Pipeline, Seat, ask, named
@@ -59,7 +59,7 @@ class PostgresConnection:
         """Whether a transaction has been begun."""
         self._heard = True
         """Whether somebody listens, as far as the transaction knows."""
-        self._pipeline = Pipeline(talk, prepares=not driver.pooled)
+        self._pipeline = Pipeline(talk, driver.pooled)
         self._later: list[tuple[Query, dict[str, Any]]] = []
         self._ahead: dict[Bound, list[Row]] = {}
         """The answers to what was asked ahead; good until anything else is asked or written."""
@@ -75,6 +75,16 @@ class PostgresConnection:
     def begin(self, end: float) -> None:
         """Be used for a transaction that should have ended by then."""
         self._pipeline.end = end
+
+    def begins(self) -> bool:
+        """Whether a transaction can be begun; if not, the connection is gone."""
+        try:
+            self.begin_read()
+        except DisconnectedError:
+            self.close()
+            return False
+        self.rollback()
+        return True
 
     def begin_write(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
         asked = self._bound(ahead)  # first: if it fails, nothing has been sent

@@ -22,6 +22,7 @@ example: $(READY) ## two agents and one budget, without dibs and with it
 
 test: compiled ## run the whole suite, on SQLite and on a real PostgreSQL
 	@tests/surfaces/get_browser
+	@tests/get_pgbouncer
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 clients: compiled ## run the real agent CLIs against a scripted model

@@ -11,11 +11,20 @@ import hypothesis
 import pytest
 
 from tests.daemons import Daemons, daemons, end
+from tests.pgbouncer import pgbouncer
 from tests.postgres_server import new_database, running
 
 # How long one example takes depends on the database and the machine.
 hypothesis.settings.register_profile("dibs", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("dibs")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--pgbouncer",
+        action="store_true",
+        help="run the contract on PostgreSQL through PgBouncer in transaction mode, and only that",
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,6 +47,13 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
     """The one PostgreSQL database that the tests of this worker share, a space each."""
     with new_database(postgres_server) as database_url:
         yield database_url
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_url(postgres_url: str) -> Iterator[str]:
+    """The same database by way of PgBouncer in transaction mode."""
+    with pgbouncer(postgres_url) as through:
+        yield through
 
 
 @pytest.fixture
@@ -84,6 +100,16 @@ def http_postgres_url(
 ) -> Iterator[str]:
     """The address of a daemon of this test's own, on PostgreSQL."""
     word = new_daemon(postgres_url, space_name, str(tmp_path / "user"), daemon_clock)
+    yield word["url"]
+    end(word)
+
+
+@pytest.fixture
+def http_pgbouncer_url(
+    new_daemon: Daemons, pgbouncer_url: str, space_name: str, tmp_path: Path, daemon_clock: str
+) -> Iterator[str]:
+    """The address of a daemon of this test's own, on PostgreSQL by way of PgBouncer."""
+    word = new_daemon(pgbouncer_url, space_name, str(tmp_path / "user"), daemon_clock)
     yield word["url"]
     end(word)
 

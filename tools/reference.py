@@ -26,7 +26,8 @@ from dibs.nouns.work import operations as work
 from dibs.nouns.work import plan, tasks
 from dibs.operation import Operation
 from dibs.space import scope
-from dibs.storage import postgres, sqlite
+from dibs.storage import postgres_connect, postgres_pipeline, sqlite
+from dibs.storage import postgres_transaction as postgres
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
@@ -142,6 +143,8 @@ FIGURES: list[tuple[object, str, str]] = [
     (sqlite, "BUSY_S", "seconds a write waits for its turn, then `BusyError` (SQLite)"),
     (postgres, "LOCK_MS", "milliseconds a write waits for its turn, then `BusyError` (PostgreSQL)"),
     (postgres, "IDLE_MS", "milliseconds after which the server cuts off a frozen writer"),
+    (postgres_connect, "CONNECT_S", "seconds to find a PostgreSQL, then `DisconnectedError`"),
+    (postgres_pipeline, "ANSWER_S", "seconds it may stay silent, then `DisconnectedError`"),
 ]
 
 

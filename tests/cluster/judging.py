@@ -39,12 +39,15 @@ class Judgement:
     acknowledged: int
     lost: list[str]
     twice: list[str]
-    """What two sessions held at once, or an epoch that was granted twice."""
+    """What two sessions held at once, as far as both knew."""
+    epochs: list[str]
+    """Those that were granted twice."""
     stuck: list[str]
     """The keys whose history of acknowledged writes no order explains."""
     outdated: list[str]
     """Those where only a refusal or a read came from a leader that was none any more."""
-    ended_sessions: int
+    ended: list[str]
+    """The sessions that were refused, and when."""
     troubles: Counter[str]
     faults: list[Struck] = field(default_factory=list)
 
@@ -69,10 +72,15 @@ def judge(
     return Judgement(
         acknowledged=len(written) + len(answered),
         lost=lost,
-        twice=[*held_twice(recording), *granted_twice(recording)],
+        twice=list(held_twice(recording)),
+        epochs=list(granted_twice(recording)),
         stuck=stuck,
         outdated=outdated,
-        ended_sessions=sum(line["says"] == "ended" for line in everything),
+        ended=[
+            f"{line['message']}, {when(line['at'], line['at'], faults)}"
+            for line in everything
+            if line["says"] == "ended"
+        ],
         troubles=Counter(line["code"] for line in everything if line["says"] == "trouble"),
         faults=faults,
     )
@@ -99,9 +107,14 @@ def unexplained(recording: Recording, faults: list[Struck]) -> tuple[list[str], 
 def told(key: str, op: Op | None, faults: list[Struck]) -> str:
     """What was answered that no order explains, and in which fault."""
     assert op is not None and op.answer is not None
-    during = [one for one in faults if op.call <= one.ended and one.began <= op.ret]
-    when = f"{during[0].what} +{(op.ret - during[0].began) / NS:.1f} s" if during else "in calm"
-    return f"{key}: {op.name} {op.args} {op.answer}, {(op.ret - op.call) / NS:.1f} s, {when}"
+    took_s = (op.ret - op.call) / NS
+    at = when(op.call, op.ret, faults)
+    return f"{key}: {op.name} {op.args} {op.answer}, {took_s:.1f} s, {at}"
+
+
+def when(begin: int, end: int, faults: list[Struck]) -> str:
+    during = [one for one in faults if begin <= one.ended and one.began <= end]
+    return f"{during[0].what} +{(end - during[0].began) / NS:.1f} s" if during else "in calm"
 
 
 def only_said(op: Op) -> bool:

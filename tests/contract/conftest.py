@@ -19,10 +19,15 @@ from tests.contract.world import LONG_S, Opener
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Let a test run on both databases, and through a daemon unless it says why not."""
     if "url" in metafunc.fixturenames:
-        daemon = [] if hasattr(metafunc.function, "direct") else ["http"]
-        if daemon and metafunc.module.__name__.endswith("test_idempotency"):
-            daemon.append("http_postgres")  # to a daemon, one database is like the other
-        metafunc.parametrize("url", ["sqlite", "postgres", *daemon], indirect=True)
+        direct = hasattr(metafunc.function, "direct")
+        if metafunc.config.getoption("--pgbouncer"):
+            ways = ["pgbouncer", *([] if direct else ["http_pgbouncer"])]
+        else:
+            ways = ["sqlite", "postgres", *([] if direct else ["http"])]
+            if metafunc.module.__name__.endswith("test_idempotency"):
+                # To a daemon, one database is like the other; and every mutation is here.
+                ways += ["pgbouncer", *([] if direct else ["http_postgres"])]
+        metafunc.parametrize("url", ways, indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -54,9 +59,7 @@ def url(request: pytest.FixtureRequest) -> str:
 def store(request: pytest.FixtureRequest, url: str) -> str:
     """The database beneath, also where a daemon is before it."""
     kind: str = request.node.callspec.params["url"]
-    if not kind.startswith("http"):
-        return url
-    beneath = "postgres_url" if kind.endswith("postgres") else "sqlite_url"
+    beneath = "sqlite_url" if kind in ("sqlite", "http") else "postgres_url"
     found: str = request.getfixturevalue(beneath)
     return found
 

@@ -122,7 +122,7 @@ def test_the_token_of_one_space_opens_nothing_in_another(opener: Opener, alice):
 def everything_in(opener: Opener) -> str:
     """All that the store has on its disk or in its tables."""
     if opener.on_postgres:
-        with psycopg.connect(opener.url, options="-c search_path=dibs") as connection:
+        with psycopg.connect(opener.store, options="-c search_path=dibs") as connection:
             tables = connection.execute(
                 "SELECT table_name FROM information_schema.tables WHERE table_schema = 'dibs'"
             ).fetchall()

@@ -16,6 +16,7 @@ import pytest
 import dibs
 from dibs import errors
 from dibs.storage import postgres_connect
+from tests.contract.waiting import eventually
 from tests.hostile.standby import Failover, failover
 from tests.silence import SilentProxy, silent_proxy
 
@@ -128,19 +129,22 @@ def test_a_server_without_tls(proxy: SilentProxy, tmp_path: Path) -> None:
     assert summary(error) == ("unfit", "tls", 2)
 
 
-def test_an_address_that_cannot_be_read_shows_no_password(tmp_path: Path) -> None:
+def test_an_address_that_cannot_be_read_shows_no_password(
+    proxy: SilentProxy, tmp_path: Path
+) -> None:
     for url in (
         f"postgresql://u:{SECRET}@host:port:1/d",
         f"postgresql://u:{SECRET}%zz@host/d",
         f"postgresql://u@host/d?password={SECRET}&nonsense=1",
         f"postgresql://u:{SECRET}@a,b/d?port=1,2,3",
+        f"postgresql://u:{SECRET}@127.0.0.1:{proxy.port}/d?sslmode=nonsense",
     ):
         with pytest.raises(dibs.InvalidError) as refused:
             dibs.open(url, space="s", user_dir=tmp_path / "user")
         error = refused.value
         chain = f"{error} {error.next} {error.details} {error.__cause__}"
         assert SECRET not in chain
-        assert error.__suppress_context__
+        assert error.__context__ is None or error.__suppress_context__
 
 
 def test_a_password_in_the_query_is_not_shown(empty_postgres_url: str, tmp_path: Path) -> None:
@@ -271,6 +275,34 @@ def test_a_server_that_is_read_only(admin: Admin, tmp_path: Path) -> None:
     assert "read-only" in error.message and "nobody listens" in error.message
 
 
+def test_a_leader_that_is_demoted_is_left_and_found_again(admin: Admin, tmp_path: Path) -> None:
+    url = as_user(admin, granted(admin), SECRET).replace("host=", f"host={tmp_path},")
+    with dibs.open(url, space="s", start=tmp_path, user_dir=tmp_path / "user") as space:
+        alice = space.join("alice")
+        admin.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+        admin.execute("SELECT pg_reload_conf()")
+        try:
+            eventually(lambda: is_read_only(admin))
+            with pytest.raises(dibs.DisconnectedError) as refused:
+                alice.messages.send("one")
+            assert refused.value.details["cause"] == "read_only"
+            with pytest.raises(dibs.DisconnectedError) as refused:
+                alice.messages.send("two")
+            assert refused.value.details["cause"] == "no_host"
+        finally:
+            off = "SET default_transaction_read_only = off"
+            admin.execute(off, "ALTER SYSTEM RESET ALL", "SELECT pg_reload_conf()")
+        eventually(lambda: not is_read_only(admin))
+        alice.messages.send("three")
+        assert [message.body for message in alice.messages.history()] == ["three"]
+        alice.close()
+
+
+def is_read_only(admin: Admin) -> bool:
+    with psycopg.connect(admin.url) as db:
+        return db.execute("SHOW transaction_read_only").fetchone() == ("on",)
+
+
 def test_a_server_that_ends_the_connection(admin: Admin, tmp_path: Path) -> None:
     url = as_user(admin, granted(admin), SECRET)
 
@@ -342,9 +374,14 @@ def test_the_first_host_that_takes_writes_is_found(
             tried = silent.connections
             assert tried == 1
             # It is remembered: the next connection does not begin with the one that is silent.
-            space.scope.store.driver.forsake()
+            driver: Any = space.scope.store.driver
+            driver.forsake()
             alice.leases.claim("port:1")
             assert silent.connections == tried
-            # What was the good one falls silent, and another takes its place.
+            # The good one falls silent, and the first one speaks: that one is taken.
             silent.speak()
+            proxy.silent = True
+            driver.forsake()
+            alice.leases.claim("port:2")
+            assert silent.connections > tried
             alice.close()

@@ -121,6 +121,35 @@ def test_a_commit_that_no_standby_has_is_not_acknowledged(
         servers.set("synchronous_standby_names", "")
 
 
+def test_looking_at_the_server_beside_writers_ends_nothing(
+    postgres_url: str, where: dict[str, Any], space_name: str
+) -> None:
+    """Whoever looks again at the space's row must not take a write of the same moment for lost."""
+    failures: list[BaseException] = []
+    with (
+        dibs.open(postgres_url, **where | {"space": space_name}) as space,
+        space.join("alice", ttl_s=300) as alice,
+    ):
+        driver: Any = space.scope.store.driver
+        end = time.monotonic() + 3
+
+        def write(number: int) -> None:
+            try:
+                while time.monotonic() < end:
+                    alice.state.set("n", f"{number}", 1, force=True)
+                    driver.behind = driver.behind or number == 0
+            except BaseException as error:
+                failures.append(error)
+
+        writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        assert not failures
+        assert space.events.since(0, kind="space.restored") == ()
+
+
 def test_what_the_settings_of_the_server_put_at_risk_is_told(
     servers: Failover, where: dict[str, Any]
 ) -> None:

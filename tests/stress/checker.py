@@ -123,6 +123,8 @@ class Register:
         version, value = state
         shown = version if value is not None else 0
         new, fits = op.args.get("value"), op.args.get("expected") == shown
+        if op.answer is not None and op.answer.get("code") == "not_yours":
+            return [state]  # a session that has ended can do nothing more
         if version == UNKNOWN and op.answer is not None:
             return self._heard_of(state, op)
         if op.answer is None:

@@ -28,7 +28,7 @@ import time
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from dibs.errors import BusyError, DibsError, DisconnectedError
+from dibs.errors import BusyError, DibsError, DisconnectedError, UnfitError
 from dibs.storage.clock import SystemClock, unusable
 from dibs.storage.driver import Kept
 from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address, disconnected, translate
@@ -100,7 +100,15 @@ class PostgresDriver(Kept):
         for _ in range(CONNECTIONS):
             self._seats.put(True)
         self._kept: list[PostgresConnection] = []
-        self._kept.append(PostgresConnection(self))
+        first = PostgresConnection(self)
+        if self.pooled and not first.begins() and not PostgresConnection(self).begins():
+            raise UnfitError(
+                f"the pooler at {self.address} answers single statements, but ends the connection "
+                "where a transaction begins",
+                next="set pool_mode = transaction there, or session; or connect to the server",
+                cause="pooler",
+            )
+        self._kept.append(first)
 
     def key(self) -> bytes:
         return self._key
@@ -113,6 +121,11 @@ class PostgresDriver(Kept):
         self, space: Row, connection: PostgresConnection, fresh: bool = False
     ) -> dict[str, Any]:
         self.space = space["id"]
+        seen = self.seen  # before the row is read: another thread may write meanwhile
+        if connection.sets_up:
+            # Nobody writes while the space goes on elsewhere: seq must not be taken twice.
+            connection.take_turn(self.space)
+            space |= connection.rows(SPACE.find, {"name": space["name"]})[0]
         now = connection.history()
         stayed = self.history in ("", now["history"])
         self._newest, self.replicated = now["history"] or "", now["replicated"]
@@ -124,11 +137,11 @@ class PostgresDriver(Kept):
             return found[0] if found else {"seq": 0, "at": 0}
 
         fast = self.synchronous == SYNCHRONOUS["fast"]
-        gone = gone_on(space, now, fast, self.seen, end)
+        gone = gone_on(space, now, fast, seen, end)
         if not stayed and gone.get("seq", space["seq"]) == space["seq"]:
             # Somebody who missed nothing has gone on with the space; we may know what is lost.
             restored_seq = space["restored_seq"]
-            if self.seen > end(restored_seq)["seq"]:
+            if seen > end(restored_seq)["seq"]:
                 return {**space, **gone, "ends": restored_seq}
         return gone
 

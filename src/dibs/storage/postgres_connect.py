@@ -6,12 +6,11 @@ is taken. Of several hosts, one that only reads counts as no answer: it is a sta
 leader a moment ago.
 
 Nothing here waits without an end. The kernel notices a peer that is gone (`DEFAULTS`; what the
-address says wins), but not one that keeps the connection open and swallows what is sent.
+address says wins), but not one that swallows what it is sent.
 
-What an error means is told by its code, never by its text, which the server may translate. libpq
-says the codes of a refused connection only if it is asked for nothing else. Where there is no
-code, what the port does is looked at: whether it takes a connection, and how it answers when it
-is asked for TLS, which every PostgreSQL answers with one letter.
+What an error means is told by its code, never by its text, which may be translated. libpq says
+the code of a refused connection only if it is asked for nothing else. Where there is no code, what
+the port does is looked at: a PostgreSQL that is asked for TLS answers with one letter.
 """
 
 from __future__ import annotations
@@ -241,17 +240,15 @@ class Race:
     def run(self) -> Attempt | None:
         while self._places or self._running:
             if self._places:
-                self._begin(Attempt(self._address, self._places.pop(0)))
+                attempt = Attempt(self._address, self._places.pop(0))
+                self._running.append(attempt)
+                if attempt.failed:
+                    self._fail(attempt)
             patience = STAGGER_S if self._places else self._end - time.monotonic()
             found = self._watch(min(time.monotonic() + patience, self._end))
             if found is not None or time.monotonic() >= self._end:
                 return found
         return None
-
-    def _begin(self, attempt: Attempt) -> None:
-        self._running.append(attempt)
-        if attempt.failed:
-            self._fail(attempt)
 
     def _watch(self, until: float) -> Attempt | None:
         """Go on with those that run, until one is there, or it is time to begin another."""
@@ -263,19 +260,16 @@ class Race:
             by_handle = {attempt.pq.socket: attempt for attempt in self._running}
             for handle, attempt in by_handle.items():
                 watched.register(handle, attempt.wants)
-            failed = False
             for handle, _ in watched.poll(left * 1000):
                 attempt = by_handle[handle]
                 if attempt.go_on():
                     if self._address.takes(attempt.pq):
                         self._running.remove(attempt)
                         return attempt
-                    failed = True
                     self._drop(attempt, "read_only", "{} is read-only")
                 elif attempt.failed:
                     self._fail(attempt)
-                    failed = True
-            if failed and self._places:
+            if self._places and len(self._running) < len(by_handle):
                 return None
         return None
 
@@ -300,7 +294,7 @@ class Race:
 
 def where(attempt: Attempt) -> str:
     """The place of an attempt, as a person may be shown it."""
-    host = attempt.place.get("host") or attempt.pq.host.decode() or attempt.place["hostaddr"]
+    host = attempt.place.get("host") or attempt.pq.host.decode() or attempt.place.get("hostaddr")
     return f"{host}, port {attempt.pq.port.decode()}"
 
 
@@ -335,6 +329,8 @@ def looked_at(attempt: Attempt) -> DibsError:
     if answer not in (b"S", b"N", b"E", b""):
         says = f"what listens at {place} is not a PostgreSQL server"
         return unfit(says, "correct host and port in the address", "not_postgres")
+    if attempt.stage == ConnStatus.BAD and place[0] != "/":  # libpq has not even tried
+        return InvalidError("a setting in the address has a wrong value", next="such as sslmode")
     if answer == b"S" and attempt.stage == ConnStatus.SSL_STARTUP:
         says = f"{place}: TLS failed: this side or the server does not accept the certificate"
         return unfit(says, "check sslmode, sslrootcert, sslcert and the host's name", "tls")

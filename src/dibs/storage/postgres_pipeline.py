@@ -7,8 +7,7 @@ take longer for a statement than the server does.
 Every packet ends with a sync: only after that does the server count as idle, and cuts off a
 client that freezes inside a transaction.
 
-No answer is waited for without an end. A server that stays silent for longer than it may take to
-refuse a turn is given up, whatever the kernel says of the connection.
+No answer is waited for without an end: a server that stays silent for longer is given up.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ ANSWER_S = 6.0
 LEAST_S = 1.0
 SEAT_S = 5
 EAR_S = 20.0
-"""How long a connection that only listens may hear nothing before it is asked whether it lives."""
+"""How long a connection that listens may hear nothing before it is asked whether it lives."""
 CHANNEL = "dibs"
 EAR_LOCK = 0x64696274
 EAR_LOCK_MS = "1000"
@@ -85,10 +84,15 @@ def ask(talk: PGconn, text: str, values: Sequence[Any] = (), within_s: float = 0
 
 
 class Pipeline:
-    def __init__(self, talk: PGconn, prepares: bool) -> None:
+    def __init__(self, talk: PGconn, pooled: bool) -> None:
+        """pooled: a pooler may give each transaction to another server.
+
+        Then nothing is prepared, and a packet is answered before the next is sent: PgBouncer 1.18
+        takes the end of one for that of all, and gives answers to the rest to somebody else.
+        """
         self._pq = talk
         self._pq.nonblocking = 1
-        self._prepares = prepares
+        self._pooled = pooled
         self.end = 0.0
         """When the transaction should have ended, on the monotonic clock."""
         self.works: Callable[[], bool] | None = None
@@ -151,7 +155,7 @@ class Pipeline:
 
     def _add(self, text: str, data: list[bytes | None], wanted: bool) -> None:
         name = self._prepared.get(text)
-        if name is None and self._prepares and len(data) <= PREPARED_VALUES:
+        if name is None and not self._pooled and len(data) <= PREPARED_VALUES:
             name = self._prepared[text] = b"s%d" % next(self._numbers)
             self._new.append(text)
             self._pq.send_prepare(name, text.encode())
@@ -171,6 +175,14 @@ class Pipeline:
 
         after: a statement that follows in a packet of its own, whose answer nobody waits for
         """
+        if after is not None and self._pooled:
+            results = self.exchange()
+            try:
+                self.send(*after)
+                self.exchange()
+            except psycopg.Error:
+                self.close()  # what was waited for is done
+            return results
         text, data = (after[0], _texts(after[1])) if after is not None else ("", [])
         self._start()
         self._close_packet()
@@ -192,6 +204,9 @@ class Pipeline:
 
     def tell(self) -> None:
         """Send the packet, and leave its answers to the next exchange."""
+        if self._pooled:
+            self.exchange()
+            return
         self._start()
         self._close_packet()
         self._flush()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import psycopg
 
-from dibs.errors import DibsError, StorageError, StoreGoneError
+from dibs.errors import DibsError, DisconnectedError, StorageError, StoreGoneError
 from dibs.storage.clock import SEQ_LIMIT, SILENCE, bearable, check_seq
 from dibs.storage.postgres_connect import SOON_S, disconnected
 from dibs.storage.postgres_pipeline import CHANNEL, EAR_LOCK, EVERYBODY, Pipeline, Seat, ask, named
@@ -37,6 +37,8 @@ PAYLOAD_LIMIT = 7_900
 
 class PostgresConnection:
     seat: Seat | None = None
+    sets_up = False
+    """Whether it is in a transaction that no other set-up can run beside."""
 
     def __init__(self, driver: PostgresDriver) -> None:
         self._driver = driver
@@ -57,7 +59,7 @@ class PostgresConnection:
         """Whether a transaction has been begun."""
         self._heard = True
         """Whether somebody listens, as far as the transaction knows."""
-        self._pipeline = Pipeline(talk, prepares=not driver.pooled)
+        self._pipeline = Pipeline(talk, driver.pooled)
         self._later: list[tuple[Query, dict[str, Any]]] = []
         self._ahead: dict[Bound, list[Row]] = {}
         """The answers to what was asked ahead; good until anything else is asked or written."""
@@ -73,6 +75,16 @@ class PostgresConnection:
     def begin(self, end: float) -> None:
         """Be used for a transaction that should have ended by then."""
         self._pipeline.end = end
+
+    def begins(self) -> bool:
+        """Whether a transaction can be begun; if not, the connection is gone."""
+        try:
+            self.begin_read()
+        except DisconnectedError:
+            self.close()
+            return False
+        self.rollback()
+        return True
 
     def begin_write(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
         asked = self._bound(ahead)  # first: if it fails, nothing has been sent
@@ -97,7 +109,7 @@ class PostgresConnection:
         self, space: int, session: int, asked: list[tuple[Query, Bound]]
     ) -> tuple[int, int, Row]:
         self._send_later()
-        self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
+        self.take_turn(space)
         self._send(POSTGRES.taken, {"ear": EAR_LOCK, "space": space}, wanted=True)
         self._send(SPACE.enter, {"space": space, "session": session}, wanted=True)
         seen = self._driver.seen
@@ -116,6 +128,10 @@ class PostgresConnection:
         if taken["replicated"] != self._driver.replicated:
             self._driver.behind = True  # the space has to know how the server keeps what it writes
         return *self._times(taken), row
+
+    def take_turn(self, space: int) -> None:
+        """Before anything else that is asked, wait until nobody else writes."""
+        self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
 
     def begin_read(self, ahead: Ahead = None) -> tuple[int, int]:
         asked = self._bound(ahead)
@@ -155,6 +171,7 @@ class PostgresConnection:
 
     def begin_setup(self) -> None:
         self.begin_group()
+        self.sets_up = True
         self._say("SET LOCAL synchronous_commit = on")  # what it notes of the server must stay
         self._send(POSTGRES.set_up_alone, {"lock": SETUP_LOCK}, wanted=True)
         self._send(POSTGRES.create_schema, {})
@@ -269,7 +286,8 @@ class PostgresConnection:
             self.close()
 
     def _over(self) -> None:
-        self._open, self._pipeline.works = False, None
+        self._open = self.sets_up = False
+        self._pipeline.works = None
 
     def close(self) -> None:
         self._pipeline.close()

@@ -85,12 +85,16 @@ class Ticket:
             if stuck:
                 self._settle()
                 return None, 1
-            if store.liveness is None and store.clock.now() - kept_at > KEEP_TICKET_S * 1000:
+            if store.liveness is not None:
+                return None, due_in_ms
+            keep_ms = KEEP_TICKET_S * 1000
+            if store.clock.now() - kept_at >= keep_ms:
                 kept_at = store.clock.now()
                 with store.write(None) as write:
                     deadline = write.now + grants.TICKET_MS
                     write.run(LEASES.keep_ticket, number=self.number, deadline=deadline)
-            return None, due_in_ms
+            # Through a daemon nothing else may wake it before the ticket's time is over.
+            return None, keep_ms if due_in_ms is None else min(due_in_ms, keep_ms)
 
         grant = store.wait(waiting, (str(self.number),), wait_s)
         if grant is None:

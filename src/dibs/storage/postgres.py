@@ -219,7 +219,7 @@ class PostgresDriver(Kept):
         """A new connection; for a moment after one timed out, the same error at once."""
         begun, outage = time.monotonic(), self._outage
         if outage is not None and begun < self._rest_until:
-            raise DisconnectedError(outage.message, next=outage.next, **outage.details)
+            raise DisconnectedError(str(outage), next=outage.next, **outage.details)
         try:
             soon = begun - self._silent_at < TROUBLE_S
             return self.hosts.connect(SOON_S if soon else CONNECT_S)

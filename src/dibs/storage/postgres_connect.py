@@ -64,8 +64,7 @@ class Silent(psycopg.OperationalError):
 def _verbosity() -> Any:
     """`PQsetErrorVerbosity` of the very libpq that psycopg uses, which does not offer it."""
     module: Any = sys.modules[pq.PGconn.__module__]
-    in_python = getattr(module, "impl", None)
-    library = in_python.pq if in_python is not None else ctypes.CDLL(module.__file__)
+    library = module.impl.pq if hasattr(module, "impl") else ctypes.CDLL(module.__file__)
     library.PQsetErrorVerbosity.argtypes = [ctypes.c_void_p, ctypes.c_int]
     return library.PQsetErrorVerbosity
 
@@ -179,7 +178,7 @@ class Address:
         if lasting:
             return lasting[0]
         if self.several and len(failures) > 1:
-            causes = ", ".join(dict.fromkeys(one.message for one in failures))
+            causes = ", ".join(dict.fromkeys(str(one) for one in failures))
             return disconnected(
                 f"none of the {len(failures)} hosts can be used: {causes}", "no_host"
             )
@@ -199,10 +198,8 @@ def resolve(name: str, port: str, end: float) -> list[str]:
     asking = threading.Thread(target=ask, name="dibs-resolve", daemon=True)
     asking.start()
     asking.join(max(0.0, end - time.monotonic()))
-    if not found:
-        raise socket.gaierror(socket.EAI_AGAIN, "no name server answers")
-    if isinstance(found[0], OSError):
-        raise found[0]
+    if not found or isinstance(found[0], OSError):
+        raise found[0] if found else socket.gaierror(socket.EAI_AGAIN, "no name server answers")
     return list(dict.fromkeys(str(one[4][0]) for one in found[0]))
 
 
@@ -379,13 +376,16 @@ AGAIN = "try again; give an idempotency key so that a write is not done twice"
 CODES = os.path.join(os.path.dirname(__file__), "postgres_codes.txt")
 
 
+# At once: when it is needed, there may be no descriptor left.
+with open(CODES, encoding="utf-8") as _table:
+    _LINES = [line.strip().split(" | ") for line in _table if line[0] != "#"]
+KNOWN = {line[0].strip(): line[1:] for line in _LINES}
+
+
 def by_code(code: str, before: str = "") -> DibsError:
     """The dibs error for a code of PostgreSQL's, or for its class."""
-    with open(CODES, encoding="utf-8") as table:
-        lines = [line.strip().split(" | ") for line in table if line[0] != "#"]
-    known = {line[0].strip(): line[1:] for line in lines}
     unknown = ["StorageError", "unknown", f"the database server refused a statement ({code})", ""]
-    found = next((known[part] for part in (code, code[:3], code[:2]) if part in known), unknown)
+    found = next((KNOWN[part] for part in (code, code[:3], code[:2]) if part in KNOWN), unknown)
     kind: type[DibsError] = getattr(errors, found[0])
     advice = {"=": AGAIN, "": "report this"}.get(found[3], found[3])
     return kind(before + found[2], next=advice, cause=found[1], sqlstate=code)

@@ -251,7 +251,6 @@ class UnfitError(UnavailableError):
     """What is at this address cannot serve as a dibs store: it says why."""
 
     code = "unfit"
-    exit_code = 2  # asking again does not help
 
 
 MESSAGE_LIMIT = 2_000

@@ -28,10 +28,10 @@ import time
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from dibs.errors import BusyError, DibsError, DisconnectedError, UnfitError
+from dibs.errors import BusyError, DibsError, DisconnectedError
 from dibs.storage.clock import SystemClock, unusable
 from dibs.storage.driver import Kept
-from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address, disconnected, translate
+from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address, disconnected, translate, unfit
 from dibs.storage.postgres_pipeline import PostgresListener, Seat, gone_on
 from dibs.storage.postgres_transaction import PostgresConnection
 from dibs.storage.queries import Queries
@@ -102,11 +102,11 @@ class PostgresDriver(Kept):
         self._kept: list[PostgresConnection] = []
         first = PostgresConnection(self)
         if self.pooled and not first.begins() and not PostgresConnection(self).begins():
-            raise UnfitError(
+            raise unfit(
                 f"the pooler at {self.address} answers single statements, but ends the connection "
                 "where a transaction begins",
-                next="set pool_mode = transaction there, or session; or connect to the server",
-                cause="pooler",
+                "set pool_mode = transaction there, or session; or connect to the server",
+                "pooler",
             )
         self._kept.append(first)
 

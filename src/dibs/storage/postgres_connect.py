@@ -2,8 +2,7 @@
 
 An address may name several hosts, and a name may have several addresses. They are tried in their
 order, each a moment after the one before unless that has failed already; the first that answers
-is taken. Of several hosts, one that only reads counts as no answer: it is a standby, or was the
-leader a moment ago.
+is taken. Of several hosts, one that is read-only counts as no answer.
 
 Nothing here waits without an end. The kernel notices a peer that is gone (`DEFAULTS`; what the
 address says wins), but not one that swallows what it is sent.
@@ -170,10 +169,7 @@ class Address:
         return not self._writable or not any(found.parameter_status(one) == b"on" for one in reads)
 
     def _worst(self, failures: list[DibsError]) -> DibsError:
-        """The failure to tell of: one that asking again would not cure, if there is any.
-
-        Of several hosts, one that is down or only reads says nothing of the others.
-        """
+        """The failure to tell of: one that asking again would not cure, if there is any."""
         lasting = [one for one in failures if not isinstance(one, DisconnectedError)]
         if lasting:
             return lasting[0]
@@ -364,8 +360,10 @@ def unknown_host(name: str, error: OSError) -> DibsError:
     return unfit(f"there is no host {name}", "correct the address", "unknown_host")
 
 
-def unfit(says: str, advice: str, cause: str) -> UnfitError:
-    return UnfitError(says, next=advice, cause=cause)
+def unfit(says: str, advice: str, cause: str, sqlstate: str = "") -> UnfitError:
+    error = UnfitError(says, next=advice, cause=cause, sqlstate=sqlstate)
+    error.exit_code = InvalidError.exit_code  # asking again does not help
+    return error
 
 
 def disconnected(says: str, cause: str, sqlstate: str = "") -> DisconnectedError:
@@ -376,10 +374,9 @@ AGAIN = "try again; give an idempotency key so that a write is not done twice"
 CODES = os.path.join(os.path.dirname(__file__), "postgres_codes.txt")
 
 
-# At once: when it is needed, there may be no descriptor left.
+# At once: later there may be no descriptor left.
 with open(CODES, encoding="utf-8") as _table:
-    _LINES = [line.strip().split(" | ") for line in _table if line[0] != "#"]
-KNOWN = {line[0].strip(): line[1:] for line in _LINES}
+    KNOWN = {line[:5].strip(): line[8:].strip().split(" | ") for line in _table if line[0] != "#"}
 
 
 def by_code(code: str, before: str = "") -> DibsError:
@@ -388,6 +385,8 @@ def by_code(code: str, before: str = "") -> DibsError:
     found = next((KNOWN[part] for part in (code, code[:3], code[:2]) if part in KNOWN), unknown)
     kind: type[DibsError] = getattr(errors, found[0])
     advice = {"=": AGAIN, "": "report this"}.get(found[3], found[3])
+    if kind is UnfitError:
+        return unfit(before + found[2], advice, found[1], code)
     return kind(before + found[2], next=advice, cause=found[1], sqlstate=code)
 
 

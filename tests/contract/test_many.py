@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections import Counter
+
 import pytest
 
 import dibs
 from dibs.storage.postgres_pipeline import Pipeline
 from tests.contract.waiting import result
-from tests.contract.world import direct
+from tests.contract.world import direct, with_tests
 
 
 def tasks(*ids: str, **options: object) -> list[dict[str, object]]:
@@ -360,6 +364,44 @@ def test_what_each_came_to_is_remembered_with_the_call(alice):
     assert (again[1].message, again[1].next) == (first[1].message, first[1].next)
     assert again[1].details["task"] == first[1].details["task"]
     assert alice.events.last() == last
+
+
+# Killed half way.
+
+
+def test_a_process_that_is_killed_leaves_whole_batches(opener, alice):
+    arguments = [opener.url, opener.name, opener.user_dir]
+    process = subprocess.Popen(
+        [sys.executable, "-c", ADD_FOR_EVER, *arguments], env=with_tests(), stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    for _ in range(3):
+        process.stdout.readline()
+    process.kill()
+    told = 3 + process.communicate()[0].count(b"\n")
+    numbers = Counter(int(task.id.partition("-")[0]) for task in all_tasks(alice))
+    assert set(numbers.values()) == {40}
+    assert told <= len(numbers) <= told + 1  # the last may be done although nobody was told
+    assert sorted(numbers) == list(range(len(numbers)))
+
+
+def all_tasks(agent: dibs.Agent) -> list[dibs.Task]:
+    found: list[dibs.Task] = []
+    while page := agent.work.list(after=found[-1].seq if found else 0, limit=1000):
+        found += page
+    return found
+
+
+ADD_FOR_EVER = """
+import itertools, sys, dibs
+from tests.clock import ManualClock
+url, name, user_dir = sys.argv[1:]
+clock = None if url.startswith("http") else ManualClock()
+agent = dibs.open(url, space=name, user_dir=user_dir, clock=clock).join("adder")
+for batch in itertools.count():
+    agent.work.add_many([{"id": f"{batch}-{n}"} for n in range(40)])
+    print(batch, flush=True)
+"""
 
 
 # The store's limit.

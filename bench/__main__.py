@@ -15,7 +15,20 @@ from collections.abc import Iterator
 
 import apsw
 
-from bench import batches, claims, coord, daemon, river, scale, servers, spaces, start, waking
+from bench import (
+    batches,
+    claims,
+    coord,
+    daemon,
+    notify,
+    river,
+    scale,
+    servers,
+    spaces,
+    start,
+    thousand,
+    waking,
+)
 from bench.measure import ratio
 from tests.postgres_server import new_database, running
 
@@ -85,12 +98,27 @@ def report() -> Iterator[str]:
             for writers in (1, 8):
                 yield space_line(url, folder, writers)
             yield ""
+            yield bell_line(url, folder)
             # Before the next: its many rows keep the server busy with its own house-keeping.
             yield from waking_lines(url, folder)
             yield from scale_lines(url, folder, 20_000, 100_000)
         with new_database(server) as url, new_database(server) as others:
             yield from batches.report("one process", batches.direct(url, folder, rounds=9))
             yield from river.report(url, others, folder, rounds=5)
+        with new_database(server) as url:
+            yield "### A thousand agents\n"
+            yield from thousand.report(url, folder)
+
+
+def bell_line(url: str, folder: str) -> str:
+    sides = []
+    for listened in (2, 64):
+        _, rung, (middle, low, high) = notify.measure(ROOT, url, folder, listened, 5, 3)
+        sides.append(f"{rung:.0f}, **{middle:.2f}** ({low:.2f} to {high:.2f}), in {listened}")
+    return (
+        "Writes a second by 64 writers, each in a space of its own, and the share of those without "
+        f"`NOTIFY`, where somebody listens {'; '.join(sides)} of the spaces (goal 0.9).\n"
+    )
 
 
 def machine() -> str:

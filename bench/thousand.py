@@ -1,8 +1,8 @@
 """A thousand agents in one space on PostgreSQL, through two daemons.
 
 Each has a session and a connection of its own, and does three things over and over: it claims a
-resource of its own, renews it, and reads its inbox. First all of them as fast as they can, which
-shows how much the daemons do; then at half that pace, which shows how long a call takes.
+resource of its own, renews it, and reads its inbox. First as fast as they can, beside a few agents
+that do the same, which shows how much the daemons do; then slowly: how long does a call take?
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import random
 import statistics
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 import psycopg
 
@@ -23,6 +25,8 @@ from bench.daemon import Server
 from bench.start import DIBS
 
 AGENTS = 1000
+FEW = 16
+ROUNDS = 3
 AT_ONCE = 50
 """How many join at a time."""
 SPACE = "thousand"
@@ -67,7 +71,7 @@ class Caller:
         self.number = number
         self._session = ""
         self.taken: list[float] = []
-        self.failed = 0
+        self.failed: Counter[str] = Counter()
 
     async def join(self) -> None:
         host, _, port = self._server.address.rpartition(":")
@@ -97,10 +101,11 @@ class Caller:
                 began = time.monotonic()
                 if began >= end:
                     return
-                status, _ = await self._ask(path, body.format(self.number))
+                status, answer = await self._ask(path, body.format(self.number))
                 took = time.monotonic() - began
                 self.taken.append(took)
-                self.failed += status != 200
+                if status != 200:
+                    self.failed[json.loads(answer)["error"]] += 1
                 if every_s:
                     await asyncio.sleep(max(0.0, random.uniform(0.5, 1.5) * every_s - took))
 
@@ -108,39 +113,58 @@ class Caller:
         self._writer.close()
 
 
-async def run(servers: list[Server], seconds: float) -> tuple[float, float, list[float], int]:
-    """Calls a second at most, the pace of the second part, how long calls took then, failures."""
+class Figures(NamedTuple):
+    most: float
+    """Calls a second at most."""
+    ratio: float
+    """The same beside those of a few agents."""
+    pace: float
+    """Calls a second of the last part: half of what the few make."""
+    taken: list[float]
+    """How long each call took then."""
+    failed: Counter[str]
+
+
+async def run(servers: list[Server], seconds: float) -> Figures:
     callers = [Caller(servers[number % len(servers)], number) for number in range(AGENTS)]
     for begin in range(0, AGENTS, AT_ONCE):
         await asyncio.gather(*(caller.join() for caller in callers[begin : begin + AT_ONCE]))
 
-    async def all_work(every_s: float) -> list[float]:
+    async def work(number: int, every_s: float) -> list[float]:
         end = time.monotonic() + seconds
-        await asyncio.gather(*(caller.work(end, every_s) for caller in callers))
-        return [took for caller in callers for took in caller.taken]
+        await asyncio.gather(*(caller.work(end, every_s) for caller in callers[:number]))
+        return [took for caller in callers[:number] for took in caller.taken]
 
-    most = len(await all_work(0)) / seconds
-    await asyncio.sleep(1)
-    taken = await all_work(2 * AGENTS / most)
+    few, many = [], []
+    for _ in range(ROUNDS):
+        few.append(len(await work(FEW, 0)) / seconds)
+        many.append(len(await work(AGENTS, 0)) / seconds)
+    most = statistics.median(many)
+    ratio = statistics.median(one / other for one, other in zip(many, few, strict=True))
+    taken = await work(AGENTS, 2 * AGENTS / statistics.median(few))
     for caller in callers:
         caller.close()
-    return most, len(taken) / seconds, sorted(taken), sum(caller.failed for caller in callers)
+    failed = sum((caller.failed for caller in callers), Counter[str]())
+    return Figures(most, ratio, len(taken) / seconds, sorted(taken), failed)
 
 
-def report(url: str, folder: str, seconds: float = 10) -> Iterator[str]:
+def report(url: str, folder: str, seconds: float = 5) -> Iterator[str]:
     home = os.path.join(folder, "home")
     with ExitStack() as stack:
         servers = [stack.enter_context(serving(url, home)) for _ in range(2)]
-        most, pace, taken, failed = asyncio.run(run(servers, seconds))
+        figures = asyncio.run(run(servers, seconds))
         with psycopg.connect(url) as server:
             asked = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()"
             (connections,) = server.execute(asked).fetchone() or (0,)
         memory = [server.resident_mib() for server in servers]
-    middle, late = statistics.median(taken), taken[int(len(taken) * 0.99)]
+    middle = statistics.median(figures.taken)
+    late = figures.taken[int(len(figures.taken) * 0.99)]
+    failed = ", ".join(f"{number} {code}" for code, number in figures.failed.items()) or "none"
     yield (
         f"{AGENTS:,} agents with a session each, through two daemons, claim, renew and read their "
-        f"inbox: {most:.0f} calls a second at most. At {pace:.0f} a second a call takes "
-        f"{middle * 1e3:.1f} ms (median; 99th percentile {late * 1e3:.0f} ms); {failed} failed. "
-        f"The daemons have {connections - 1} connections to the server together, and take "
+        f"inbox: {figures.most:.0f} calls a second at most, **{figures.ratio:.2f}** of what {FEW} "
+        f"agents get. At {figures.pace:.0f} a second a call takes {middle * 1e3:.1f} ms (median; "
+        f"99th percentile {late * 1e3:.0f} ms); {failed} failed. The daemons have "
+        f"{connections - 1} connections to the server together, and take "
         f"{' and '.join(f'{one:.0f}' for one in memory)} MiB.\n"
     )

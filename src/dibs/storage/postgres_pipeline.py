@@ -44,7 +44,8 @@ LEAST_S = 1.0
 SEAT_S = 5
 EAR_S = 20.0
 """How long a connection that listens may hear nothing before it is asked whether it lives."""
-CHANNEL = "dibs"
+CHANNEL = "dibs_{}"
+"""One for each space: the server wakes all who listen, but sends only what is for them."""
 EAR_LOCK = 0x64696274
 EAR_LOCK_MS = "1000"
 EVERYBODY = "*"
@@ -282,7 +283,7 @@ class PostgresListener(Ear):
     def __init__(
         self, talk: Callable[[], PGconn], space: int, topics: tuple[str, ...], cancel: int | None
     ) -> None:
-        self._number, self._space = space, str(space)
+        self._space, self._channel = space, CHANNEL.format(space)
         self._topics = {EVERYBODY, *(topic.partition(":")[0] for topic in topics)}
         self._cancel = cancel
         self._talk = talk
@@ -291,7 +292,7 @@ class PostgresListener(Ear):
     def _listen(self) -> None:
         self._db = self._talk()
         try:
-            ask(self._db, f"LISTEN {CHANNEL}")
+            ask(self._db, f"LISTEN {self._channel}")
             self._be_heard_of()
         except psycopg.Error as error:
             self._db.finish()
@@ -301,7 +302,7 @@ class PostgresListener(Ear):
 
     def _be_heard_of(self) -> None:
         """Let writers know that somebody listens."""
-        given = {"ear": EAR_LOCK, "space": self._number, "lock_ms": EAR_LOCK_MS}
+        given = {"ear": EAR_LOCK, "space": self._space, "lock_ms": EAR_LOCK_MS}
         try:
             ask(self._db, *POSTGRES.listen.bind("postgres", given))
         except pg.LockNotAvailable:
@@ -326,7 +327,7 @@ class PostgresListener(Ear):
         if self._asked:
             return silent_s > EAR_S + ANSWER_S
         if silent_s > EAR_S:
-            self._db.send_query(f"LISTEN {CHANNEL}".encode())
+            self._db.send_query(f"LISTEN {self._channel}".encode())
             self._db.flush()
             self._asked = True
         return False
@@ -342,9 +343,8 @@ class PostgresListener(Ear):
             raise translate(error) from error
         while (notice := self._db.notifies()) is not None:
             self._heard = time.monotonic()
-            # Others may use the channel too: what they say need not be a space and topics.
-            space, _, topics = notice.extra.decode(errors="replace").partition(" ")
-            rung |= space == self._space and not self._topics.isdisjoint(topics.split())
+            # Others may use the channel too: what they say need not be topics.
+            rung |= not self._topics.isdisjoint(notice.extra.decode(errors="replace").split())
         return rung
 
     def close(self) -> None:

@@ -256,8 +256,8 @@ class PostgresConnection:
             topics = " ".join(sorted(rings))
             if len(topics) > PAYLOAD_LIMIT:
                 topics = EVERYBODY
-            payload = f"{self._driver.space} {topics}"
-            bell = POSTGRES.notify.bind("postgres", {"channel": CHANNEL, "payload": payload})
+            channel = CHANNEL.format(self._driver.space)
+            bell = POSTGRES.notify.bind("postgres", {"channel": channel, "payload": topics})
         self._pipeline.warned = False
         (ended,) = self._exchange(bell)
         self._over()

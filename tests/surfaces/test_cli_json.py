@@ -136,6 +136,7 @@ carol claim --take src/a.py --reason 'the release needs it'
 alice work add --many <<< $'{"id": "m1", "tags": ["m"]}\\n{"id": "m2", "after": ["m1"]}'
 alice work add --many <<< $'{"id": "m3"}\\n{"id": "m1"}'
 alice work add --many --each <<< $'{"id": "m3", "kind": "m"}\\n{"id": "m1"}\\n{"name": "m4"}'
+alice work cancel fix-login --reason 'its pause may be over by now, or not'
 alice work next --limit 2 --tag m
 alice work complete --many <<< $'{"id": "m1", "result": 1}'
 alice work complete --many --each <<< '{"id": "m1"}'

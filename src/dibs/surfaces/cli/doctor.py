@@ -44,7 +44,7 @@ class Finding:
 
 
 def doctor(call: Globals, *, fix: bool = False) -> int:
-    """Check versions, hooks, set-up, files, clock, key, server, integrity, log, sessions, signatures.
+    """Check versions, hooks, set-up, files, clock, key, server, integrity, log, sessions and more.
 
     fix: fix what can be fixed without losing anything
     example: --fix

@@ -32,7 +32,7 @@ from tests.surfaces.shell import DIBS
 CALM_S = 2.0
 ROUNDS = 3
 SHOWN = 5
-SHORT: list[Fault] = [faults.node_killed, faults.cut_off]
+SHORT: list[Fault] = [faults.server_killed, faults.cut_off]
 BEHIND: list[Fault] = [faults.killed_before_its_standbys_heard] * 2
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.stress.checker import NEVER, Holding, Op, Register, check
+from tests.stress.checker import NEVER, PAUSE_NS, Holding, Op, Register, check
 
 ALICE, BOB = 1, 2
 
@@ -222,3 +222,37 @@ def test_a_history_made_from_an_order_is_accepted_and_a_changed_answer_is_not(se
     old = ops[index]
     ops[index] = get(old.call, old.ret, version + 1, "never written")
     assert not check(ops, Register()).linearizable
+
+
+def test_versions_may_jump_where_servers_took_over_and_nowhere_else() -> None:
+    jump = [put(0, 1, 0, "a", 1), put(2, 3, 1, "b", 900), get(4, 5, 900, "b")]
+    assert check(jump, Register(jumps=True)).linearizable
+    assert not check(jump, Register()).linearizable
+    back = [put(0, 1, 0, "a", 900), put(2, 3, 900, "b", 5)]
+    assert not check(back, Register(jumps=True)).linearizable
+
+
+def test_a_write_whose_answer_was_lost_may_have_any_later_version_but_no_other_value() -> None:
+    lost = [put(0, 1, 0, "a", 1), unanswered(put(2, 0, 1, "b", 2))]
+    assert check([*lost, get(4, 5, 900, "b")], Register(jumps=True)).linearizable
+    assert check([*lost, get(4, 5, 1, "a")], Register(jumps=True)).linearizable
+    assert not check([*lost, get(4, 5, 900, "c")], Register(jumps=True)).linearizable
+
+
+def test_the_epoch_of_a_claim_whose_answer_was_lost_is_heard_of_by_claiming_again() -> None:
+    lost = [unanswered(claim(ALICE, 0, 0, 7)), claim(ALICE, 5, 6, 7)]
+    assert check([*lost, settle("release", ALICE, 7, 8, 7)], Holding()).linearizable
+    assert check([*lost, held(BOB, 7, 8)], Holding()).linearizable
+    assert not check([*lost, claim(BOB, 7, 8, 9)], Holding()).linearizable
+
+
+def test_a_task_that_failed_is_free_by_itself_after_its_pause_and_not_before() -> None:
+    failed = [claim(ALICE, 0, 1, 3), settle("fail", ALICE, 2, 3, 3)]
+    refused = {"ok": False, "code": "wrong_state"}
+
+    def reopened(at: int) -> Op:
+        return Op("reopen", BOB, at, at + 1, {}, refused)
+
+    late = 3 + PAUSE_NS
+    assert check([*failed, reopened(late)], Holding(can_end=True)).linearizable
+    assert not check([*failed, reopened(5)], Holding(can_end=True)).linearizable

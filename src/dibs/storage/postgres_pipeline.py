@@ -22,7 +22,6 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 
-from dibs.storage.clock import SEQ_LIMIT, unseen_seq
 from dibs.storage.postgres_connect import Silent, translate
 from dibs.storage.queries import Queries
 from dibs.storage.waiting import PATIENCE_S, Ear
@@ -51,10 +50,6 @@ EAR_LOCK_MS = "1000"
 EVERYBODY = "*"
 WARNING = b"01000"
 BOOL, INT8, INT4, NUMERIC = 16, 20, 23, 1700
-REPLICATED = ".replicated"
-"""What the history of a server ends with that waits for its standbys before it acknowledges."""
-RECENT_MS = 30 * 60_000
-"""As long as a lease lasts by default: of an older journal there is little to keep."""
 PREPARED_VALUES = 40
 """A statement with a longer list is rarely the same twice: it is not worth keeping prepared."""
 
@@ -393,54 +388,3 @@ class Seat:
             self._seats.put(True)
 
     __del__ = leave
-
-
-def gone_on(space: Row, now: Row, fast: bool, seen: int, end: Callable[[int], Row]) -> Row:
-    """What has to be stored in the row of a space whose server is as it is now.
-
-    Another server, timeline or table means that a standby took over or that a dump was restored,
-    so that the last commits may be lost. A server that was only started again has lost something
-    if somebody writes without waiting for its disk: then its start is part of its history.
-
-    A standby that takes over from a server which waited for standbys has all that was
-    acknowledged, unless the one who promotes them has chosen another. Seq rises above what may
-    have been granted in any case; sessions go on unless something speaks against it: a commit of
-    this process is missing, or the journal is so old that a backup was put back.
-
-    seen: where the journal ended after the last commit of this process
-    end: the last event before a seq
-    """
-    known, _, started = space["history"].partition(" ")
-    line = now["history"]
-    if line is None:
-        return {}  # a standby, which can only be read
-    history = line + REPLICATED if now["replicated"] else line
-    if started or fast:
-        history = f"{line} {now['started']}"
-    before = known.removesuffix(REPLICATED)
-    moved = (before and before != line) or (started and started != str(now["started"]))
-    seq, restored_seq = space["seq"], space["restored_seq"]
-    missing = seq < max(restored_seq, seen)
-    ends = 0
-    if moved or missing:
-        kept = known.endswith(REPLICATED) and not missing and promoted(before, line)
-        kept = kept and end(SEQ_LIMIT)["at"] > now["now"] - RECENT_MS
-        seq = restored_seq = unseen_seq(max(seq, seen), now["now"])
-        ends = 0 if kept else seq
-    elif history == space["history"]:
-        return {}
-    return {
-        "boot": "",
-        "time_namespace": "",
-        "clock_offset": 0,
-        "seq": seq,
-        "restored_seq": restored_seq,
-        "history": history,
-        "ends": ends,
-    }
-
-
-def promoted(before: str, line: str) -> bool:
-    """Whether a history is that of the same server and table on a later timeline."""
-    then, now = before.split("."), line.split(".")
-    return then[::2] == now[::2] and int(then[1], 16) < int(now[1], 16)

@@ -28,7 +28,7 @@ import time
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from dibs.errors import BusyError, DibsError, DisconnectedError, UnfitError
+from dibs.errors import BusyError, DibsError, DisconnectedError
 from dibs.storage.clock import SEQ_LIMIT, SystemClock, unseen_seq, unusable
 from dibs.storage.driver import Kept
 from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address, disconnected, translate, unfit

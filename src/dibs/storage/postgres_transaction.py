@@ -79,7 +79,8 @@ class PostgresConnection:
     def begins(self) -> bool:
         """Whether a transaction can be begun; if not, the connection is gone."""
         try:
-            self.begin_read()
+            self._begin("BEGIN READ ONLY")
+            self.rows(POSTGRES.has_migration, {})
         except DisconnectedError:
             self.close()
             return False

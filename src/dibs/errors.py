@@ -238,4 +238,3 @@ class UnfitError(UnavailableError):
     """What is at this address cannot serve as a dibs store: it says why."""
 
     code = "unfit"
-    exit_code = 2  # asking again does not help

@@ -28,10 +28,10 @@ import time
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from dibs.errors import BusyError, DibsError, DisconnectedError, UnfitError
+from dibs.errors import BusyError, DibsError, DisconnectedError
 from dibs.storage.clock import SEQ_LIMIT, SystemClock, unseen_seq, unusable
 from dibs.storage.driver import Kept
-from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address, disconnected, translate
+from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address, disconnected, translate, unfit
 from dibs.storage.postgres_pipeline import PostgresListener, Seat
 from dibs.storage.postgres_transaction import PostgresConnection
 from dibs.storage.queries import Queries
@@ -105,11 +105,11 @@ class PostgresDriver(Kept):
         self._kept: list[PostgresConnection] = []
         first = PostgresConnection(self)
         if self.pooled and not first.begins() and not PostgresConnection(self).begins():
-            raise UnfitError(
+            raise unfit(
                 f"the pooler at {self.address} answers single statements, but ends the connection "
                 "where a transaction begins",
-                next="set pool_mode = transaction there, or session; or connect to the server",
-                cause="pooler",
+                "set pool_mode = transaction there, or session; or connect to the server",
+                "pooler",
             )
         self._kept.append(first)
 
@@ -210,7 +210,7 @@ class PostgresDriver(Kept):
         """A new connection; for a moment after one timed out, the same error at once."""
         begun, outage = time.monotonic(), self._outage
         if outage is not None and begun < self._rest_until:
-            raise DisconnectedError(outage.message, next=outage.next, **outage.details)
+            raise DisconnectedError(str(outage), next=outage.next, **outage.details)
         try:
             soon = begun - self._silent_at < TROUBLE_S
             return self.hosts.connect(SOON_S if soon else CONNECT_S)

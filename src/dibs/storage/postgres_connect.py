@@ -2,8 +2,7 @@
 
 An address may name several hosts, and a name may have several addresses. They are tried in their
 order, each a moment after the one before unless that has failed already; the first that answers
-is taken. Of several hosts, one that only reads counts as no answer: it is a standby, or was the
-leader a moment ago.
+is taken. Of several hosts, one that is read-only counts as no answer.
 
 Nothing here waits without an end. The kernel notices a peer that is gone (`DEFAULTS`; what the
 address says wins), but not one that swallows what it is sent.
@@ -64,8 +63,7 @@ class Silent(psycopg.OperationalError):
 def _verbosity() -> Any:
     """`PQsetErrorVerbosity` of the very libpq that psycopg uses, which does not offer it."""
     module: Any = sys.modules[pq.PGconn.__module__]
-    in_python = getattr(module, "impl", None)
-    library = in_python.pq if in_python is not None else ctypes.CDLL(module.__file__)
+    library = module.impl.pq if hasattr(module, "impl") else ctypes.CDLL(module.__file__)
     library.PQsetErrorVerbosity.argtypes = [ctypes.c_void_p, ctypes.c_int]
     return library.PQsetErrorVerbosity
 
@@ -171,15 +169,12 @@ class Address:
         return not self._writable or not any(found.parameter_status(one) == b"on" for one in reads)
 
     def _worst(self, failures: list[DibsError]) -> DibsError:
-        """The failure to tell of: one that asking again would not cure, if there is any.
-
-        Of several hosts, one that is down or only reads says nothing of the others.
-        """
+        """The failure to tell of: one that asking again would not cure, if there is any."""
         lasting = [one for one in failures if not isinstance(one, DisconnectedError)]
         if lasting:
             return lasting[0]
         if self.several and len(failures) > 1:
-            causes = ", ".join(dict.fromkeys(one.message for one in failures))
+            causes = ", ".join(dict.fromkeys(str(one) for one in failures))
             return disconnected(
                 f"none of the {len(failures)} hosts can be used: {causes}", "no_host"
             )
@@ -199,10 +194,8 @@ def resolve(name: str, port: str, end: float) -> list[str]:
     asking = threading.Thread(target=ask, name="dibs-resolve", daemon=True)
     asking.start()
     asking.join(max(0.0, end - time.monotonic()))
-    if not found:
-        raise socket.gaierror(socket.EAI_AGAIN, "no name server answers")
-    if isinstance(found[0], OSError):
-        raise found[0]
+    if not found or isinstance(found[0], OSError):
+        raise found[0] if found else socket.gaierror(socket.EAI_AGAIN, "no name server answers")
     return list(dict.fromkeys(str(one[4][0]) for one in found[0]))
 
 
@@ -367,8 +360,10 @@ def unknown_host(name: str, error: OSError) -> DibsError:
     return unfit(f"there is no host {name}", "correct the address", "unknown_host")
 
 
-def unfit(says: str, advice: str, cause: str) -> UnfitError:
-    return UnfitError(says, next=advice, cause=cause)
+def unfit(says: str, advice: str, cause: str, sqlstate: str = "") -> UnfitError:
+    error = UnfitError(says, next=advice, cause=cause, sqlstate=sqlstate)
+    error.exit_code = InvalidError.exit_code  # asking again does not help
+    return error
 
 
 def disconnected(says: str, cause: str, sqlstate: str = "") -> DisconnectedError:
@@ -379,15 +374,19 @@ AGAIN = "try again; give an idempotency key so that a write is not done twice"
 CODES = os.path.join(os.path.dirname(__file__), "postgres_codes.txt")
 
 
+# At once: later there may be no descriptor left.
+with open(CODES, encoding="utf-8") as _table:
+    KNOWN = {line[:5].strip(): line[8:].strip().split(" | ") for line in _table if line[0] != "#"}
+
+
 def by_code(code: str, before: str = "") -> DibsError:
     """The dibs error for a code of PostgreSQL's, or for its class."""
-    with open(CODES, encoding="utf-8") as table:
-        lines = [line.strip().split(" | ") for line in table if line[0] != "#"]
-    known = {line[0].strip(): line[1:] for line in lines}
     unknown = ["StorageError", "unknown", f"the database server refused a statement ({code})", ""]
-    found = next((known[part] for part in (code, code[:3], code[:2]) if part in known), unknown)
+    found = next((KNOWN[part] for part in (code, code[:3], code[:2]) if part in KNOWN), unknown)
     kind: type[DibsError] = getattr(errors, found[0])
     advice = {"=": AGAIN, "": "report this"}.get(found[3], found[3])
+    if kind is UnfitError:
+        return unfit(before + found[2], advice, found[1], code)
     return kind(before + found[2], next=advice, cause=found[1], sqlstate=code)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.arguments import Argument, Choice, Fields, Flag, Json, ResourceName, Seconds, Whole
 from dibs.dibs import operations
-from dibs.operation import Operation
+from dibs.operation import Items, Operation
 
 if TYPE_CHECKING:
     from dibs import Dibs
@@ -119,6 +119,9 @@ def value_for(argument: Argument) -> Any:
         value = kind.choices[0]
     elif isinstance(kind, Flag):
         value = True
+    elif isinstance(kind, Items):
+        needed = kind.operation.arguments().values()
+        value = {one.name: value_for(one) for one in needed if one.required}
     elif isinstance(kind, (Fields, Json)):
         value = {}
     return [value] if argument.list else value

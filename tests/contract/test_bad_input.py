@@ -91,6 +91,7 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "agents.revoke_token": (("TOKEN",), {}),
     "events.since": ((0,), {}),
     "events.last": ((), {}),
+    "events.latest": ((), {}),
     "events.watch": ((0,), {"wait_s": 0}),
     "events.prune": ((), {}),
 }

@@ -196,6 +196,7 @@ def test_a_database_that_says_it_is_older_has_its_tokens_not_signed(
     plant(sqlite_url, 1, 5)
     for table, column in (("token", "signature"), ("space", "history"), ("session", "nonce")):
         ask(sqlite_url, f"ALTER TABLE {table} DROP COLUMN {column}")
+    ask(sqlite_url, "DROP INDEX ticket_session")
     ask(sqlite_url, "PRAGMA user_version = 9")
     with opened(sqlite_url, "one", tmp_path) as space:
         assert who(space.scope, SECRET) is None

@@ -145,4 +145,5 @@ with dibs.open() as space:
             if number == 1:
                 print("writing", flush=True)
             time.sleep(0.2)
+        time.sleep(0.02)
 """

@@ -121,7 +121,7 @@ def by_hand() -> list[Command]:
 
 
 def line(words: str, summary: str) -> str:
-    return f"  dibs {words:<20} {summary}"
+    return f"  dibs {words:<21} {summary}"
 
 
 def group(word: str) -> str:

@@ -186,7 +186,7 @@ def takes_value(operation: Operation, word: str) -> bool:
 
 def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
     spelled = [name.partition(" ") for name in named]
-    verbs = [second for first, _, second in spelled if first == words[0] and second]
+    verbs = [second for first, _, second in spelled if first == words[0] and second.isalpha()]
     if not verbs:
         firsts = {first for first, _, _ in spelled}
         return unknown("command", words[0], sorted({*firsts, *NOUNS, *BY_HAND, "help"}))

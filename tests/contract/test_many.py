@@ -439,8 +439,8 @@ def test_a_batch_goes_to_the_server_as_often_as_one_call(
     with dibs.open(postgres_url, space=space_name, user_dir=tmp_path / "user") as space:
         agent = space.join("alice")
         monkeypatch.setattr(Pipeline, "exchange", counted)
-        # By the second round the lanes that fit are known. After more events than these a space would
-        # look whether it has to prune itself.
+        # By the second round the lanes that fit are known. After more events than these a space
+        # would look whether it has to prune itself.
         for round in ("first", "again"):
             many = tasks(*(f"{round} {n}" for n in range(20)), tags=["x"])
             added = of(agent.work.add_many, many)[1]

@@ -76,7 +76,7 @@ class HeldError(RefusedError):
 
 
 class StaleError(RefusedError):
-    """The epoch you name is over: released, expired, or granted anew."""
+    """The epoch you name is over: released, expired, or granted again."""
 
     code = "stale"
 

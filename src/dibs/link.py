@@ -57,7 +57,7 @@ DAEMONS = "daemons"
 
 
 class Link:
-    """The way to one daemon: a few connections, kept open and opened anew."""
+    """The way to one daemon: a few connections, kept open, and opened again when they break."""
 
     def __init__(self, address: Address, token: str | None, user_dir: str) -> None:
         self.address = address
@@ -157,7 +157,7 @@ class Link:
         with self._asking:
             now = monotonic()
             if self._unheard > max(self._heard, now - HUSH_S):
-                raise SilentError("it stays silent")
+                raise SilentError("no answer came")
             if self._heard > now - HUSH_S:
                 return
             try:
@@ -165,7 +165,7 @@ class Link:
                 self._once("/v1/me", {}, b"{}", min(by, end), None)
             except (SilentError, TimeoutError) as error:
                 self._unheard = monotonic()
-                raise SilentError("it stays silent") from error
+                raise SilentError("no answer came") from error
             except OSError as error:
                 raise BrokenError(str(error)) from error
             except (AwayError, DibsError):

@@ -168,7 +168,7 @@ def resolved(host: str, port: int, by: float) -> list[tuple[int, Any]]:
     else:
         start_new_thread(ask, ())
     if not done.acquire(timeout=max(0.01, bearable(by - monotonic()))):
-        raise TimeoutError(f"nobody says where {host} is")
+        raise TimeoutError(f"the name {host} could not be resolved in time")
     if isinstance(found[0], OSError):
         raise found[0]
     return [(family, address) for family, _, _, _, address in found[0]]
@@ -247,7 +247,7 @@ class Reader:
             try:
                 sent += self._socket.send(view[sent : sent + CHUNK])
             except TimeoutError:
-                raise SilentError("it takes nothing in") from None
+                raise SilentError("it accepts no data") from None
         if self._watch is not None:
             self._socket.settimeout(0)
 
@@ -260,7 +260,7 @@ class Reader:
             try:
                 data: bytes = self._socket.recv(CHUNK)
             except TimeoutError:
-                raise SilentError("it stays silent") from None
+                raise SilentError("no answer came") from None
             except OSError as error:
                 # Over TLS something may come that is not for us yet.
                 if type(error).__name__ in ("BlockingIOError", "SSLWantReadError"):

@@ -323,7 +323,8 @@ def looked_at(attempt: Attempt) -> DibsError:
         says = f"what listens at {place} is not a PostgreSQL server"
         return unfit(says, "correct host and port in the address", "not_postgres")
     if attempt.stage == ConnStatus.BAD and place[0] != "/":  # libpq has not even tried
-        return InvalidError("a setting in the address has a wrong value", next="such as sslmode")
+        says = "a setting in the address has a wrong value"
+        return InvalidError(says, next="check sslmode and the like")
     if answer == b"S" and attempt.stage == ConnStatus.SSL_STARTUP:
         says = f"{place}: TLS failed: this side or the server does not accept the certificate"
         return unfit(says, "check sslmode, sslrootcert, sslcert and the host's name", "tls")

@@ -136,7 +136,7 @@ def advice(names: list[str], new: bool) -> list[str]:
             "--client, such as dibs init --client claude"]  # fmt: skip
     said += [client.after for client in used if new and client.after]
     if new:
-        said.append("next: commit these files, and start running clients anew")
+        said.append("next: commit these files, and restart the clients that are running")
     return [*said, *unreachable()]
 
 

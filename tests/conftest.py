@@ -13,6 +13,7 @@ import pytest
 from tests.daemons import Daemons, daemons, end
 from tests.pgbouncer import pgbouncer
 from tests.postgres_server import new_database, running
+from tests.silence import SilentProxy, silent_proxy
 
 # How long one example takes depends on the database and the machine.
 hypothesis.settings.register_profile("dibs", deadline=None, print_blob=True)
@@ -125,3 +126,10 @@ def url(request: pytest.FixtureRequest) -> str:
 def space_name() -> str:
     """A space that no other test uses."""
     return f"test-{uuid4().hex}"
+
+
+@pytest.fixture
+def proxy(empty_postgres_url: str) -> Iterator[SilentProxy]:
+    """A way to PostgreSQL that falls silent when it is told to."""
+    with silent_proxy(empty_postgres_url) as proxy:
+        yield proxy

@@ -23,13 +23,6 @@ from tests.silence import SilentProxy, silent_proxy
 SECRET = "pa55-of-alice"
 
 
-@pytest.fixture
-def proxy(empty_postgres_url: str) -> Iterator[SilentProxy]:
-    """A way to the server by TCP."""
-    with silent_proxy(empty_postgres_url) as proxy:
-        yield proxy
-
-
 def refusal(url: str, folder: Path, act: Callable[[dibs.Dibs], object] | None = None) -> Any:
     """The error that opening, or acting in what was opened, ends with."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,12 @@ from dibs.dibs import operations
 from dibs.operation import Operation
 from dibs.storage import postgres_connect, postgres_pipeline
 from tests.contract.waiting import eventually
-from tests.silence import CLIENT, COMMIT, SERVER, SilentProxy, silent_proxy
+from tests.silence import CLIENT, COMMIT, SERVER, SilentProxy
 from tests.surfaces.test_policy import least
 
 BOUND_S = 10.0
 """What is promised: a call ends within its wait and this."""
 SHORT_S = 0.6
-
-
-@pytest.fixture
-def proxy(empty_postgres_url: str) -> Iterator[SilentProxy]:
-    with silent_proxy(empty_postgres_url) as proxy:
-        yield proxy
 
 
 @pytest.fixture

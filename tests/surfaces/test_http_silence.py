@@ -10,19 +10,13 @@ from typing import Any
 import pytest
 
 from tests.contract.waiting import eventually
-from tests.silence import COMMIT, SERVER, SilentProxy, silent_proxy
+from tests.silence import COMMIT, SERVER, SilentProxy
 from tests.surfaces.daemon import Daemon, serving
 from tests.surfaces.shell import Answer, Shell
 
 BOUND_S = 10.0
 SLACK_S = 1.0
 """What a command itself takes on a busy machine."""
-
-
-@pytest.fixture
-def proxy(empty_postgres_url: str) -> Iterator[SilentProxy]:
-    with silent_proxy(empty_postgres_url) as proxy:
-        yield proxy
 
 
 @pytest.fixture

@@ -130,7 +130,8 @@ class Link:
             pause = min(LONGEST_PAUSE_S, pause * 2 or PAUSE_S)
             started = monotonic()
             if wait_s:
-                left = max(0.0, wait_s - (started - began))
+                # Never none: a wait that is over is told from a claim without one.
+                left = max(0.001, wait_s - (started - began))
                 body = to_body({**given, "wait_s": left})
 
     def _away(self, error: Exception) -> DisconnectedError:

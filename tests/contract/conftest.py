@@ -6,6 +6,7 @@ would. Both share one clock, which only the test or somebody who waits moves.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +83,20 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     monkeypatch.chdir(folder)
     return folder
+
+
+@pytest.fixture
+def linked(checkout: Path, tmp_path: Path) -> Path:
+    """A linked worktree of the checkout."""
+
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        subprocess.run(["git", "-C", str(checkout), *identity, *words], check=True)
+
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    git("worktree", "add", "-q", str(tmp_path / "linked"))
+    return tmp_path / "linked"
 
 
 @pytest.fixture

@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from pathlib import Path
 
 import pytest
 
 import dibs
 from tests.contract.waiting import Background, result
-
-
-@pytest.fixture
-def linked(checkout: Path, tmp_path: Path) -> Path:
-    """A linked worktree of the checkout."""
-
-    def git(*words: str) -> None:
-        identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-        subprocess.run(["git", "-C", str(checkout), *identity, *words], check=True)
-
-    git("init", "-q")
-    git("commit", "-q", "--allow-empty", "-m", "first")
-    git("worktree", "add", "-q", str(tmp_path / "linked"))
-    return tmp_path / "linked"
 
 
 def test_who_claims_here_is_not_stopped_by_another_worktree(alice, bob, linked):

@@ -10,6 +10,9 @@ import psycopg
 import pytest
 
 import dibs
+from dibs.storage.postgres_pipeline import EAR_LOCK
+from dibs.storage.postgres_transaction import CROWD_LOCK, TURN_LOCK
+from tests.contract.waiting import eventually
 
 
 @pytest.fixture
@@ -21,7 +24,10 @@ def heard(listener: psycopg.Connection[Any], seconds: float = 0.3) -> list[str]:
     return [notice.channel for notice in listener.notifies(timeout=seconds)]
 
 
-def test_the_bell_is_rung_where_somebody_listens(postgres_url: str, where: dict[str, Any]) -> None:
+def test_the_bell_is_rung_where_somebody_listens(
+    postgres_url: str, where: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dibs.storage.waiting.IDLE_S", 0.1)
     with (
         dibs.open(postgres_url, **where) as space,
         dibs.open(postgres_url, **where) as other,
@@ -50,5 +56,32 @@ def test_the_bell_is_rung_where_somebody_listens(postgres_url: str, where: dict[
         assert found
         assert set(heard(stranger)) == {f"dibs_{alice.scope.store.space}"}
 
+        # For a moment the ear is kept for the next who waits.
+        eventually(lambda: not stranger.execute(asked).fetchall())
         alice.state.set("n", "k", 3, force=True)
         assert heard(stranger) == [], "nobody listens any more"
+
+
+def test_no_lock_has_two_meanings() -> None:
+    assert len({TURN_LOCK, EAR_LOCK, CROWD_LOCK}) == 3
+
+
+def test_who_begins_to_listen_while_a_commit_hangs_is_heard_of_later(
+    postgres_url: str, where: dict[str, Any]
+) -> None:
+    with (
+        dibs.open(postgres_url, **where) as space,
+        dibs.open(postgres_url, **where) as other,
+        space.join("alice") as alice,
+        psycopg.connect(postgres_url, autocommit=True) as hangs,
+    ):
+        number = alice.scope.store.space
+        hangs.execute("SELECT pg_advisory_lock(%s, %s)", (EAR_LOCK, number))
+        ear = other.scope.store.driver.listen(("entry",), None)
+        hangs.execute("SELECT pg_advisory_unlock(%s, %s)", (EAR_LOCK, number))
+        asked = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'"
+        eventually(lambda: hangs.execute(asked).fetchall())
+        ear.wait(0)
+        alice.state.set("n", "k", 1)
+        eventually(lambda: ear.wait(5))
+        ear.close()

@@ -14,8 +14,8 @@ import pytest
 import dibs
 from dibs.nouns.topics import NOUNS, keys, touched
 from dibs.storage import waiting
-from dibs.storage.group import GroupingDriver
-from dibs.storage.waiting import Hub, HubListener
+from dibs.storage.group import GroupingDriver, Hub
+from dibs.storage.waiting import HubListener
 
 
 def wakes(topic: str, kind: str, subject: str, data: str = "") -> bool:
@@ -94,7 +94,7 @@ def test_one_look_follows_any_number_of_rings(listener: HubListener) -> None:
     assert not listener.wait(0)
 
 
-def test_more_rings_than_a_pipe_holds_neither_block_nor_fail(listener: HubListener) -> None:
+def test_rings_that_nobody_hears_neither_block_nor_fail(listener: HubListener) -> None:
     for _ in range(100_000):
         listener.ring()
     assert listener.wait(0)
@@ -103,24 +103,13 @@ def test_more_rings_than_a_pipe_holds_neither_block_nor_fail(listener: HubListen
     assert listener.wait(0)
 
 
-def test_a_listener_leaves_no_descriptor_and_no_child_inherits_one() -> None:
+def test_a_thousand_who_wait_need_no_descriptor() -> None:
     silent = Hub(NOUNS, keys, touched, lambda seq: None)
     before = set(os.listdir("/dev/fd"))
-    made = [silent.listen(("task",), None) for _ in range(10)]
-    opened = {int(name) for name in set(os.listdir("/dev/fd")) - before}
-    assert len(opened) >= 20
-    assert not any(os.get_inheritable(handle) for handle in opened if is_open(handle))
+    made = [silent.listen(("task",), None) for _ in range(1_000)]
+    assert len(os.listdir("/dev/fd")) == len(before)
     for listener in made:
         listener.close()
-    assert set(os.listdir("/dev/fd")) <= before
-
-
-def is_open(handle: int) -> bool:
-    try:
-        os.fstat(handle)
-    except OSError:
-        return False  # the listing's own, which has ended with it
-    return True
 
 
 @pytest.fixture

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 import dibs
+from tests.contract.waiting import eventually
 from tests.pgbouncer import POOL, pgbouncer
 
 SETTINGS = ("search_path", "lock_timeout", "idle_in_transaction_session_timeout")
@@ -110,6 +113,47 @@ def test_one_of_many_wins_and_the_next_is_served(
     for agent, space in zip(agents, spaces, strict=True):
         agent.close()
         space.close()
+
+
+def test_one_looks_for_all_who_wait_in_a_process(
+    pgbouncer_url: str, tmp_path: Path, space_name: str
+) -> None:
+    number = 12
+    with (
+        open_space(pgbouncer_url, tmp_path, space_name) as space,
+        open_space(pgbouncer_url, tmp_path, space_name) as elsewhere,
+    ):
+        holder = elsewhere.join("holder")
+        holder.leases.claim("port:1")
+        agents = [space.join(f"agent{one}") for one in range(number)]
+        won: list[str] = []
+
+        def claim(agent: dibs.Agent) -> None:
+            grant = agent.leases.claim("port:1", wait_s=60)
+            won.append(agent.name)
+            agent.leases.release("port:1", epoch=grant.epoch)
+
+        threads = [threading.Thread(target=claim, args=(agent,)) for agent in agents]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: len(elsewhere.leases.waiting()) == number)
+        store: Any = space.scope.store
+        looks, read = list[float](), store.read
+
+        def counted(*args: Any) -> Any:
+            looks.append(time.monotonic())
+            return read(*args)
+
+        store.read = counted
+        time.sleep(1.0)
+        assert len(looks) <= 6, "the first of them, each half second"
+        asked = [one.agent for one in elsewhere.leases.waiting()]
+        holder.leases.release("port:1")
+        for thread in threads:
+            thread.join(30)
+        assert won == asked
+        for agent in [*agents, holder]:
+            agent.close()
 
 
 def test_a_pooler_that_gives_out_single_statements_is_refused(

@@ -246,7 +246,7 @@ HOT = [
 # queue is as long as the number of those who wait at one moment.
 ALLOWED = {
     ("space", "enter"): [
-        "SEARCH ticket USING COVERING INDEX ticket_number (space=?)",
+        "SEARCH ticket USING COVERING INDEX ticket_line (space=?)",
         "SEARCH event USING PRIMARY KEY (space=?)",  # the last one, for MAX(seq)
     ],
     ("leases", "tickets_of_session"): ["SEARCH ticket USING INDEX ticket_number (space=?)"],
@@ -263,7 +263,8 @@ def store(sqlite_url, space_name, tmp_path):
 def test_a_hot_query_finds_its_rows_by_index(file, name, store):
     steps = plan(store, file, name)
     assert steps or name == "grant"
-    assert [step for step in steps if step.startswith("SCAN")] == []
+    # What a subquery has found is not a table.
+    assert [step for step in steps if step.startswith("SCAN") and step != "SCAN above"] == []
     # A search by the space alone reads every row of it.
     tables = "lease|ticket|task|message|word|entry|event|session|outcome|token"
     table = re.compile(rf"SEARCH ({tables})\b.*\(space=\?\)")

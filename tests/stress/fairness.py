@@ -28,6 +28,10 @@ class Counted:
         self._wakes = wakes
         self.patience_s = listener.patience_s
 
+    @property
+    def leads(self) -> bool:
+        return self._listener.leads
+
     def wait(self, seconds: float) -> bool:
         rung = self._listener.wait(seconds)
         if rung:
@@ -43,8 +47,16 @@ def contend(config: dict[str, Any], log: Log) -> None:
     opened = dibs.open(url, space=space, user_dir=config["user_dir"])
     agent = opened.join(config["name"], ttl_s=SESSION_TTL_S)
     driver: Any = opened.scope.store.driver
-    listen, wakes = driver.listen, list[float]()
-    driver.listen = lambda topics, cancel: Counted(listen(topics, cancel), wakes)
+    wakes: list[float] = []
+
+    def counted(listen: Any) -> Any:
+        def count(topics: tuple[str, ...], cancel: Any) -> Counted | None:
+            listener = listen(topics, cancel)
+            return None if listener is None else Counted(listener, wakes)
+
+        return count
+
+    driver.listen, driver.listen_soon = counted(driver.listen), counted(driver.listen_soon)
     log.write(says="ready", session=agent.session)
     wait_at_gate(config["start"])
     for _ in range(config["rounds"]):

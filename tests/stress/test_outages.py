@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -373,6 +374,44 @@ def test_a_hundred_holders_know_while_another_process_keeps_the_turn(
     for number in range(20):
         early_s += through_a_kept_turn(url, f"{space_name}-{number}", tmp_path, 5)
     told(f"{database(url)}, the turn kept", early_s)
+
+
+@pytest.mark.stress
+def test_threads_in_line_end_in_time_while_another_process_keeps_the_turn(
+    url: str, space_name: str, tmp_path: Path
+):
+    """To stand in line, to wait for the turn and to leave the queue are parts of one time."""
+    user = str(tmp_path / "user")
+    with dibs.open(url, space=space_name, user_dir=user) as store:
+        holder = store.join("holder")
+        holder.leases.claim("port:1", "port:2")
+        agents = [store.join(f"agent-{number}") for number in range(60)]
+        queued: dict[str, Callable[[], Any]] = {
+            f"queued {agent.name}": partial(agent.leases.claim, "port:1", wait_s=4)
+            for agent in agents[:20]
+        }
+        calls: dict[str, Callable[[], Any]] = {
+            f"claims {agent.name}": partial(agent.leases.claim, "port:2", wait_s=1)
+            for agent in agents[20:40]
+        }
+        for agent in agents[40:]:
+            calls[f"writes {agent.name}"] = partial(agent.state.set, "n", agent.name, 1)
+        found: dict[str, tuple[Any, float]] = {}
+        waiting = threading.Thread(target=lambda: found.update(together(queued)))
+        waiting.start()
+        until(lambda: len(store.leases.waiting()) == 20, "the queue")
+        with kept_turn(url, store.scope.store.space, 60):
+            found |= together(calls)
+            waiting.join()
+    print()
+    for kind, wait_s in (("queued", 4), ("claims", 1), ("writes", 0)):
+        of_kind = [value for name, value in found.items() if name.startswith(kind)]
+        codes = {code: 0 for code in ("busy", "timeout")}
+        for said, _ in of_kind:
+            codes[said.code] += 1
+        slowest = max(after_s for _, after_s in of_kind) - wait_s
+        print(f"{database(url)}, {kind}: {codes}, the slowest {slowest:.1f} s after its wait")
+        assert len(of_kind) == 20 and slowest < 10.0
 
 
 def test_what_is_renewed_in_time_is_not_lost(outage: Outage):

@@ -20,6 +20,8 @@ NOUNS = ("session", "lease", "task", "message", "entry", "token", "space")
 def keys(topic: str) -> list[str]:
     """What a topic is woken by."""
     noun, _, subject = topic.partition(":")
+    if noun.isdigit():
+        return [noun]
     if noun != "lease" or not subject:
         return [topic, f"{noun}:"] if subject else [topic]
     above = list(ancestors(subject))

@@ -192,12 +192,24 @@ class Scope:
         """The caller's session, 0 if nobody has joined."""
         return 0 if self._caller is None else self._caller.session
 
-    def write(self, ahead: Ahead = None) -> Write:
-        return self.store.write(self.caller, ahead)
+    def write(self, ahead: Ahead = None, wait_s: float = 0) -> Write:
+        return self.store.write(self.caller, ahead, wait_s)
 
     def read(self, ahead: Ahead = None) -> Read:
         """A read for the caller, if anybody has joined; refused where its session is unknown."""
         return self.store.read(ahead, self._caller)
+
+    def digest(self, name: str, request: object) -> str:
+        """What tells this call of an operation apart from others with the same key."""
+        if OPERATIONS[name].grants:
+            # What was granted to one session must not be shown to another as its own.
+            request = [self.session, request]
+        try:
+            text = to_text(plain(request))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
+        digest: str = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return digest
 
     def asked_before(self, *keys: str) -> tuple[Query, Row]:
         """The question what was answered to calls with these idempotency keys."""
@@ -219,14 +231,7 @@ class Scope:
         if key is None:
             return do()
         operation = OPERATIONS[name]
-        if operation.grants:
-            # What was granted to one session must not be shown to another as its own.
-            request = [self.session, request]
-        try:
-            text = to_text(plain(request))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
-        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        digest = self.digest(name, request)
         agent = self.caller.agent
         if known is None:
             first = tx.row(SPACE.answered, agent=agent, keys=(key,))
@@ -243,7 +248,7 @@ class Scope:
             answer: T = operation.load(from_text(first["answer"]))
             return answer
         result = do()
-        said = {"agent": agent, "key": key, "operation": operation.name, "request": digest}
+        said: Row = {"agent": agent, "key": key, "operation": operation.name, "request": digest}
         said |= {"answer": to_text(plain(result)), "at": tx.wall}
         tx.run(SPACE.remember, said)
         if known is not None:

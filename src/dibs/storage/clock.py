@@ -18,7 +18,7 @@ import sys
 import time
 from _contextvars import ContextVar
 
-from dibs.errors import BusyError, ClosedError, CorruptError, ForkedError, UnfitError
+from dibs.errors import BusyError, ClosedError, CorruptError, ForkedError, NotYoursError, UnfitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from dibs.storage.driver import Listener
+    from dibs.storage.store import Caller
 
     class Clock(Protocol):
         def now(self) -> int:
@@ -61,7 +62,8 @@ def bearable(seconds: float) -> float:
 
 
 BUSY_S = 4.5
-BUSY_STEPS_S = (0.0002, 0.0005, 0.001, 0.002, 0.004)
+BUSY_STEPS_S = (0.0002, 0.0005, *[0.0008] * 12, 0.002, 0.004)
+"""Short at first: a crowd leaves a millisecond to others between two of its writes."""
 
 
 class Patience:
@@ -196,6 +198,16 @@ def unusable(pid: int) -> ForkedError | ClosedError:
             "this store was opened before a fork", next="open the store again in the child"
         )
     return ClosedError("this store has been closed", next="open it again")
+
+
+def stranger(caller: Caller) -> NotYoursError:
+    """The caller's session is not the one that has its number here, if any has."""
+    return NotYoursError(
+        f"{caller.agent} has no session {caller.session} here: it was removed, or the store went "
+        "back in time (deleted, restored, or a standby took over)",
+        next="join again, then claim again what you still need",
+        session=caller.session,
+    )
 
 
 def process_name(pid: int) -> str:

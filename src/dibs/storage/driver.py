@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dibs.storage.clock import Clock
     from dibs.storage.folder import FileLiveness
     from dibs.storage.queries import Query
+    from dibs.storage.turns import Crowds
+    from dibs.storage.waiting import Cancel
 
     Row = dict[str, Any]
     Ahead = Callable[[], Sequence[tuple[Query, dict[str, Any]]]] | None
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
     class Connection(Protocol):
         """One connection, used by one transaction at a time."""
+
+        crowd: bool
+        """Whether the write that begins next is one of many of its kind."""
 
         def begin_write(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
             """Take the space's turn: store time, wall time, and the row of `enter`.
@@ -82,6 +87,10 @@ if TYPE_CHECKING:
         patience_s: float
         """How long to sleep at most before a look without a bell."""
 
+        @property
+        def leads(self) -> bool:
+            """Whether it looks for all who stand in the same line, when something is due."""
+
         def wait(self, seconds: float) -> bool:
             """Sleep until a bell rings, the wait is cancelled, or the time is over."""
 
@@ -109,6 +118,10 @@ if TYPE_CHECKING:
         def liveness(self) -> FileLiveness | None:
             """None where processes cannot see each other: heartbeats decide alone."""
 
+        @property
+        def turns(self) -> Crowds | None:
+            """Where the threads of this process line up to write, if they do."""
+
         def key(self) -> bytes:
             """The space key, from where this driver keeps it outside the database."""
 
@@ -133,13 +146,19 @@ if TYPE_CHECKING:
         def settle(self, changed: bool = False) -> None:
             """Note that the store has been looked at and set up."""
 
-        def take(self) -> Any:
-            """A `Connection` for one transaction."""
+        def take(self, since: float = 0) -> Any:
+            """A `Connection` for one transaction.
+
+            since: when the wait for its turn began, on the monotonic clock, if there was one
+            """
 
         def give_back(self, connection: Any) -> None: ...
 
-        def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
-            """Listen to bells, and to a file descriptor that becomes readable on cancel."""
+        def listen(self, topics: tuple[str, ...], cancel: Cancel | None) -> Listener:
+            """Listen to bells, and to whoever may cancel the wait."""
+
+        def listen_soon(self, topics: tuple[str, ...], cancel: Cancel | None) -> Listener | None:
+            """Likewise, if nothing has to be made for it first."""
 
         def integrity(self) -> list[str]:
             """What is wrong with the database's files, as far as this machine can tell."""

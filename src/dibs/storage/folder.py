@@ -45,6 +45,7 @@ from dibs.records import folder as shown
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.storage.driver import Listener
+    from dibs.storage.waiting import Cancel, Ears
 
 # SQLite's locks and shared memory need one kernel; these file systems join several, such as the
 # host and the guest of a virtual machine. Some have `fuse.` before their name.
@@ -539,7 +540,12 @@ class FileLiveness:
             return
 
     def alive(self, number: int) -> bool:
-        return is_held(self.path(number))
+        # What this process proves itself it need not ask the system for.
+        return (number in self._held and self.is_own()) or is_held(self.path(number))
+
+    def is_own(self) -> bool:
+        """Whether this is the process that has opened it, and no forked child."""
+        return os.getpid() == self._pid
 
     def numbers(self) -> list[int]:
         """The numbers of this space that have a file, whether anybody holds it or not."""
@@ -547,7 +553,7 @@ class FileLiveness:
         return sorted(int(n) for space, _, n in names if space == str(self.space) and n.isdecimal())
 
     def close(self) -> None:
-        if os.getpid() != self._pid:
+        if not self.is_own():
             return
         while self._held:
             _close(self._held.popitem()[1])
@@ -596,7 +602,8 @@ class Bells:
         self._folder = folder
         self._liveness = liveness
         self._open: dict[str, int] = {}
-        self._ears: list[int] = []
+        self._ears: Ears | None = None
+        self._idle: list[int] = []
         """Kept by `waiting` for the next who listens."""
 
     def path(self, topic: str) -> str:
@@ -613,7 +620,8 @@ class Bells:
                 if handle is not None:
                     os.pwrite(handle, text, place)
                 elif topic.isdigit():
-                    self._ring_number(topic)
+                    if self._ears is None or not self._ears.ring(topic):
+                        self._ring_number(topic)
                 else:
                     flags = os.O_RDWR | os.O_CREAT
                     self._open[topic] = handle = open_own(self.path(topic), flags)
@@ -642,13 +650,20 @@ class Bells:
         finally:
             os.close(handle)
 
-    def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
-        from dibs.storage.waiting import listen  # late, since most commands never wait
+    def listen(self, topics: tuple[str, ...], cancel: Cancel | None) -> Listener:
+        if self._ears is None:
+            from dibs.storage.waiting import Ears, file_ear  # late, since most commands never wait
 
-        return listen([self.path(topic) for topic in topics], cancel, self._ears)
+            self._ears = Ears(file_ear(self.path, self._idle))
+        return self._ears.listen(topics, cancel)
+
+    def listen_soon(self, topics: tuple[str, ...], cancel: Cancel | None) -> Listener | None:
+        return None if self._ears is None else self._ears.listen_soon(topics, cancel)
 
     def close(self) -> None:
+        if self._ears is not None and self._liveness.is_own():
+            self._ears.close()
         while self._open:
             os.close(self._open.popitem()[1])
-        while self._ears:
-            os.close(self._ears.pop())
+        while self._idle:
+            os.close(self._idle.pop())

@@ -7,27 +7,47 @@ commit, and if it fails, all of them have failed. Reads see what is committed, a
 
 The threads of those who wait are not in a group. There may be a thousand of them, so they are
 seated: a few at a time use the database, and for their turn to write they stand in line.
+
+They sleep in a *hub*. That follows the journal, and wakes those whose topic an event concerns;
+whoever makes the hub says which these are. What this process writes itself the hub is told.
 """
 
 from __future__ import annotations
 
+import select
 import threading
+import time
 from _thread import get_ident
 from collections import deque
 from queue import SimpleQueue
 
-from dibs.errors import BusyError, DibsError, StorageError
+from dibs.errors import (
+    BusyError,
+    CancelledError,
+    ClosedError,
+    DibsError,
+    StorageError,
+    UnavailableError,
+)
 from dibs.storage.store import SPACE
+from dibs.storage.turns import Crowds
+from dibs.storage.waiting import CANCEL, PATIENCE_S, STOP_S, Cancel, HubListener, Room, line_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any, Self
 
     from dibs.storage.driver import Ahead, Connection, Driver, Row
     from dibs.storage.queries import Query
+    from dibs.storage.store import Store
 
 
+PAGE = 1000
+WAIT_S = 3600.0
+RETRY_S = 0.5
+PACE_S = 0.005
+"""How long to rest between two looks at the journal."""
 SEATS = 8
 """How many of the crowd may use the database at a time."""
 SEAT_S = 30.0
@@ -38,11 +58,13 @@ class GroupingDriver:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.listen = driver.listen
+        self.listen, self.listen_soon = driver.listen, driver.listen_soon
         self.groups: dict[int, Group] = {}
         self.crowd: set[int] = set()
         """The threads of which there may be a thousand: they stand in line, others do not."""
         self.seats = threading.Semaphore(SEATS)
+        self.turns = Crowds()
+        """Where those stand who want the same; the first of them stands in the line."""
         self.turn = Turn()
         self.told: Callable[[list[Row]], None] = lambda events: None
         """Called with the events of each commit."""
@@ -50,7 +72,7 @@ class GroupingDriver:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.driver, name)
 
-    def take(self) -> Any:
+    def take(self, since: float = 0) -> Any:
         group = self.groups.get(get_ident())
         if group is not None:
             return Member(group)
@@ -110,6 +132,7 @@ class Turn:
 class Noting:
     """A transaction that notes which events it adds to the journal."""
 
+    crowd = False
     _connection: Connection | None = None
 
     def _use(self, connection: Connection) -> None:
@@ -137,13 +160,18 @@ class Guest(Noting):
         self._kept: BusyError | None = None
 
     def begin_write(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
-        self._grouping.turn.acquire()
+        try:
+            self._grouping.turn.acquire()
+        except BusyError as error:
+            self._grouping.turns.fail(error)
+            raise
         self._writes = True
         connection = self._sit()
         try:
             return connection.begin_write(space, session, ahead)
         except BusyError as error:
             self._kept = error
+            self._grouping.turns.fail(error)
             raise
 
     def begin_read(self, ahead: Ahead) -> tuple[int, int]:
@@ -288,3 +316,104 @@ class Member(Noting):
             connection.undo()
         except DibsError as error:
             self._group.broken = error
+
+
+class Hub(Room):
+    """Who waits for what, and the thread that wakes them."""
+
+    def __init__(
+        self,
+        nouns: tuple[str, ...],
+        keys: Callable[[str], Iterable[str]],
+        touched: Callable[[str, str, str], Iterable[str]],
+        moved: Callable[[int], None],
+    ) -> None:
+        """A hub for these topics.
+
+        nouns: whose bells ring for all that the journal may hold
+        keys: what a topic is woken by
+        touched: from kind, subject and data of an event, the keys of those it may concern
+        moved: called with each seq that the journal has come to
+        """
+        super().__init__()
+        self._nouns = nouns
+        self._keys = keys
+        self._touched = touched
+        self._moved = moved
+        self._seq = 0
+        """Up to where everybody has been woken."""
+        self._nudged = 0.0
+        self._cancel = Cancel()
+
+    def start(self, store: Store, driver: Driver) -> None:
+        """Follow the journal of a store, with an ear of its own to that driver's bells."""
+        with store.read() as tx:
+            self._seq = tx.rows(SPACE.position)[0]["seq"]
+        self._thread = threading.Thread(target=self._follow, args=(store, driver), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Follow no more; after this the store may be closed."""
+        self._cancel()
+        self._thread.join(STOP_S)
+
+    def listen(self, topics: tuple[str, ...], cancel: Cancel | None) -> HubListener:
+        # Each once: two resources have the same ones above them.
+        wanted = list(dict.fromkeys(key for topic in topics for key in self._keys(topic)))
+        listener = HubListener(self, wanted, line_of(topics), cancel)
+        with self._lock:
+            self._enter(listener)
+        return listener
+
+    def told(self, events: list[Row]) -> None:
+        """Wake those whom these events concern, which this process has just committed."""
+        self._wake(events, events[0]["seq"] - 1)
+
+    def _wake(self, events: list[Row], after: int, gap: bool = False) -> None:
+        """Wake those whom these events concern, which are the next ones after a seq.
+
+        gap: some before them were pruned, so that nobody knows whom they concerned
+        """
+        last, woken = events[-1]["seq"], set[HubListener]()
+        with self._lock:
+            # Who comes later has not looked yet, and will.
+            for event in events if self._waiters else ():
+                concerned = self._touched(event["kind"], event["subject"], event["data"] or "")
+                woken.update(*(self._waiters.get(key, ()) for key in concerned))
+            for listener in woken.union(*self._waiters.values()) if gap else woken:
+                listener.ring()
+            if after <= self._seq < last:
+                self._seq = last
+        self._moved(last)
+
+    def _follow(self, store: Store, driver: Driver) -> None:
+        CANCEL.set(self._cancel)
+        rested = 0.0
+
+        def look() -> tuple[tuple[int, list[Row]] | None, None]:
+            # Our own writes ring as well; who looked after each of them would do nothing else.
+            nonlocal rested
+            select.select([self._cancel], [], [], max(0.0, rested - time.monotonic()))
+            rested = (now := time.monotonic()) + PACE_S
+            if now - self._nudged > PATIENCE_S:
+                self._nudged = now
+                self.nudge(alone=False)
+            after = self._seq
+            with store.read() as tx:
+                events = tx.rows(SPACE.moved, after=after, limit=PAGE)
+            return ((after, events) if events else None), None
+
+        while True:
+            try:
+                found = store.wait(look, self._nouns, WAIT_S, driver)
+            except (CancelledError, ClosedError):
+                self._cancel.close()
+                return
+            except (UnavailableError, OSError):  # such as when no descriptor is left
+                if select.select([self._cancel], [], [], RETRY_S)[0]:
+                    self._cancel.close()
+                    return
+                continue
+            if found is not None:
+                after, events = found
+                self._wake(events, after, gap=events[0]["seq"] != after + 1)

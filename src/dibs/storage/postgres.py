@@ -32,10 +32,12 @@ from dibs.errors import BusyError, DibsError, DisconnectedError
 from dibs.storage.clock import SEQ_LIMIT, SystemClock, unseen_seq, unusable
 from dibs.storage.driver import Kept
 from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address, disconnected, translate, unfit
-from dibs.storage.postgres_pipeline import PostgresListener, Seat
+from dibs.storage.postgres_ears import LookingEar, PostgresEar
+from dibs.storage.postgres_pipeline import Seat
 from dibs.storage.postgres_transaction import PostgresConnection
 from dibs.storage.queries import Queries
-from dibs.storage.waiting import Looker
+from dibs.storage.turns import Turns
+from dibs.storage.waiting import Ears
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
     from dibs.storage.clock import Clock
-    from dibs.storage.driver import Row
+    from dibs.storage.driver import Listener, Row
+    from dibs.storage.waiting import Cancel, Ear
 
 POSTGRES = Queries("postgres")
 SPACE = Queries("space")
@@ -56,7 +59,9 @@ KEPT = 4
 """How many of them it keeps for the next."""
 SYNCHRONOUS = {"full": "on", "fast": "off"}
 CALL_S = 9.0
-"""How long a transaction may take in all, from the wait for a connection on."""
+"""How long a transaction may take in all, from the wait for its turn on."""
+LINE_S = 6.5
+"""How long a thread stands in line: those who find the server silent tell the next."""
 TROUBLE_S = 10.0
 """So long after a server was silent, less time is spent on a new connection."""
 REST_S = 1.0
@@ -103,6 +108,8 @@ class PostgresDriver(Kept):
         self._seats: SimpleQueue[bool] = SimpleQueue()
         for _ in range(CONNECTIONS):
             self._seats.put(True)
+        self.turns = Turns(line_s=LINE_S)
+        self.ears = Ears(self._ear)
         self._kept: list[PostgresConnection] = []
         first = PostgresConnection(self)
         if self.pooled and not first.begins() and not PostgresConnection(self).begins():
@@ -153,10 +160,10 @@ class PostgresDriver(Kept):
         # Each space has its own key, so this is done when it is first opened with that.
         return not space["history"]
 
-    def take(self) -> PostgresConnection:
+    def take(self, since: float = 0) -> PostgresConnection:
         if self._closed or os.getpid() != self._pid:
             raise unusable(self._pid)
-        end = time.monotonic() + CALL_S
+        end = (since or time.monotonic()) + CALL_S
         try:
             seat = Seat(self._seats)
         except Empty:
@@ -164,18 +171,19 @@ class PostgresDriver(Kept):
                 f"{CONNECTIONS} connections of this process are in use", next="try again"
             ) from None
         try:
-            connection = self._idle() or self._connect()
+            connection = self._idle() or self._connect(end)
+            connection.begin(end)
             if self.behind:
                 self._renew(connection)
-            connection.begin(end)
             connection.seat = seat
             return connection
         except BaseException:
             seat.leave()
             raise
 
-    def _connect(self) -> PostgresConnection:
+    def _connect(self, end: float) -> PostgresConnection:
         connection = PostgresConnection(self)
+        connection.begin(end)
         if self.history and connection.history()["history"] != self.history:
             self._renew(connection)
         return connection
@@ -231,6 +239,7 @@ class PostgresDriver(Kept):
             if time.monotonic() - begun > REST_S:
                 self._outage, self._rest_until = error, time.monotonic() + REST_S
                 self.forsake()
+                self.turns.fail(error)
             raise
 
     def meaning(self, error: psycopg.Error) -> tuple[DibsError, bool]:
@@ -244,6 +253,8 @@ class PostgresDriver(Kept):
             meant = disconnected("the host that took writes is read-only now", cause, "25006")
         if spoilt:
             self.forsake()
+        if cause == "silent":
+            self.turns.fail(meant)
         return meant, spoilt
 
     def forsake(self) -> None:
@@ -253,10 +264,24 @@ class PostgresDriver(Kept):
             while self._kept:
                 self._kept.pop().close()
 
-    def listen(self, topics: tuple[str, ...], cancel: int | None) -> PostgresListener | Looker:
+    def listen(self, topics: tuple[str, ...], cancel: Cancel | None) -> Listener:
+        if self._closed or os.getpid() != self._pid:
+            raise unusable(self._pid)
+        return self.ears.listen(topics, cancel)
+
+    def listen_soon(self, topics: tuple[str, ...], cancel: Cancel | None) -> Listener | None:
+        return self.ears.listen_soon(topics, cancel)
+
+    def _ear(self, cancel: Cancel) -> Ear:
         if self.pooled:
-            return Looker(cancel)
-        return PostgresListener(self.talk, self.space, topics, cancel)
+            return LookingEar(self, cancel)
+        return PostgresEar(self, cancel)
+
+    def ring_here(self, topics: set[str]) -> None:
+        """Wake those who wait in this process: they need not hear of it from the server."""
+        for topic in topics:
+            if topic.isdigit():
+                self.ears.ring(topic)
 
     def at_risk(self) -> list[tuple[str, str]]:
         connection = self.take()
@@ -282,6 +307,7 @@ class PostgresDriver(Kept):
         # A forked child that says goodbye on the shared sockets would cut its parent off.
         self._closed = True
         if os.getpid() == self._pid:
+            self.ears.close()
             while self._kept:
                 self._kept.pop().close()
 

@@ -1,4 +1,4 @@
-"""A talk with a PostgreSQL server in which statements travel together, and listening to it.
+"""A talk with a PostgreSQL server in which statements travel together.
 
 What is sent is kept back until somebody needs an answer; then all of it goes in one packet, and
 one packet comes back. That is libpq's pipeline mode, used without the cursors of psycopg, which
@@ -22,9 +22,8 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 
-from dibs.storage.postgres_connect import Silent, translate
+from dibs.storage.postgres_connect import Silent
 from dibs.storage.queries import Queries
-from dibs.storage.waiting import PATIENCE_S, Ear
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,13 +40,9 @@ ANSWER_S = 6.0
 """How long a server may stay silent: longer than it waits for a turn (`LOCK_MS`)."""
 LEAST_S = 1.0
 SEAT_S = 5
-EAR_S = 20.0
-"""How long a connection that listens may hear nothing before it is asked whether it lives."""
 CHANNEL = "dibs_{}"
 """One for each space: the server wakes all who listen, but sends only what is for them."""
 EAR_LOCK = 0x64696274
-EAR_LOCK_MS = "1000"
-EVERYBODY = "*"
 WARNING = b"01000"
 BOOL, INT8, INT4, NUMERIC = 16, 20, 23, 1700
 PREPARED_VALUES = 40
@@ -268,82 +263,6 @@ def _text(value: str | int) -> bytes:
             raise psycopg.DataError("a text has a NUL in it")
         return value.encode()
     return b"%d" % value
-
-
-class PostgresListener(Ear):
-    """A connection of its own that listens first, so that the look after it misses nothing."""
-
-    patience_s = PATIENCE_S
-
-    def __init__(
-        self, talk: Callable[[], PGconn], space: int, topics: tuple[str, ...], cancel: int | None
-    ) -> None:
-        self._space, self._channel = space, CHANNEL.format(space)
-        self._topics = {EVERYBODY, *(topic.partition(":")[0] for topic in topics)}
-        self._cancel = cancel
-        self._talk = talk
-        self._listen()
-
-    def _listen(self) -> None:
-        self._db = self._talk()
-        try:
-            ask(self._db, f"LISTEN {self._channel}")
-            self._be_heard_of()
-        except psycopg.Error as error:
-            self._db.finish()
-            raise translate(error) from error
-        self._heard, self._asked = time.monotonic(), False
-        super().__init__(self._db.socket, self._cancel)
-
-    def _be_heard_of(self) -> None:
-        """Let writers know that somebody listens."""
-        given = {"ear": EAR_LOCK, "space": self._space, "lock_ms": EAR_LOCK_MS}
-        try:
-            ask(self._db, *POSTGRES.listen.bind("postgres", given))
-        except pg.LockNotAvailable:
-            return  # a commit hangs, so there is nothing to hear; who waits looks all the same
-
-    def wait(self, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        if self._deaf():
-            self._db.finish()
-            self._listen()
-            return True  # it may have missed something
-        while True:
-            ready = self._poll.poll(max(0.0, end - time.monotonic()) * 1000)
-            if any(handle == self._cancel for handle, _ in ready) or self._rung():
-                return True
-            if not ready:
-                return False
-
-    def _deaf(self) -> bool:
-        """Whether the server is silent here; if it has been so for a while, ask it something."""
-        silent_s = time.monotonic() - self._heard
-        if self._asked:
-            return silent_s > EAR_S + ANSWER_S
-        if silent_s > EAR_S:
-            self._db.send_query(f"LISTEN {self._channel}".encode())
-            self._db.flush()
-            self._asked = True
-        return False
-
-    def _rung(self) -> bool:
-        rung = False
-        try:
-            self._db.consume_input()
-            while self._asked and not self._db.is_busy():
-                self._asked = self._db.get_result() is not None
-                self._heard = time.monotonic()
-        except psycopg.Error as error:
-            raise translate(error) from error
-        while (notice := self._db.notifies()) is not None:
-            self._heard = time.monotonic()
-            # Others may use the channel too: what they say need not be topics.
-            rung |= not self._topics.isdisjoint(notice.extra.decode(errors="replace").split())
-        return rung
-
-    def close(self) -> None:
-        self._db.finish()
 
 
 def named(query: Query, result: PGresult) -> list[Row]:

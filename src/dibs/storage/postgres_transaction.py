@@ -6,13 +6,16 @@ and for the other connections to the same server.
 
 from __future__ import annotations
 
+import time
+
 import psycopg
 
 from dibs.errors import DibsError, DisconnectedError, StorageError, StoreGoneError
-from dibs.storage.clock import SEQ_LIMIT, SILENCE, bearable, check_seq
+from dibs.storage.clock import SEQ_LIMIT, bearable, check_seq
 from dibs.storage.postgres_connect import SOON_S, disconnected
-from dibs.storage.postgres_pipeline import CHANNEL, EAR_LOCK, EVERYBODY, Pipeline, Seat, ask, named
+from dibs.storage.postgres_pipeline import CHANNEL, EAR_LOCK, Pipeline, Seat, ask, named
 from dibs.storage.queries import Queries, Query
+from dibs.storage.waiting import EVERYBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +32,10 @@ if TYPE_CHECKING:
 SPACE = Queries("space")
 POSTGRES = Queries("postgres")
 SETUP_LOCK = TURN_LOCK = EAR_LOCK - 1
+CROWD_LOCK = EAR_LOCK + 1
 LOCK_MS = 4_500
+MARGIN_MS = 500
+"""How long before its end a transaction gives up to wait for its turn."""
 IDLE_MS = 10_000
 PAYLOAD_LIMIT = 7_900
 """A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
@@ -37,6 +43,7 @@ PAYLOAD_LIMIT = 7_900
 
 class PostgresConnection:
     seat: Seat | None = None
+    crowd = False
     sets_up = False
     """Whether it is in a transaction that no other set-up can run beside."""
 
@@ -94,8 +101,14 @@ class PostgresConnection:
 
     def begin_group(self) -> None:
         self._begin("BEGIN ISOLATION LEVEL READ COMMITTED")
-        if SILENCE.get() is not None:
-            self._say(f"SET LOCAL lock_timeout = {round(bearable(LOCK_MS / 1000) * 1000)}")
+        self._bound_turn()
+
+    def _bound_turn(self) -> None:
+        """A turn that somebody keeps must not be taken for a server that is silent."""
+        left_ms = max(MARGIN_MS, (self._pipeline.end - time.monotonic()) * 1000 - MARGIN_MS)
+        limit_ms = min(bearable(LOCK_MS / 1000) * 1000, left_ms)
+        if limit_ms < LOCK_MS:
+            self._say(f"SET LOCAL lock_timeout = {round(limit_ms)}")
 
     def _begin(self, text: str) -> None:
         self._open = self._heard = True
@@ -110,6 +123,13 @@ class PostgresConnection:
         self, space: int, session: int, asked: list[tuple[Query, Bound]]
     ) -> tuple[int, int, Row]:
         self._send_later()
+        if self.crowd:
+            # One of a crowd at a time stands in the server's line, of all machines. A packet of
+            # its own: in one, the two could last longer than the server may be silent.
+            self.crowd = False
+            self._send(POSTGRES.turn, {"lock": CROWD_LOCK, "space": space})
+            self._exchange()
+            self._bound_turn()
         self.take_turn(space)
         self._send(POSTGRES.taken, {"ear": EAR_LOCK, "space": space}, wanted=True)
         self._send(SPACE.enter, {"space": space, "session": session}, wanted=True)
@@ -270,6 +290,7 @@ class PostgresConnection:
             raise StorageError("a statement before the commit failed", next="report this")
         if rings:
             self._driver.seen = seq
+            self._driver.ring_here(rings)
 
     def rollback(self) -> None:
         self._later.clear()

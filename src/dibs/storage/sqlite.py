@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import time
+from _thread import _count as other_threads
 from _thread import get_ident
 from _weakref import ref
 
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
 
     from dibs.storage.clock import Clock
     from dibs.storage.driver import Ahead, Listener, Row
+    from dibs.storage.turns import Turns
+    from dibs.storage.waiting import Cancel
 
 SPACE = Queries("space")
 SQLITE = Queries("sqlite")
@@ -105,6 +108,7 @@ class SqliteDriver(Maintained):
         self._above = note.above or note.life != "-"
         self._present_until = 0
         self._turns: dict[int, ref[SqliteConnection]] = {}
+        self._line: Turns | None = None
         self._idle: list[SqliteConnection] = []
         connection = SqliteConnection(self)
         self._inode = os.stat(path).st_ino
@@ -178,7 +182,7 @@ class SqliteDriver(Maintained):
     def trusts_tokens(self, space: Row, version: int) -> bool:
         return self._note.older and 0 < version < SIGNED_TOKENS
 
-    def take(self) -> SqliteConnection:
+    def take(self, since: float = 0) -> SqliteConnection:
         if self._closed or os.getpid() != self._pid:
             raise unusable(self._pid)
         try:
@@ -186,6 +190,14 @@ class SqliteDriver(Maintained):
         except IndexError:
             self.check_present()
             return SqliteConnection(self)
+
+    @property
+    def turns(self) -> Turns | None:
+        if self._line is None and other_threads():  # else there is nobody to line up with
+            from dibs.storage.turns import Gate, Turns
+
+            self._line = Turns(Gate(f"{self.folder.bells}/crowd"))
+        return self._line
 
     def begin_turn(self, connection: SqliteConnection) -> None:
         """Undo what this thread has left open: it would wait for itself.
@@ -229,23 +241,30 @@ class SqliteDriver(Maintained):
             pass
         raise store_gone(self.path)
 
-    def listen(self, topics: tuple[str, ...], cancel: int | None) -> Listener:
+    def listen(self, topics: tuple[str, ...], cancel: Cancel | None) -> Listener:
         self.check_present()
         try:
             return self.bells.listen(topics, cancel)
         except FileNotFoundError as error:
             raise store_gone(self.path) from error
 
+    def listen_soon(self, topics: tuple[str, ...], cancel: Cancel | None) -> Listener | None:
+        return self.bells.listen_soon(topics, cancel)
+
     def close(self) -> None:
         self._closed = True
         self.liveness.close()
         self.bells.close()
+        if self._line is not None:
+            self._line.close()
         if os.getpid() == self._pid:
             while self._idle:
                 self._idle.pop().db.close()
 
 
 class SqliteConnection(Versioned):
+    crowd = False  # there is a gate for that
+
     def __init__(self, driver: SqliteDriver) -> None:
         self._driver = driver
         self.usable = True

@@ -363,7 +363,7 @@ class Maintained:
     _log: str
     _note: Note
 
-    def take(self) -> Any:
+    def take(self, since: float = 0) -> Any:
         raise NotImplementedError
 
     def give_back(self, connection: Any) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dibs.errors import CancelledError, NotYoursError, SpaceFullError
 from dibs.records import to_text
-from dibs.storage.clock import COPY, runs
+from dibs.storage.clock import COPY, SILENCE, bearable, runs, stranger
 from dibs.storage.queries import Queries, Query, newest_migration
 
 TYPE_CHECKING = False
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Self, TypeVar
 
-    from dibs.storage.driver import Ahead, Connection, Driver, Row
+    from dibs.storage.driver import Ahead, Connection, Driver, Listener, Row
+    from dibs.storage.turns import Leaves
 
     T = TypeVar("T")
 
 SPACE = Queries("space")
+NOW_MS = 1
+"""Due so soon that whoever said so looks again itself."""
 KEEP_S, KEEP_BYTES = 30 * 86_400.0, 256 << 20
 TIDY_SHIFT = 8
 """A store is looked after at every 256th write."""
@@ -56,6 +59,10 @@ class Store:
         self.liveness = driver.liveness
         self.swept_at = 0
         """The store time at which this process last looked for the dead."""
+        self.numbers: set[int] = set()
+        """Under which somebody waits in this process."""
+        self.kept_at = 0
+        """The store time at which it last said that they do."""
         self.hints: tuple[int, ...] = ()
         """Numbers that the last who asked found worth asking ahead."""
         self.name = name
@@ -99,9 +106,14 @@ class Store:
         found = connection.rows(SPACE.find, {"name": self.name})
         return found[0] if found and not self.driver.enter(found[0], connection) else None
 
-    def write(self, caller: Caller | None, ahead: Ahead = None) -> Write:
-        """A write; what it is going to ask first may be given, and travels with its beginning."""
-        return Write(self, ahead, caller)
+    def write(self, caller: Caller | None, ahead: Ahead = None, wait_s: float = 0) -> Write:
+        """A write; what it is going to ask first may be given, and travels with its beginning.
+
+        wait_s: how long it has time, if there may be a crowd that writes the same
+        """
+        write = Write(self, ahead, caller)
+        write.wait_s = wait_s
+        return write
 
     def read(self, ahead: Ahead = None, caller: Caller | None = None) -> Read:
         """A read, likewise."""
@@ -143,26 +155,30 @@ class Store:
         topics: tuple[str, ...],
         seconds: float,
         driver: Driver | None = None,
+        listener: Listener | None = None,
     ) -> T | None:
         """Call `look` until it finds something or the time is over.
 
         It returns what it found, and in how many milliseconds something is due to change
         by itself, if it knows.
 
-        topics: whose bells to listen to: a noun, a noun and what it is about (`noun:subject`),
-            or the number of somebody who waits
+        topics: whose bells to listen to: a noun, a noun and what it is about (`noun:subject`), or
+            the number of somebody who waits and the line it stands in (`number:line`)
         driver: where to listen, if not where everybody does
+        listener: one that listens already, from before there was anything to be found
         """
         from dibs.storage.waiting import CANCEL  # late, since most commands never wait
 
         cancel = CANCEL.get()
-        listener = (driver or self.driver).listen(
-            topics, None if cancel is None else cancel.fileno()
-        )
+        # The first in a line looks for the others.
+        missed = listener is None or listener.leads
+        if listener is None:
+            listener = (driver or self.driver).listen(topics, cancel)
         try:
             end = self.clock.now() + round(seconds * 1000)
             while True:
-                found, due_in_ms = look()
+                found, due_in_ms = look() if missed else (None, None)
+                missed = True
                 if found is not None:
                     return found
                 if cancel is not None and cancel.called:
@@ -170,11 +186,17 @@ class Store:
                 left = (end - self.clock.now()) / 1000
                 if left <= 0:
                     return None
-                if due_in_ms is not None:
+                if due_in_ms is not None and (due_in_ms <= NOW_MS or listener.leads):
                     left = min(left, max(due_in_ms, 1) / 1000)
                 self.clock.sleep(listener, min(left, listener.patience_s))
         finally:
             listener.close()
+
+    def listen_soon(self, topics: tuple[str, ...]) -> Listener | None:
+        """Listen to bells before waiting for them; None if that would take long."""
+        from dibs.storage.waiting import CANCEL
+
+        return self.driver.listen_soon(topics, CANCEL.get())
 
     def close(self) -> None:
         for stop in self.at_close:
@@ -186,6 +208,8 @@ class Read:
     """A transaction that sees one state of the store throughout."""
 
     connection: Connection
+    _since: float = 0
+    """When it began to wait for its turn, if it had to."""
     queued = True
     """Whether anybody may be waiting in a queue; a write knows, a read looks."""
 
@@ -196,7 +220,7 @@ class Read:
         self._ahead = ahead
 
     def __enter__(self) -> Self:
-        self.connection = self.store.driver.take()
+        self.connection = self.store.driver.take(self._since)
         try:
             self._begin()
             return self
@@ -273,15 +297,38 @@ class Write(Read):
     """
 
     seq: int
+    wait_s: float = 0
+    bears_s: float | None = None
+    """How long it can bear that nobody passes the turn on, if less than usual."""
     _events = 0
     _discarded = False
     _held: tuple[int, ...] = ()
+    _places: list[Leaves] = []
+
+    def __enter__(self) -> Self:
+        before = SILENCE.get()
+        if self.bears_s is not None:
+            SILENCE.set(bearable(self.bears_s))
+        try:
+            turns = self.store.driver.turns
+            if turns is not None:
+                self._places, self._since = turns.take(self.wait_s)
+            return super().__enter__()
+        except BaseException:
+            self._leave_line()
+            raise
+        finally:
+            if SILENCE.get() is not before:
+                SILENCE.set(before)
 
     def _begin(self) -> None:
         caller = self.caller
         self._rings: set[str] = set()
         session = caller.session if caller else 0
-        self.now, self.wall, entered = self.connection.begin_write(self.space, session, self._ahead)
+        connection = self.connection
+        if self.wait_s:
+            connection.crowd = True
+        self.now, self.wall, entered = connection.begin_write(self.space, session, self._ahead)
         self.seq, self.queued = entered["seq"], bool(entered["queued"])
         if caller is not None:
             self._check(caller, entered)
@@ -380,6 +427,17 @@ class Write(Read):
                 self.store.liveness.let_go(number)
         super()._leave()
 
+    def _give_back(self) -> None:
+        super()._give_back()
+        self._leave_line()
+
+    def _leave_line(self) -> None:
+        if self._places:
+            try:
+                self._places.pop().leave()
+            finally:
+                self._leave_line()  # else the next would wait for as long as this is remembered
+
     def discard(self) -> None:
         """Nothing had to be changed: leave without a trace."""
         self._discarded = True
@@ -400,16 +458,6 @@ class Write(Read):
             self.seq - 1
         ) >> TIDY_SHIFT and store.tidy:
             store.tidy()
-
-
-def stranger(caller: Caller) -> NotYoursError:
-    """The caller's session is not the one that has its number here, if any has."""
-    return NotYoursError(
-        f"{caller.agent} has no session {caller.session} here: it was removed, or the store went "
-        "back in time (deleted, restored, or a standby took over)",
-        next="join again, then claim again what you still need",
-        session=caller.session,
-    )
 
 
 def from_text(text: str | None) -> Any:

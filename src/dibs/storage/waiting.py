@@ -1,14 +1,12 @@
-"""Sleeping until a bell rings, on one machine, and how another thread ends such a wait.
+"""Sleeping until a bell rings, and how another thread ends such a wait.
 
-The kernel reports the byte that a writer leaves in a bell's file (inotify on Linux; where there
-is none, a waiter looks at the files' times every 20 ms). Only those who wait load this module.
+A process may have a thousand who wait. They sleep in one *room*: one thread has the ear, and wakes
+those whom a bell concerns. On one machine the kernel reports the byte that a writer leaves in a
+bell's file (inotify on Linux; where there is none, the thread looks at the files' times every
+20 ms); a server sends its notices. Only those who wait load this module.
 
-A process that serves many callers has many who wait. If each had an ear of its own, a thousand
-would be woken by every write. So it has a *hub*, one ear for all of them, which wakes those whose
-topic an event concerns; whoever makes the hub says which these are. What this process writes
-itself the hub is told; for what others write, one thread follows the journal.
-
-As everywhere, being woken is a hint: who is woken looks again.
+Being woken is a hint: who is woken looks again. Hints may get lost and processes may die, so
+somebody has to look now and then without one. Of those in one line that is the first.
 """
 
 from __future__ import annotations
@@ -17,33 +15,42 @@ import os
 import select
 import sys
 import time
-from _thread import allocate_lock
+from _thread import RLock, allocate_lock, start_new_thread
 from contextvars import ContextVar
 
-from dibs.errors import CancelledError, ClosedError, UnavailableError
+from dibs.errors import DibsError, StorageError
 from dibs.storage.folder import open_own
-from dibs.storage.queries import Queries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _thread import LockType
     from collections.abc import Callable, Iterable
+    from typing import Protocol
 
-    from dibs.storage.driver import Driver, Listener, Row
-    from dibs.storage.store import Store
+    class Ear(Protocol):
+        """What one thread of a process hears bells with, for all who sleep in it."""
 
-SPACE = Queries("space")
+        def watch(self, topic: str) -> None: ...
+
+        def unwatch(self, topic: str) -> None: ...
+
+        def hear(self, seconds: float) -> Iterable[str]:
+            """Wait for bells, or until it is cancelled; say which have rung."""
+
+        def close(self) -> None: ...
+
+
 IN_MODIFY = 0x2
-ALL_BYTES = 65_536
-"""All that a pipe holds, so that one read takes every ring."""
+EVENT_BYTES = 16
+"""How long a report of inotify is, on a file."""
+ALL_BYTES = 4_096 * EVENT_BYTES
 POLL_S = 0.02
 PATIENCE_S = 0.5
 """How long a lost hint can cost; also how soon the death of a process is noticed."""
-PAGE = 1000
-WAIT_S = 3600.0
-RETRY_S = 0.5
-PACE_S = 0.005
-"""How long to rest between two looks at the journal."""
 STOP_S = 5.0
+IDLE_S = 5.0
+"""How long an ear is kept that nobody needs."""
+EVERYBODY = "*"
 
 
 class Cancel:
@@ -52,10 +59,15 @@ class Cancel:
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
         self.called = False
+        self.wake: Callable[[], None] | None = None
+        """Tells one who sleeps in a room, where no handle is waited for."""
 
     def __call__(self) -> None:
         self.called = True
         os.write(self._write, b"!")
+        wake = self.wake
+        if wake is not None:
+            wake()
 
     def fileno(self) -> int:
         return self._read
@@ -68,250 +80,344 @@ class Cancel:
 CANCEL: ContextVar[Cancel | None] = ContextVar("cancel", default=None)
 
 
-def listen(paths: list[str], cancel: int | None, idle: list[int]) -> Listener:
-    """Listen to the bells at these paths; `idle` are inotify handles that nobody uses now."""
-    for path in paths:
-        os.close(open_own(path, os.O_RDWR | os.O_CREAT))
-    if sys.platform == "linux":
-        try:
-            return InotifyListener(paths, cancel, idle)
-        except OSError:
-            # The kernel allows a user only so many (128 by default); the next waits by looking.
-            pass
-    return PollListener(paths, cancel)
+class HubListener:
+    """One who sleeps in a room."""
 
+    patience_s = 10.0
+    """A look without a hint, to make up for a bug: the first in each line looks much sooner."""
 
-class Ear:
-    """Hears what can be read from a handle, and that a wait is cancelled."""
-
-    def __init__(self, handle: int, cancel: int | None) -> None:
-        self._handle = handle
-        self._poll = select.poll()
-        self._poll.register(handle, select.POLLIN)
+    def __init__(self, room: Room, keys: list[str], line: str, cancel: Cancel | None) -> None:
+        self.keys = keys
+        self.line = line
+        self._room = room
+        self._rung = False
+        self.error: DibsError | None = None
+        self._gate = allocate_lock()
+        self._gate.acquire()
         if cancel is not None:
-            self._poll.register(cancel, select.POLLIN)
-
-    def wait(self, seconds: float) -> bool:
-        ready = self._poll.poll(seconds * 1000)
-        if any(handle == self._handle for handle, _ in ready):
-            os.read(self._handle, ALL_BYTES)
-        return bool(ready)
-
-
-class InotifyListener(Ear):
-    """The kernel takes 10 ms and more to close an inotify handle, so it is kept for the next."""
-
-    patience_s = PATIENCE_S
-
-    def __init__(self, paths: list[str], cancel: int | None, idle: list[int]) -> None:
-        # Imported here because only those who wait need it, and it is not cheap.
-        import ctypes
-
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._idle = idle
-        self._watches: list[int] = []
-        try:
-            handle = idle.pop()
-        except IndexError:
-            handle = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if handle < 0:
-            raise OSError(ctypes.get_errno(), "inotify_init1")
-        super().__init__(handle, cancel)
-        for path in paths:
-            watch = self._libc.inotify_add_watch(self._handle, os.fsencode(path), IN_MODIFY)
-            if watch < 0:
-                error = OSError(ctypes.get_errno(), "inotify_add_watch", path)
-                self.close()
-                raise error
-            self._watches.append(watch)
-
-    def close(self) -> None:
-        for watch in self._watches:
-            self._libc.inotify_rm_watch(self._handle, watch)
-        try:
-            os.read(self._handle, ALL_BYTES)  # what it has not looked at is not for the next
-        except BlockingIOError:
-            pass
-        self._idle.append(self._handle)
-
-
-class PollListener:
-    patience_s = PATIENCE_S
-
-    def __init__(self, paths: list[str], cancel: int | None) -> None:
-        self._paths = paths
+            cancel.wake = self.ring
         self._cancel = cancel
-        self._seen = self._times()
 
-    def _times(self) -> list[int]:
+    @property
+    def leads(self) -> bool:
+        """Whether it is the first in its line, who looks for all of them."""
+        return self._room.leads(self)
+
+    def ring(self) -> None:
+        self._rung = True
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Have it look without a bell."""
         try:
-            return [os.stat(path).st_mtime_ns for path in self._paths]
-        except FileNotFoundError:
-            return []  # the store is being deleted; the next look finds that out
+            self._gate.release()
+        except RuntimeError:
+            return  # it is awake, or about to be
 
     def wait(self, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while True:
-            before, self._seen = self._seen, self._times()
-            if self._seen != before:
-                return True
-            left = end - time.monotonic()
-            if left <= 0:
-                return False
-            watched = [] if self._cancel is None else [self._cancel]
-            if select.select(watched, [], [], min(left, POLL_S))[0]:
-                return True
+        self._gate.acquire(timeout=seconds)
+        if self.error is not None:
+            raise self.error
+        rung, self._rung = self._rung, False
+        return rung
 
     def close(self) -> None:
-        self._paths = []
+        self._room.forget(self)
+        if self._cancel is not None:
+            self._cancel.wake = None
 
 
-class Looker:
-    """Waits by looking: through a pooler, no connection is one's own to listen with."""
+class Room:
+    """Who sleeps, and what wakes whom."""
 
-    patience_s = 0.1
-
-    def __init__(self, cancel: int | None) -> None:
-        self._poll = select.poll()
-        if cancel is not None:
-            self._poll.register(cancel, select.POLLIN)
-
-    def wait(self, seconds: float) -> bool:
-        return bool(self._poll.poll(seconds * 1000))
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class Hub:
-    """Who waits for what, and the thread that wakes them."""
-
-    def __init__(
-        self,
-        nouns: tuple[str, ...],
-        keys: Callable[[str], Iterable[str]],
-        touched: Callable[[str, str, str], Iterable[str]],
-        moved: Callable[[int], None],
-    ) -> None:
-        """A hub for these topics.
-
-        nouns: whose bells ring for all that the journal may hold
-        keys: what a topic is woken by
-        touched: from kind, subject and data of an event, the keys of those it may concern
-        moved: called with each seq that the journal has come to
-        """
-        self._nouns = nouns
-        self._keys = keys
-        self._touched = touched
-        self._moved = moved
-        self._seq = 0
-        """Up to where everybody has been woken."""
-        self._lock = allocate_lock()
+    def __init__(self) -> None:
+        self._lock = RLock()  # a signal handler may write while its thread is in here
         self._waiters: dict[str, set[HubListener]] = {}
-        self._cancel = Cancel()
+        self._lines: dict[str, dict[HubListener, None]] = {}
 
-    def start(self, store: Store, driver: Driver) -> None:
-        """Follow the journal of a store, with an ear of its own to that driver's bells."""
-        from threading import Thread  # late, since only a daemon has a hub
-
-        with store.read() as tx:
-            self._seq = tx.rows(SPACE.position)[0]["seq"]
-        self._thread = Thread(target=self._follow, args=(store, driver), daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Follow no more; after this the store may be closed."""
-        self._cancel()
-        self._thread.join(STOP_S)
-
-    def listen(self, topics: tuple[str, ...], cancel: int | None) -> HubListener:
-        # Each once: two resources have the same ones above them.
-        wanted = list(dict.fromkeys(key for topic in topics for key in self._keys(topic)))
-        listener = HubListener(self, wanted, cancel)
-        with self._lock:
-            for key in listener.keys:
-                self._waiters.setdefault(key, set()).add(listener)
-        return listener
+    def _enter(self, listener: HubListener) -> None:
+        for key in listener.keys:
+            self._waiters.setdefault(key, set()).add(listener)
+        self._lines.setdefault(listener.line, {})[listener] = None
 
     def forget(self, listener: HubListener) -> None:
         with self._lock:
             for key in listener.keys:
-                waiters = self._waiters[key]
+                waiters = self._waiters.get(key, set())
                 waiters.discard(listener)
                 if not waiters:
-                    del self._waiters[key]
+                    self._waiters.pop(key, None)
+            line = self._lines.get(listener.line, {})
+            line.pop(listener, None)
+            if not line:
+                self._lines.pop(listener.line, None)
 
-    def told(self, events: list[Row]) -> None:
-        """Wake those whom these events concern, which this process has just committed."""
-        self._wake(events, events[0]["seq"] - 1)
-
-    def _wake(self, events: list[Row], after: int, gap: bool = False) -> None:
-        """Wake those whom these events concern, which are the next ones after a seq.
-
-        gap: some before them were pruned, so that nobody knows whom they concerned
-        """
-        last, woken = events[-1]["seq"], set[HubListener]()
+    def leads(self, listener: HubListener) -> bool:
         with self._lock:
-            # Who comes later has not looked yet, and will.
-            for event in events if self._waiters else ():
-                concerned = self._touched(event["kind"], event["subject"], event["data"] or "")
-                woken.update(*(self._waiters.get(key, ()) for key in concerned))
-            for listener in woken.union(*self._waiters.values()) if gap else woken:
+            return next(iter(self._lines.get(listener.line, (listener,)))) is listener
+
+    def ring(self, key: str) -> bool:
+        """Wake those who sleep here until this key comes; say whether there are any."""
+        with self._lock:
+            found = list(self._waiters.get(key, ()))
+            for listener in found:
                 listener.ring()
-            if after <= self._seq < last:
-                self._seq = last
-        self._moved(last)
+            return bool(found)
 
-    def _follow(self, store: Store, driver: Driver) -> None:
-        CANCEL.set(self._cancel)
-        rested = 0.0
+    def nudge(self, alone: bool = True) -> None:
+        """Have the first of each line look, and all who are in none if they are to."""
+        with self._lock:
+            for line, listeners in self._lines.items():
+                for listener in listeners if line or alone else ():
+                    listener.nudge()
+                    if line:
+                        break
 
-        def look() -> tuple[tuple[int, list[Row]] | None, None]:
-            # Our own writes ring as well; who looked after each of them would do nothing else.
-            nonlocal rested
-            select.select([self._cancel], [], [], max(0.0, rested - time.monotonic()))
-            rested = time.monotonic() + PACE_S
-            after = self._seq
-            with store.read() as tx:
-                events = tx.rows(SPACE.moved, after=after, limit=PAGE)
-            return ((after, events) if events else None), None
 
+class Ears(Room):
+    """The room of a process that has a store open, and its ear."""
+
+    def __init__(self, listen: Callable[[Cancel], Ear]) -> None:
+        super().__init__()
+        self._listen = listen
+        self._making = RLock()
+        """Held while an ear is made, which may take seconds: who leaves does not wait for it."""
+        self._watching = RLock()
+        """Held while somebody enters or leaves: else one would lose the watch of another."""
+        self._ear: Ear | None = None
+        self._cancel: Cancel | None = None
+        self._over = allocate_lock()
+        self._error: DibsError | None = None
+        """Why the last ear hears no more."""
+
+    def listen(self, topics: tuple[str, ...], cancel: Cancel | None) -> HubListener:
+        listener = self._listener(topics, cancel)
         while True:
+            with self._making:
+                if self._seat(listener, self._ear or self._make()):
+                    return listener
+            if self._error is not None:
+                raise self._error
+
+    def listen_soon(self, topics: tuple[str, ...], cancel: Cancel | None) -> HubListener | None:
+        """The same if there is an ear already."""
+        ear = self._ear
+        if ear is None:
+            return None
+        listener = self._listener(topics, cancel)
+        return listener if self._seat(listener, ear) else None
+
+    def _listener(self, topics: tuple[str, ...], cancel: Cancel | None) -> HubListener:
+        keys = list(dict.fromkeys(topic.partition(":")[0] for topic in topics))
+        return HubListener(self, keys, line_of(topics), cancel)
+
+    def _seat(self, listener: HubListener, ear: Ear) -> bool:
+        """Have it wait here; not if the ear has ended in this very moment."""
+        with self._watching:
+            if self._ear is not ear:
+                return False
+            with self._lock:
+                self._enter(listener)
             try:
-                found = store.wait(look, self._nouns, WAIT_S, driver)
-            except (CancelledError, ClosedError):
-                self._cancel.close()
-                return
-            except (UnavailableError, OSError):  # such as when no descriptor is left
-                if select.select([self._cancel], [], [], RETRY_S)[0]:
-                    self._cancel.close()
-                    return
-                continue
-            if found is not None:
-                after, events = found
-                self._wake(events, after, gap=events[0]["seq"] != after + 1)
+                for key in listener.keys:
+                    ear.watch(key)
+            except BaseException:
+                super().forget(listener)
+                raise
+        return True
 
-
-class HubListener(Ear):
-    # The hub itself looks every half second, and the daemon looks after the dead: what is left
-    # for these looks is to make up for a bug.
-    patience_s = 20.0
-
-    def __init__(self, hub: Hub, topics: list[str], cancel: int | None) -> None:
-        self.keys = topics
-        self._hub = hub
-        read, self._write = os.pipe()  # no child inherits them
-        os.set_blocking(read, False)
-        os.set_blocking(self._write, False)
-        super().__init__(read, cancel)
-
-    def ring(self) -> None:
+    def _make(self) -> Ear:
+        cancel, over = Cancel(), allocate_lock()
+        over.acquire()
         try:
-            os.write(self._write, b"!")
-        except BlockingIOError:
-            return  # full of rings that nobody has heard yet: one more would say nothing new
+            ear = self._listen(cancel)
+            self._error, self._ear, self._cancel, self._over = None, ear, cancel, over
+            start_new_thread(self._follow, (ear, cancel, over))
+        except BaseException:
+            self._ear = None
+            cancel.close()
+            raise
+        return ear
+
+    def forget(self, listener: HubListener) -> None:
+        with self._watching:
+            super().forget(listener)
+            ear = self._ear
+            for key in listener.keys:
+                if ear is not None and key not in self._waiters:
+                    ear.unwatch(key)
+
+    def _follow(self, ear: Ear, cancel: Cancel, over: LockType) -> None:
+        look_at = used_at = time.monotonic()
+        try:
+            while not cancel.called:
+                for key in ear.hear(max(0.0, look_at - time.monotonic())):
+                    if key == EVERYBODY:
+                        self._ring_all()
+                    else:
+                        self.ring(key)
+                now = time.monotonic()
+                if now >= look_at:
+                    look_at = now + PATIENCE_S
+                    self.nudge()
+                    if self._waiters:
+                        used_at = now
+                    elif now - used_at > IDLE_S and self._retire(ear):
+                        break
+        except Exception as error:
+            # Who sleeps here is told, and looks after itself.
+            if not isinstance(error, DibsError):
+                error = StorageError(f"a bell broke: {error!r}", next="try again")
+            self._retire(ear, error)
+        finally:
+            ear.close()
+            over.release()
+            if not cancel.called:  # else whoever has called it closes it
+                cancel.close()
+
+    def _retire(self, ear: Ear, error: DibsError | None = None) -> bool:
+        """Hear no more until somebody comes again, unless there is somebody."""
+        with self._watching, self._lock:
+            if self._ear is not ear or (self._waiters and error is None):
+                return False
+            self._ear, self._error = None, error
+            for listeners in self._lines.values():
+                for listener in listeners:
+                    listener.error = error
+                    listener.nudge()
+            return True
+
+    def _ring_all(self) -> None:
+        with self._lock:
+            for listeners in self._lines.values():
+                for listener in listeners:
+                    listener.ring()
 
     def close(self) -> None:
-        self._hub.forget(self)
-        os.close(self._handle)
-        os.close(self._write)
+        """Hear no more; after this the store may be closed."""
+        with self._watching:
+            ear, self._ear = self._ear, None
+            cancel, over = self._cancel, self._over
+            if ear is None or cancel is None:
+                return
+            cancel()
+        self._ring_all()  # whoever looks now finds out that it is closed
+        over.acquire(timeout=STOP_S)
+        cancel.close()
+
+
+def line_of(topics: tuple[str, ...]) -> str:
+    """The line that somebody stands in who waits under a number (`17:name of the line`)."""
+    numbered = [topic for topic in topics if topic[0].isdigit()]
+    return numbered[0].partition(":")[2] if numbered else ""
+
+
+class InotifyEar:
+    """The kernel takes 10 ms and more to close an inotify handle, so it is kept for the next."""
+
+    def __init__(self, path: Callable[[str], str], cancel: Cancel, idle: list[int]) -> None:
+        # Imported here because only those who wait need it, and it is not cheap.
+        import ctypes
+
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._errno = ctypes.get_errno
+        self._path = path
+        self._idle = idle
+        self._watches: dict[str, int] = {}
+        self._topics: dict[int, str] = {}
+        try:
+            self._handle = idle.pop()
+        except IndexError:
+            self._handle = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._handle < 0:
+            raise OSError(self._errno(), "inotify_init1")
+        self._poll = select.poll()
+        self._poll.register(self._handle, select.POLLIN)
+        self._poll.register(cancel, select.POLLIN)
+
+    def watch(self, topic: str) -> None:
+        path = self._path(topic)
+        os.close(open_own(path, os.O_RDWR | os.O_CREAT))
+        if topic in self._watches:
+            return
+        watch = self._libc.inotify_add_watch(self._handle, os.fsencode(path), IN_MODIFY)
+        if watch < 0:
+            raise OSError(self._errno(), "inotify_add_watch", path)
+        self._watches[topic], self._topics[watch] = watch, topic
+
+    def unwatch(self, topic: str) -> None:
+        watch = self._watches.pop(topic, None)
+        if watch is not None:
+            self._topics.pop(watch, None)
+            self._libc.inotify_rm_watch(self._handle, watch)
+
+    def hear(self, seconds: float) -> set[str]:
+        rung = set()
+        for handle, _ in self._poll.poll(seconds * 1000):
+            if handle == self._handle:
+                data = os.read(handle, ALL_BYTES)
+                for at in range(0, len(data), EVENT_BYTES):
+                    watch = int.from_bytes(data[at : at + 4], sys.byteorder, signed=True)
+                    if watch in self._topics:
+                        rung.add(self._topics[watch])
+                    elif watch < 0:  # the kernel has dropped some
+                        rung.add(EVERYBODY)
+        return rung
+
+    def close(self) -> None:
+        for watch in self._watches.values():
+            self._libc.inotify_rm_watch(self._handle, watch)
+        try:
+            while True:
+                os.read(self._handle, ALL_BYTES)  # what it has not looked at is not for the next
+        except BlockingIOError:
+            self._idle.append(self._handle)
+
+
+class PollEar:
+    def __init__(self, path: Callable[[str], str], cancel: Cancel) -> None:
+        self._path = path
+        self._cancel = cancel
+        self._seen: dict[str, int] = {}
+
+    def watch(self, topic: str) -> None:
+        os.close(open_own(self._path(topic), os.O_RDWR | os.O_CREAT))
+        self._seen.setdefault(topic, self._time(topic))
+
+    def unwatch(self, topic: str) -> None:
+        self._seen.pop(topic, None)
+
+    def _time(self, topic: str) -> int:
+        try:
+            return os.stat(self._path(topic)).st_mtime_ns
+        except FileNotFoundError:
+            return 0  # the store is being deleted; the next look finds that out
+
+    def hear(self, seconds: float) -> list[str]:
+        end = time.monotonic() + seconds
+        while True:
+            times = {topic: self._time(topic) for topic in list(self._seen)}
+            rung = [topic for topic, seen in times.items() if self._seen.get(topic, seen) != seen]
+            for topic in rung:
+                self._seen[topic] = times[topic]
+            left = end - time.monotonic()
+            if rung or left <= 0 or select.select([self._cancel], [], [], min(left, POLL_S))[0]:
+                return rung
+
+    def close(self) -> None:
+        self._seen = {}
+
+
+def file_ear(path: Callable[[str], str], idle: list[int]) -> Callable[[Cancel], Ear]:
+    """What hears the bells of a machine; `idle` are inotify handles that nobody uses now."""
+
+    def listen(cancel: Cancel) -> Ear:
+        if sys.platform == "linux":
+            try:
+                return InotifyEar(path, cancel, idle)
+            except OSError:
+                # The kernel allows a user only so many (128 by default): the next look.
+                return PollEar(path, cancel)
+        return PollEar(path, cancel)
+
+    return listen

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dibs.errors import StateError
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want, grant_all, granted
-from dibs.nouns.leases.queue import refuse_deadlock, serve_ticket
+from dibs.nouns.leases.looking import refuse_deadlock
+from dibs.nouns.leases.queue import serve_ticket
 from dibs.nouns.messages.operations import post
 from dibs.records import NAME_SHOWN, Grant, Lease, called, held_by, quoted
 

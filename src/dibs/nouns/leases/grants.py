@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dibs.space.scope import Scope
     from dibs.space.signing import Keyring
     from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
     from dibs.storage.store import Read, Write
 
 LEASES = Queries("leases")
@@ -88,10 +89,12 @@ def look(
             own = row
         elif stands_in(want, session, before, row):
             in_the_way.append(row)
+    # One that lasts is enough in the way.
+    lasting = any(not row["waiting"] and row["deadline"] > tx.now for row in in_the_way)
     while tx.queued:
         waiting = tx.rows(LEASES.queue_around, **asked)
         first = [row for row in waiting if stands_in(want, session, before, row)]
-        if first or len(waiting) < tickets:
+        if first or len(waiting) < tickets or lasting:
             in_the_way += first
             break
         tickets *= 8
@@ -126,8 +129,19 @@ def each_once(rows: Iterable[Row]) -> list[Row]:
 
 
 def sessions_of(tx: Read, rows: Iterable[Row]) -> dict[int, Row]:
-    numbers = sorted({row["session"] for row in rows})
-    return {row["id"]: row for row in tx.rows(SESSIONS.several, sessions=numbers)}
+    query, given = asked_of(rows)
+    return {row["id"]: row for row in tx.rows(query, **given)}
+
+
+def stakes(session: int) -> list[tuple[Query, Row]]:
+    """What is asked for what a session waits for, and for what it holds."""
+    given = {"session": session}
+    return [(LEASES.tickets_of_session, given), (LEASES.of_session, given)]
+
+
+def asked_of(rows: Iterable[Row]) -> tuple[Query, Row]:
+    """What is asked for the sessions of leases and tickets."""
+    return SESSIONS.several, {"sessions": sorted({row["session"] for row in rows})}
 
 
 def lapsed(tx: Read, rows: list[Row]) -> tuple[list[Row], list[Row], set[int]]:
@@ -213,19 +227,12 @@ def take(
     """Grant all that is wanted to the caller, or raise with what is in the way."""
     caller = scope.caller
     while True:
-        seen = [look(tx, want, caller.session, None) for want in wants]
-        # Who waits for what the caller holds does not keep the caller from holding it on.
-        in_the_way = [
-            row
-            for want, (own, rows) in zip(wants, seen, strict=True)
-            for row in rows
-            if not (row["waiting"] and keeps(tx, own, want, caller.session))
-        ]
+        seen = [in_the_way_of(tx, want, caller.session) for want in wants]
+        in_the_way = each_once(row for _, rows in seen for row in rows)
         if not in_the_way:
             break
         from dibs.nouns.recovery import clear  # most claims meet nobody
 
-        in_the_way = each_once(in_the_way)
         if not clear(tx, scope.keys, in_the_way):
             raise held(tx, in_the_way)
     owned = [own for own, _ in seen]
@@ -342,9 +349,25 @@ def granted(leases: list[Lease], since: int) -> Grant:
     return Grant(epoch=epoch, leases=tuple(leases), kept=tuple(kept))
 
 
-def keeps(tx: Read, own: Row | None, want: Want, session: int) -> bool:
-    """Whether the caller holds what it wants already: this very thing, or what it lies in."""
-    above = tx.rows(LEASES.above, ancestors=ancestors(want.resource.base), session=session)
+def in_the_way_of(
+    tx: Read, want: Want, session: int, number: int | None = None
+) -> tuple[Row | None, list[Row]]:
+    """What `look` finds; who holds it already waits behind nobody.
+
+    number: the ticket that asks
+    """
+    own, rows = look(tx, want, session, number)
+    if not any(row["waiting"] for row in rows):
+        return own, rows
+    above = {"ancestors": ancestors(want.resource.base), "session": session}
+    tx.ahead(lambda: [(LEASES.above, above), asked_of(rows), *stakes(session)])
+    if keeps(tx, own, want, tx.rows(LEASES.above, **above)):
+        rows = [row for row in rows if not row["waiting"]]
+    return own, rows
+
+
+def keeps(tx: Read, own: Row | None, want: Want, above: list[Row]) -> bool:
+    """Whether somebody holds what it wants already: this very thing, or what it lies in."""
     around = [own, *above] if own else above
     return any(
         row["deadline"] > tx.now

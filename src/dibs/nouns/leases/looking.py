@@ -1,28 +1,40 @@
-"""Whether something is free, and who is in the way."""
+"""Whether something is free, who is in the way, and waits that would never end."""
 
 from __future__ import annotations
 
-from dibs.errors import TimeoutError
+from dibs.errors import DeadlockError, TimeoutError
+from dibs.names.paths import ancestors, near
 from dibs.nouns.leases import grants
+from dibs.nouns.leases.grants import LEASES, Want
 from dibs.records import Availability, called
 
 SHOWN = 1_000
-"""How many who wait are told of."""
+ALL = 1 << 20
+FEW = 16
+"""Of so many leases it is looked up whether anybody waits for them."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.nouns.leases.grants import Want
     from dibs.records import Blocker
     from dibs.space.scope import Scope
+    from dibs.storage.driver import Row
     from dibs.storage.store import Read
 
+    Taker = tuple[int, str | None, list[Row]]
+    """A session, its checkout, and all that it waits for."""
+    Taken = dict[str, list[Taker]]
+    """What one alone can have: by its key who has it, or is next."""
 
-def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
-    """Of each, whether it is free for the caller, and if not, who is in the way."""
+
+def states(scope: Scope, wants: list[Want], shown: int = SHOWN) -> tuple[Availability, ...]:
+    """Of each, whether it is free for the caller, and if not, who is in the way.
+
+    shown: how many who wait are told of
+    """
     session = scope.session
     found = []
     with scope.read() as tx:
         for want in wants:
-            rows = grants.standing(tx, grants.look(tx, want, session, None, SHOWN)[1])
+            rows = grants.standing(tx, grants.look(tx, want, session, None, shown)[1])
             found.append(
                 Availability(
                     resource=want.resource.text,
@@ -34,7 +46,7 @@ def states(scope: Scope, wants: list[Want]) -> tuple[Availability, ...]:
 
 
 def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
-    found = states(scope, wants)
+    found = states(scope, wants, grants.AHEAD)  # hundreds may be too late at once
     names = ", ".join(called(one.resource) for one in found)
     return TimeoutError(
         f"{names} did not become free within {wait_s:g} s",
@@ -43,7 +55,111 @@ def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
     )
 
 
+def unless_over(scope: Scope, wants: list[Want], wait_s: float, since: int) -> None:
+    """Refuse because the time of a wait that began then is over, if it is."""
+    if scope.store.clock.now() - since >= wait_s * 1000:
+        raise too_late(scope, wants, wait_s)
+
+
 def waiters(tx: Read, limit: int) -> tuple[Blocker, ...]:
     """Who waits for what, first come first."""
-    rows = grants.standing(tx, tx.rows(grants.LEASES.queue, limit=limit))
+    rows = grants.standing(tx, tx.rows(LEASES.queue, limit=limit))
     return tuple(grants.blocker_record(row, tx.now) for row in rows)
+
+
+def refuse_deadlock(
+    tx: Read, wants: list[Want], agent: str, session: int, number: int | None = None
+) -> None:
+    """Refuse a wait that would close a circle of sessions waiting for each other.
+
+    number: the ticket, if there is one already
+    """
+    if not _is_wanted(tx, session):
+        return  # nobody waits for it, and the search would read the whole queue
+    came: dict[int, tuple[int, dict[str, str]]] = {}
+    looked: dict[tuple[str, str | None], tuple[int, list[Row]]] = {}
+    front: list[tuple[int, str, Want, int | None]] = [
+        (session, agent, want, number) for want in wants
+    ]
+    while front:
+        met = set()
+        for waiter, name, want, before in front:
+            # Whoever is in the way of one is in the way of all behind it, and was met already.
+            line = (want.resource.text, want.resource.checkout if want.here else None)
+            until, rows = looked.get(line, (0, []))
+            if (before or grants.LAST) > until:
+                rows = grants.look(tx, want, 0, before, ALL)[1]
+                if want.mode == grants.EXCLUSIVE:
+                    own = [row for row in rows if row["session"] == session]
+                    looked[line] = (before or grants.LAST, own)
+            for row in rows:
+                if not grants.stands_in(want, waiter, before, row):
+                    continue
+                holder = row["session"]
+                step = {"agent": name, "wants": want.resource.text, "held_by": row["agent"]}
+                if holder == session:
+                    raise deadlock([*_way(came, waiter), step])
+                if holder not in came:
+                    came[holder] = (waiter, step)
+                    met.add(holder)
+        front = [
+            (
+                wait["session"],
+                wait["agent"],
+                Want(grants.resource_of(wait), wait["mode"], None, bool(wait["here"])),
+                wait["number"],
+            )
+            for wait in tx.rows(LEASES.tickets_of_sessions, sessions=sorted(met))
+        ]
+
+
+def _is_wanted(tx: Read, session: int) -> bool:
+    """Whether somebody may be waiting for a session."""
+    tickets, held = tx.ask(grants.stakes(session))
+    if tickets:
+        return True
+    if len(held) > FEW:
+        return True
+    asked = [near(row["base"]) | {"after": 0, "before": grants.LAST, "limit": 1} for row in held]
+    tx.ahead(lambda: [(LEASES.queue_around, one) for one in asked])
+    if any(tx.rows(LEASES.queue_around, **one) for one in asked):
+        return True
+    # By another name, too: of hard links any may be the one that is waited for.
+    files = [{"inode": row["inode"], "base": row["base"]} for row in held if row["inode"]]
+    return any(row["waiting"] for one in files for row in tx.rows(LEASES.same_file, **one))
+
+
+def _way(came: dict[int, tuple[int, dict[str, str]]], waiter: int) -> list[dict[str, str]]:
+    """The steps that led from the one who asks to this waiter."""
+    steps = []
+    while waiter in came:
+        waiter, step = came[waiter]
+        steps.append(step)
+    return steps[::-1]
+
+
+def deadlock(steps: list[dict[str, str]]) -> DeadlockError:
+    parts = [[called(step[part]) for part in ("agent", "wants", "held_by")] for step in steps]
+    told = "; ".join(f"{agent} waits for {wants} of {holder}" for agent, wants, holder in parts)
+    return DeadlockError(
+        f"waiting would never end: {told}",
+        next="release what you hold that they want, then claim all you need in one call",
+        cycle=[*(step["agent"] for step in steps), steps[0]["agent"]],
+        steps=steps,
+    )
+
+
+def takers(taken: Taken, row: Row) -> list[Taker]:
+    """Who has, or is about to have, all of a resource for itself."""
+    found = taken.get(row["resource"], [])
+    for base in ancestors(row["base"]):
+        found = found + taken.get(base, [])
+    return found
+
+
+def is_taken(taken: Taken, row: Row) -> bool:
+    """Whether a ticket would be tried in vain: somebody before it has what it waits for."""
+    return any(
+        session != row["session"] and not (row["here"] and checkout not in (None, row["checkout"]))
+        for session, checkout, _ in takers(taken, row)
+    )

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dibs.arguments import milliseconds, shown
 from dibs.errors import (
+    BusyError,
     DeadlockError,
     HeldError,
     InvalidError,
@@ -86,41 +87,47 @@ class Leases(Noun):
         ttl_ms = milliseconds(ttl_s)
         scope, caller = self.scope, self.scope.caller
         ticket: Ticket | None = None
-        request = idempotency_key and [
-            [want.resource.text for want in wants], mode, ttl_ms, note, here
-        ]  # fmt: skip
+        crowd_s: float = 0
+        texts = [want.resource.text for want in wants]
+        request = idempotency_key and [texts, mode, ttl_ms, note, here]
+        turns, line = (scope.store.driver.turns, " ".join(texts)) if wait_s else (None, "")
         try:
-            with scope.write(lambda: [(LEASES.around, want.near) for want in wants]) as tx:
+            since = scope.store.clock.now() if wait_s else 0
+            if turns is not None and turns.ask(line):
+                crowd_s = wait_s
+            around = [(LEASES.around, want.near) for want in wants]
+            if wait_s:
+                first = [grants.ahead(want, None, grants.AHEAD) for want in wants]
+                around += [(LEASES.queue_around, one) for one in first]
+            with scope.write(lambda: around, crowd_s) as tx:
                 try:
                     return scope.once(
-                        tx,
-                        "leases.claim",
-                        idempotency_key,
-                        request,
+                        tx, "leases.claim", idempotency_key, request,
                         lambda: take(tx, scope, wants, ttl_ms, note),
-                    )
+                    )  # fmt: skip
                 except HeldError:
                     if not wait_s:
                         raise
                     # Most claims need not wait.
-                    from dibs.nouns.leases.queue import Ticket, refuse_deadlock
+                    from dibs.nouns.leases.queue import Ticket
 
-                    refuse_deadlock(tx, wants, caller.agent, caller.session)
+                    looking.refuse_deadlock(tx, wants, caller.agent, caller.session)
                     most = [want.most_ms for want in wants if want.most_ms is not None]
-                    ticket = Ticket(scope, tx, wants, min([ttl_ms, *most]), note)
-            grant = ticket.collect(wait_s)
-            if idempotency_key is None:
-                return grant
-            with scope.write() as tx:
-                return scope.once(tx, "leases.claim", idempotency_key, request, lambda: grant)
-        except BaseException:
+                    ttl_ms = min([ttl_ms, *most])
+                    ticket = Ticket(scope, tx, wants, ttl_ms, note, line, idempotency_key, request)
+            return ticket.collect(wait_s, since)
+        except BaseException as error:
             if ticket is not None:
                 ticket.withdraw()
+            elif crowd_s and isinstance(error, BusyError):
+                looking.unless_over(scope, wants, wait_s, since)
             raise
         finally:
             # Also when the withdrawal failed: nobody queues behind a ticket without a waiter.
             if ticket is not None:
                 ticket.let_go()
+            if turns is not None:
+                turns.asked(line)
 
     @writes(
         StaleError,

@@ -1,4 +1,7 @@
-"""A session's own leases: found for what it wants to do with them, or refused with the reason."""
+"""A session's own leases: found for what it wants to do with them, or refused with the reason.
+
+And what it does for its own tickets: it shows that somebody still waits.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,15 @@ if TYPE_CHECKING:
     from dibs.space.scope import Noun, Scope
     from dibs.storage.driver import Row
     from dibs.storage.queries import Query
+    from dibs.storage.store import Store
+
+KEEP_TICKET_S = 5
+HELP_S = 3
+"""How long after it could not help the queue one who waits looks again."""
+WITHDRAW_S = 5
+"""How long it stands among others of its process who leave the queue too."""
+BEARS_S = 1.0
+"""How long it bears that nobody passes the turn on: its wait may be over meanwhile."""
 
 
 def asked_first(noun: Noun, *resources: str, **_: object) -> list[tuple[Query, Row]]:
@@ -125,3 +137,29 @@ def learn(tx: Write, row: Row, content_hash: str | None) -> None:
     row["content_hash"] = content_hash
     tx.run(LEASES.see, row)
     tx.event("lease.seen", row["resource"], {"content_hash": content_hash})
+
+
+def keep_tickets(store: Store) -> None:
+    """Show that all who wait in this process still do, unless somebody just has."""
+    now = store.clock.now()
+    if store.kept_at <= now <= store.kept_at + KEEP_TICKET_S * 1000:
+        return
+    before, store.kept_at = store.kept_at, now
+    try:
+        with for_the_queue(store) as tx:
+            numbers, deadline = sorted(store.numbers), tx.now + grants.TICKET_MS
+            tx.run(LEASES.keep_tickets, numbers=numbers, deadline=deadline)
+    except BaseException:
+        store.kept_at = before  # the next who looks tries again
+        raise
+
+
+def for_the_queue(store: Store, wait_s: float = 0) -> Write:
+    """A write by one who waits, and has no time for a turn that nobody passes on.
+
+    wait_s: how long it has time, if hundreds may write the same; what is done for all who wait
+        must not stand behind them
+    """
+    write = store.write(None, wait_s=wait_s)
+    write.bears_s = BEARS_S
+    return write

@@ -1,4 +1,4 @@
-"""The queue for leases: tickets, the hand-over, and waits that would never end.
+"""The queue for leases: tickets, and the hand-over.
 
 When something is freed, the same transaction hands it to the first ticket whose every
 resource is free; a ticket for several resources is granted as a whole or not at all. A ticket
@@ -11,17 +11,30 @@ whose process is gone is dropped on the way.
 
 from __future__ import annotations
 
-from dibs.errors import DeadlockError, StaleError
+from dibs.errors import BusyError, StaleError
+from dibs.names.paths import near, resources_overlap
 from dibs.nouns.leases import grants
-from dibs.nouns.leases.grants import LEASES, SESSIONS, Want, granted, lease_record
-from dibs.nouns.leases.looking import too_late
-from dibs.nouns.leases.own import held_by_caller, learn, own_key
-from dibs.records import called
+from dibs.nouns.leases.grants import LEASES, Want, granted, lease_record
+from dibs.nouns.leases.looking import is_taken, takers, too_late
+from dibs.nouns.leases.own import (
+    HELP_S,
+    WITHDRAW_S,
+    for_the_queue,
+    held_by_caller,
+    keep_tickets,
+    learn,
+    own_key,
+)
+from dibs.operation import OPERATIONS
+from dibs.records import called, plain, to_text
+from dibs.space.scope import SPACE
+from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dibs.nouns.leases.looking import Taken
     from dibs.records import Grant
     from dibs.space.scope import Scope
     from dibs.space.signing import Keyring
@@ -29,18 +42,32 @@ if TYPE_CHECKING:
     from dibs.storage.queries import Query
     from dibs.storage.store import Read, Write
 
-KEEP_TICKET_S = 5
 PAGE = 16
-ALL = 1 << 20
 
 
 class Ticket:
     """Everything that one claim waits for; its number is its place in every queue."""
 
-    def __init__(self, scope: Scope, tx: Write, wants: list[Want], ttl_ms: int, note: str) -> None:
-        """Stand in line, in the transaction that has found something in the way."""
+    def __init__(
+        self,
+        scope: Scope,
+        tx: Write,
+        wants: list[Want],
+        ttl_ms: int,
+        note: str,
+        line: str = "",
+        key: str | None = None,
+        request: object = None,
+    ) -> None:
+        """Stand in line, in the transaction that has found something in the way.
+
+        line: what it waits for; the first who does looks for all of this process
+        key: under which the answer is remembered, in the transaction that grants it
+        """
         self.scope = scope
         self.wants = wants
+        self.key = key
+        digest = None if key is None else scope.digest("leases.claim", request)
         self.number = tx.seq
         caller, liveness = scope.caller, tx.store.liveness
         tx.queued = True
@@ -63,43 +90,62 @@ class Ticket:
                 ttl_ms=ttl_ms,
                 since_at=tx.wall,
                 deadline=None if liveness else tx.now + grants.TICKET_MS,
+                answer_key=key,
+                request=digest,
             )
             said = {"ticket": tx.seq, "mode": want.mode}
             tx.event("lease.queued", want.resource.text, said, grows=True)
+        self._topics = (f"{self.number}:{line}",)
+        # Whoever listens before it is in the queue need not look for what it has missed.
+        self._listener = scope.store.listen_soon(self._topics)
 
-    def collect(self, wait_s: float) -> Grant:
-        """Wait until it is served, and help to serve the queue when a holder lapses."""
+    def collect(self, wait_s: float, since: int) -> Grant:
+        """Wait until it is served, and help to serve the queue when a holder lapses.
+
+        since: the store time from which the wait counts: to stand in line is part of it
+        """
         store = self.scope.store
-        kept_at = store.clock.now()
+        if not store.numbers:
+            store.kept_at = store.clock.now()
+        store.numbers.add(self.number)
         # What is asked once it has been served; asked ahead, it makes the waking one trip shorter.
         ticket = (LEASES.ticket, {"number": self.number})
         held = [(LEASES.held, own_key(self.scope, want.resource)) for want in self.wants]
+        if self.key is not None:
+            held.append(self.scope.asked_before(self.key))
 
         def waiting() -> tuple[Grant | None, int | None]:
-            nonlocal kept_at
             with self.scope.read(lambda: [ticket, *held]) as tx:
                 rows = tx.rows(LEASES.ticket, number=self.number)
                 if not rows:
-                    return self._granted(tx, self.number), None
+                    return self._answer(tx, self._granted(tx, self.number)), None
                 due_in_ms, stuck = self._outlook(tx)
-            if stuck:
-                self._settle()
-                return None, 1
-            if store.liveness is not None:
-                return None, due_in_ms
-            keep_ms = KEEP_TICKET_S * 1000
-            if store.clock.now() - kept_at >= keep_ms:
-                kept_at = store.clock.now()
-                with store.write(None) as write:
-                    deadline = write.now + grants.TICKET_MS
-                    write.run(LEASES.keep_ticket, number=self.number, deadline=deadline)
-            # Through a daemon nothing else may wake it before the ticket's time is over.
-            return None, keep_ms if due_in_ms is None else min(due_in_ms, keep_ms)
+            try:
+                if stuck:
+                    self._settle()
+                    return None, 1
+                if store.liveness is None:
+                    keep_tickets(store)
+            except BusyError:
+                return None, HELP_S * 1000  # to be in line is no reason to lose the place in it
+            return None, due_in_ms
 
-        grant = store.wait(waiting, (str(self.number),), wait_s)
+        left_s = max(0.0, wait_s - (store.clock.now() - since) / 1000)
+        grant = store.wait(waiting, self._topics, left_s, listener=self._listener)
         if grant is None:
             raise too_late(self.scope, self.wants, wait_s)
         return self._see(grant)
+
+    def _answer(self, tx: Read, grant: Grant) -> Grant:
+        """What was remembered of it: whoever asks again is given the same."""
+        if self.key is None:
+            return grant
+        asked, given = self.scope.asked_before(self.key)
+        row = tx.row(asked, **given)
+        if row is None:
+            return grant
+        first: Grant = OPERATIONS["leases.claim"].load(from_text(row["answer"]))
+        return first
 
     def _see(self, grant: Grant) -> Grant:
         """Note the content of the files as it is now: it may have changed during the wait."""
@@ -115,7 +161,10 @@ class Ticket:
                 row = held_by_caller(tx, self.scope, resource)
                 if row is not None:
                     learn(tx, row, found)
-            return self._granted(tx, grant.epoch)
+            seen = self._granted(tx, grant.epoch)
+            answer = {"agent": self.scope.caller.agent, "key": self.key}
+            tx.run(SPACE.amend, answer=to_text(plain(seen)), **answer)
+            return seen
 
     def _granted(self, tx: Read, since: int) -> Grant:
         """What became of a ticket that is no longer in the queue."""
@@ -125,8 +174,8 @@ class Ticket:
             served = row is not None and row["mode"] in (want.mode, grants.EXCLUSIVE)
             if row is None or not served or row["deadline"] <= tx.now:
                 raise StaleError(
-                    f"{called(want.resource.text)} was granted while you were away, "
-                    "and lost again since",
+                    f"{called(want.resource.text)} was granted while you were away and lost again "
+                    "since, or your place was given up because nothing was heard of you",
                     next="claim it again",
                 )
             leases.append(lease_record(row, tx.now))
@@ -136,7 +185,9 @@ class Ticket:
         """What holds it up: the first of those ahead are enough, all others wait for them."""
         session = self.scope.caller.session
         return grants.each_once(
-            row for want in self.wants for row in in_the_way_of(tx, want, session, self.number)[1]
+            row
+            for want in self.wants
+            for row in grants.in_the_way_of(tx, want, session, self.number)[1]
         )
 
     def _outlook(self, tx: Read) -> tuple[int | None, bool]:
@@ -149,24 +200,28 @@ class Ticket:
         """Clear away those in the way who have lapsed, and serve the queue."""
         from dibs.nouns.recovery import clear  # which needs this module
 
-        with self.scope.store.write(None) as tx:
+        with for_the_queue(self.scope.store) as tx:
             clear(tx, self.scope.keys, self._in_the_way(tx))
             grants.hand_over(tx, self.scope.keys, tx.rows(LEASES.ticket, number=self.number))
 
     def withdraw(self) -> None:
         """Leave the queue, and give back what the ticket was granted meanwhile."""
-        with self.scope.store.write(None) as tx:
+        with for_the_queue(self.scope.store, WITHDRAW_S) as tx:
             freed = drop_ticket(tx, self.number, "withdrawn")
             if not freed:
                 rows = [held_by_caller(tx, self.scope, want.resource) for want in self.wants]
                 freed = [row for row in rows if row and row["epoch"] > self.number]
                 grants.free(tx, freed, "released")
+                tx.run(SPACE.forget, agent=self.scope.caller.agent, key=self.key)
             if not freed:
                 tx.discard()
             grants.hand_over(tx, self.scope.keys, freed)
 
     def let_go(self) -> None:
         """This process no longer proves that somebody waits."""
+        if self._listener is not None:
+            self._listener.close()
+        self.scope.store.numbers.discard(self.number)
         if self.scope.store.liveness is not None:
             self.scope.store.liveness.let_go(self.number)
 
@@ -196,42 +251,67 @@ def serve(tx: Write, keys: Keyring, freed: list[Row]) -> None:
     from heapq import merge
 
     while freed:
-        taken: dict[str, int] = {}
+        taken: Taken = {}
         tried: set[int] = set()
         lines = [_line(tx, row, taken) for row in freed]
+        lines += [_other_names(tx, row) for row in freed if row["inode"] is not None]
         freed = []
         for number, row in merge(*lines, key=lambda one: one[0]):
-            # Behind somebody else's exclusive lease, or ticket, nobody is served.
-            if number not in tried and taken.get(row["resource"]) in (None, row["session"]):
+            if number not in tried and not is_taken(taken, row):
                 tried.add(number)
                 freed += _serve(tx, keys, number, row, taken)
 
 
-def _line(tx: Write, freed: Row, taken: dict[str, int]) -> Iterator[tuple[int, Row]]:
+def _line(tx: Write, freed: Row, taken: Taken) -> Iterator[tuple[int, Row]]:
     """Those who may wait for something that was freed, in their order, until it is taken again."""
-    near, after = near_to(freed), 0
-    if freed["inode"] is not None:
-        rows = tx.rows(LEASES.same_file, inode=freed["inode"], base=freed["base"])
-        waiting = {row["epoch"]: row for row in rows if row["waiting"]}
-        yield from sorted(waiting.items())
-    while freed["resource"] not in taken:
-        asked = {**near, "after": after, "before": grants.LAST, "limit": PAGE}
-        rows = tx.rows(LEASES.queue_around, **asked)
+    from heapq import merge
+
+    around, after, full = near(freed["base"]), 0, True
+    while full and not takers(taken, freed):
+        rows = tx.rows(LEASES.queue_around, **around, after=after, before=grants.LAST, limit=PAGE)
+        full = len(rows) == PAGE
         for row in rows:
             after = row["epoch"]
             yield after, row
-            if freed["resource"] in taken:
+            if takers(taken, freed):
+                full = True
                 break
-        if len(rows) < PAGE:
-            break
-    # Whoever has it now may wait for it a second time, behind all others.
-    for row in tx.rows(LEASES.tickets_of_session, session=taken.get(freed["resource"], 0)):
-        if row["resource"] == freed["resource"] and row["number"] > after:
+    if full:
+        for _, checkout, waits in takers(taken, freed)[:1]:
+            yield from merge(
+                _again(freed, waits, after),
+                _elsewhere(tx, around, checkout, after),
+                key=lambda one: one[0],
+            )
+
+
+def _again(freed: Row, waits: list[Row], after: int) -> Iterator[tuple[int, Row]]:
+    """What whoever has it now waits for a second time, behind all others."""
+    freed_resource = grants.resource_of(freed)
+    for row in waits:
+        if row["number"] > after and resources_overlap(grants.resource_of(row), freed_resource):
             yield row["number"], {**row, "epoch": row["number"]}
 
 
-def near_to(row: Row) -> Row:
-    return Want(grants.resource_of(row), grants.EXCLUSIVE, None).near
+def _elsewhere(
+    tx: Write, around: Row, checkout: str | None, after: int
+) -> Iterator[tuple[int, Row]]:
+    """Those who want it in another checkout only than the one who has it now."""
+    full = checkout is not None
+    while full:
+        rows = tx.rows(LEASES.queue_here, **around, after=after, checkout=checkout, limit=PAGE)
+        full = len(rows) == PAGE
+        for row in rows:
+            after = row["epoch"]
+            yield after, row
+
+
+def _other_names(tx: Write, freed: Row) -> Iterator[tuple[int, Row]]:
+    """Those who wait for the same file by another name (hard links)."""
+    rows = tx.rows(LEASES.same_file, inode=freed["inode"], base=freed["base"])
+    for row in sorted(rows, key=lambda row: row["epoch"]):
+        if row["waiting"]:
+            yield row["epoch"], row
 
 
 def _asked_to_serve(row: Row) -> list[tuple[Query, Row]]:
@@ -239,19 +319,20 @@ def _asked_to_serve(row: Row) -> list[tuple[Query, Row]]:
     want = Want(grants.resource_of(row), grants.EXCLUSIVE, None)
     return [
         (LEASES.ticket, {"number": row["epoch"]}),
-        (SESSIONS.several, {"sessions": [row["session"]]}),
+        grants.asked_of([row]),
         (LEASES.around, want.near),
         (LEASES.queue_around, grants.ahead(want, row["epoch"], grants.AHEAD)),
+        (LEASES.tickets_of_session, {"session": row["session"]}),
     ]
 
 
 def _serve(
-    tx: Write, keys: Keyring, number: int, row: Row, taken: dict[str, int] | None = None
+    tx: Write, keys: Keyring, number: int, row: Row, taken: Taken | None = None
 ) -> list[Row]:
     """Grant one ticket if all it wants is free; return what became free on the way.
 
     row: one of the ticket's, which tells what is going to be asked
-    taken: what nobody but one session can get any more; what the ticket wants is added to it
+    taken: what others cannot get any more; what the ticket wants is added to it
     """
     tx.ahead(lambda: _asked_to_serve(row))
     rows = tx.rows(LEASES.ticket, number=number)
@@ -267,12 +348,16 @@ def _serve(
     ]
     if taken is not None:
         # Granted or not, all who come after it wait for this one.
-        alone = [want for want in wants if want.mode == grants.EXCLUSIVE and not want.here]
-        taken.update((want.resource.text, session["id"]) for want in alone)
+        waits = tx.rows(LEASES.tickets_of_session, session=session["id"])
+        for want in wants:
+            if want.mode == grants.EXCLUSIVE:
+                resource = want.resource
+                key = resource.text if resource.kind == "glob" else resource.base
+                taken.setdefault(key, []).append((session["id"], resource.checkout, waits))
     owned = []
     freed: list[Row] = []
     for want in wants:
-        own, in_the_way = in_the_way_of(tx, want, session["id"], number)
+        own, in_the_way = grants.in_the_way_of(tx, want, session["id"], number)
         over = [row for row in in_the_way if not row["waiting"] and row["deadline"] <= tx.now]
         grants.free(tx, over, "expired")
         freed += over
@@ -283,28 +368,34 @@ def _serve(
             want.mode = grants.EXCLUSIVE
         owned.append(own)
     tx.run(LEASES.dequeue, number=number)
-    for want, own in zip(wants, owned, strict=True):
+    first = rows[0]
+    leases = [
         grants.grant(
             tx,
             keys,
             want,
-            agent=rows[0]["agent"],
+            agent=first["agent"],
             session=session["id"],
-            ttl_ms=rows[0]["ttl_ms"],
-            note=rows[0]["note"],
+            ttl_ms=first["ttl_ms"],
+            note=first["note"],
             own=own,
             ticket=number,
         )
+        for want, own in zip(wants, owned, strict=True)
+    ]
+    if first["answer_key"] is not None:
+        # With the grant, or whoever asks again with this key would be granted it a second time.
+        tx.run(
+            SPACE.remember_first,
+            agent=first["agent"],
+            key=first["answer_key"],
+            operation="leases.claim",
+            request=first["request"],
+            answer=to_text(plain(granted(leases, number))),
+            at=tx.wall,
+        )
     tx.ring(number)
     return freed
-
-
-def in_the_way_of(tx: Read, want: Want, session: int, number: int) -> tuple[Row | None, list[Row]]:
-    """What `grants.look` finds for a ticket; who holds it already waits behind nobody."""
-    own, rows = grants.look(tx, want, session, number)
-    if any(row["waiting"] for row in rows) and grants.keeps(tx, own, want, session):
-        rows = [row for row in rows if not row["waiting"]]
-    return own, rows
 
 
 def serve_ticket(tx: Write, keys: Keyring, number: int) -> bool:
@@ -312,70 +403,3 @@ def serve_ticket(tx: Write, keys: Keyring, number: int) -> bool:
     rows = tx.rows(LEASES.ticket, number=number)
     grants.hand_over(tx, keys, _serve(tx, keys, number, {**rows[0], "epoch": number}))
     return not tx.rows(LEASES.ticket, number=number)
-
-
-def refuse_deadlock(
-    tx: Read, wants: list[Want], agent: str, session: int, number: int | None = None
-) -> None:
-    """Refuse a wait that would close a circle of sessions waiting for each other.
-
-    number: the ticket, if there is one already
-    """
-    asked = {"session": session}
-    if not (tx.rows(LEASES.of_session, **asked) or tx.rows(LEASES.tickets_of_session, **asked)):
-        return  # nobody can be waiting for it, and the search would read the queue for each in it
-    came: dict[int, tuple[int, dict[str, str]]] = {}
-    looked: dict[tuple[str, str | None], tuple[int, list[Row]]] = {}
-    front: list[tuple[int, str, Want, int | None]] = [
-        (session, agent, want, number) for want in wants
-    ]
-    while front:
-        met = set()
-        for waiter, name, want, before in front:
-            # Whoever is in the way of one is in the way of all behind it, and was met already.
-            line = (want.resource.text, want.resource.checkout if want.here else None)
-            until, rows = looked.get(line, (0, []))
-            if (before or grants.LAST) > until:
-                rows = grants.look(tx, want, 0, before, ALL)[1]
-                if want.mode == grants.EXCLUSIVE:
-                    own = [row for row in rows if row["session"] == session]
-                    looked[line] = (before or grants.LAST, own)
-            for row in rows:
-                if not grants.stands_in(want, waiter, before, row):
-                    continue
-                holder = row["session"]
-                step = {"agent": name, "wants": want.resource.text, "held_by": row["agent"]}
-                if holder == session:
-                    raise deadlock([*_way(came, waiter), step])
-                if holder not in came:
-                    came[holder] = (waiter, step)
-                    met.add(holder)
-        front = [
-            (
-                wait["session"],
-                wait["agent"],
-                Want(grants.resource_of(wait), wait["mode"], None, bool(wait["here"])),
-                wait["number"],
-            )
-            for wait in tx.rows(LEASES.tickets_of_sessions, sessions=sorted(met))
-        ]
-
-
-def _way(came: dict[int, tuple[int, dict[str, str]]], waiter: int) -> list[dict[str, str]]:
-    """The steps that led from the one who asks to this waiter."""
-    steps = []
-    while waiter in came:
-        waiter, step = came[waiter]
-        steps.append(step)
-    return steps[::-1]
-
-
-def deadlock(steps: list[dict[str, str]]) -> DeadlockError:
-    parts = [[called(step[part]) for part in ("agent", "wants", "held_by")] for step in steps]
-    told = "; ".join(f"{agent} waits for {wants} of {holder}" for agent, wants, holder in parts)
-    return DeadlockError(
-        f"waiting would never end: {told}",
-        next="release what you hold that they want, then claim all you need in one call",
-        cycle=[*(step["agent"] for step in steps), steps[0]["agent"]],
-        steps=steps,
-    )

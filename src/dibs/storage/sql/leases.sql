@@ -12,26 +12,41 @@ SELECT 0, base, resource, kind, mode, inode, session, agent, epoch, note, task,
 FROM lease WHERE space = :space AND base > :low AND base < :high;
 
 -- name: queue_around
--- The first tickets between two that could overlap with a resource.
+-- The first tickets between two that could overlap with a resource. Which these are, an index tells:
+-- of a long queue, only its head is read. (The plus signs keep SQLite from reading all there are.)
 SELECT 1 AS waiting, base, resource, kind, mode, inode, session, agent, number AS epoch, note,
-       content_hash, checkout, since_at AS granted_at, ttl_ms, deadline
+       content_hash, checkout, here, since_at AS granted_at, ttl_ms, deadline
 FROM ticket
-WHERE space = :space AND base IN (:ancestors...) AND number > :after AND number < :before
-UNION ALL
-SELECT 1, base, resource, kind, mode, inode, session, agent, number, note,
-       content_hash, checkout, since_at, ttl_ms, deadline
+WHERE space = :space AND (base IN (:ancestors...) OR (base > :low AND base < :high))
+  AND number IN (
+    SELECT number FROM (
+        SELECT number FROM ticket
+        WHERE space = :space AND base IN (:ancestors...) AND number > :after AND number < :before
+        ORDER BY number LIMIT :limit) AS above
+    UNION ALL
+    SELECT number FROM ticket
+    WHERE space = :space AND base > :low AND base < :high AND +number > :after AND +number < :before
+    ORDER BY number LIMIT :limit)
+ORDER BY number;
+
+-- name: queue_here
+-- The first tickets after one that could overlap with a resource, and want it in one checkout only,
+-- which is not a certain one.
+SELECT 1 AS waiting, base, resource, kind, mode, inode, session, agent, number AS epoch, note,
+       content_hash, checkout, here, since_at AS granted_at, ttl_ms, deadline
 FROM ticket
-WHERE space = :space AND base > :low AND base < :high AND number > :after AND number < :before
-ORDER BY epoch LIMIT :limit;
+WHERE space = :space AND here = 1 AND checkout <> :checkout AND number > :after
+  AND (base IN (:ancestors...) OR (base > :low AND base < :high))
+ORDER BY number LIMIT :limit;
 
 -- name: same_file
 -- Leases and tickets on another name of the same file (hard links).
 SELECT 0 AS waiting, base, resource, kind, mode, inode, session, agent, epoch, note, task,
-       content_hash, checkout, granted_at, ttl_ms, deadline, signature
+       content_hash, checkout, 0 AS here, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND inode = :inode AND base <> :base
 UNION ALL
 SELECT 1, base, resource, kind, mode, inode, session, agent, number, note, NULL,
-       content_hash, checkout, since_at, ttl_ms, deadline, NULL
+       content_hash, checkout, here, since_at, ttl_ms, deadline, NULL
 FROM ticket WHERE space = :space AND inode = :inode AND base <> :base;
 
 -- name: grant
@@ -122,14 +137,14 @@ ORDER BY base, resource, session LIMIT :limit;
 -- name: enqueue
 -- A ticket has one row per resource; its number is its place in every queue.
 INSERT INTO ticket (space, base, resource, number, kind, mode, inode, session, agent, note,
-                    content_hash, checkout, here, ttl_ms, since_at, deadline)
+                    content_hash, checkout, here, ttl_ms, since_at, deadline, answer_key, request)
 VALUES (:space, :base, :resource, :number, :kind, :mode, :inode, :session, :agent, :note,
-        :content_hash, :checkout, :here, :ttl_ms, :since_at, :deadline);
+        :content_hash, :checkout, :here, :ttl_ms, :since_at, :deadline, :answer_key, :request);
 
 -- name: ticket
 -- What one ticket waits for.
 SELECT base, resource, number, kind, mode, inode, session, agent, note, content_hash, checkout,
-       here, ttl_ms, since_at, deadline
+       here, ttl_ms, since_at, deadline, answer_key, request
 FROM ticket WHERE space = :space AND number = :number ORDER BY base, resource;
 
 -- name: tickets_of_sessions
@@ -154,9 +169,9 @@ FROM ticket WHERE space = :space ORDER BY number, base, resource LIMIT :limit;
 -- A ticket leaves the queue: granted, given up or dead.
 DELETE FROM ticket WHERE space = :space AND number = :number;
 
--- name: keep_ticket
--- A waiter on another machine shows that it still waits.
-UPDATE ticket SET deadline = :deadline WHERE space = :space AND number = :number;
+-- name: keep_tickets
+-- A process on another machine shows that its waiters still wait.
+UPDATE ticket SET deadline = :deadline WHERE space = :space AND number IN (:numbers...);
 
 -- name: receivers
 -- The sessions of an agent that could be given something, the latest first.

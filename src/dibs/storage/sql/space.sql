@@ -82,3 +82,17 @@ WHERE space = :space AND agent = :agent AND key IN (:keys...);
 -- Keep the answer in the transaction that made it true.
 INSERT INTO answer (space, agent, key, operation, request, answer, at)
 VALUES (:space, :agent, :key, :operation, :request, :answer, :at);
+
+-- name: remember_first
+-- The same for somebody else, who may have asked twice: the first answer stays.
+INSERT INTO answer (space, agent, key, operation, request, answer, at)
+VALUES (:space, :agent, :key, :operation, :request, :answer, :at)
+ON CONFLICT (space, agent, key) DO NOTHING;
+
+-- name: amend
+-- The answer says more than when it was first remembered; nobody has been given it yet.
+UPDATE answer SET answer = :answer WHERE space = :space AND agent = :agent AND key = :key;
+
+-- name: forget
+-- Nobody was given the answer, and what it says has been undone.
+DELETE FROM answer WHERE space = :space AND agent = :agent AND key = :key;

@@ -26,6 +26,7 @@ from dibs.errors import DibsError, InvalidError, NotYoursError
 from dibs.nouns.agents import operations as agents
 from dibs.operation import ADMIN, AGENT, PEOPLE
 from dibs.space.scope import AGENTS, mint, origin_of, token_of
+from dibs.storage.store import Caller
 from dibs.wire import BODY_LIMIT
 
 if TYPE_CHECKING:
@@ -334,18 +335,27 @@ class Sessions:
     def of(self, access: Access) -> Agent:
         """The session a request names, or its agent's shell session. May write."""
         key = key_of(access)
-        if key not in self._known:
+        found = self._known.get(key)
+        if found is None:
             found = self._find(access)
-            if len(self._known) > 10_000:
-                self._known.clear()
-            self._known[key] = found
-        agent, own = self._known[key]
+            self._keep(key, found)
+        agent, own = found
         allowed = access.scope == "admin" or agent.name == access.agent
         if not allowed and not agent.name.startswith(f"{access.name}/"):
             raise NotYoursError(f"this token is {access.name}'s, not {agent.name}'s")
         if access.scope != "admin" and not own:
             raise NotYoursError("this session was not joined with this token", next="join again")
         return agent
+
+    def remember(self, access: Access, token: str, caller: Caller) -> None:
+        """A session was joined, so that it need not be looked for."""
+        same = Caller(caller.agent, caller.session, owned=False, nonce=caller.nonce)
+        self._keep((access.origin, token), (Agent(self.space.scope.of(same)), True))
+
+    def _keep(self, key: tuple[str, str], found: tuple[Agent, bool]) -> None:
+        if len(self._known) > 10_000:
+            self._known.clear()
+        self._known[key] = found
 
     def _find(self, access: Access) -> tuple[Agent, bool]:
         scope, origin = self.space.scope, access.origin

@@ -29,8 +29,7 @@ from dibs.nouns.agents import sessions
 from dibs.nouns.events import pruning
 from dibs.operation import AGENT, PEOPLE, SCOPES
 from dibs.space.scope import AGENTS, mint
-from dibs.storage.group import GroupingDriver
-from dibs.storage.waiting import Hub
+from dibs.storage.group import GroupingDriver, Hub
 from dibs.surfaces.http.access import (
     Access,
     Guard,
@@ -77,7 +76,7 @@ class Daemon:
         self.space = space
         self.driver = GroupingDriver(store.driver)
         self.hub = Hub(topics.NOUNS, topics.keys, topics.touched, self._moved)
-        self.driver.listen = self.hub.listen
+        self.driver.listen = self.driver.listen_soon = self.hub.listen
         self.driver.told = self.hub.told
         store.driver = self.driver
         store.page_bytes = PAGE_BYTES
@@ -239,9 +238,10 @@ class Daemon:
         try:
             waits = route.waits(given)
             if named and (waits or not operation.mutates) and not self.sessions.knows(access):
-                # With other writes: what a wait writes by itself has a sync of its own, and a
-                # read that waited for a turn to write would keep all others.
-                await self.writer.do(lambda: self.sessions.of(access))
+                # A shell session may have to be made, with other writes: what a wait writes by
+                # itself has a sync of its own, and a read that waited for a turn would keep all.
+                finder = self.reader if access.session else self.writer
+                await finder.do(lambda: self.sessions.of(access))
             if waits:
                 with self.present.lasting(access):
                     return await self.waits.do(job, (access.token, call) if call else None)
@@ -280,6 +280,7 @@ class Daemon:
         caller: Caller = await self.writer.do(joining)
         session = await self.reader.do(read)
         token = scope.keys.session_token(caller.session, caller.nonce)
+        self.sessions.remember(access, token, caller)
         return {"session": session, "token": token, "owned": caller.owned, "boot": scope.boot}
 
     async def me(self, access: Access) -> Any:

@@ -10,8 +10,9 @@ import psycopg
 
 from dibs.errors import DibsError, DisconnectedError, StorageError, StoreGoneError
 from dibs.storage.clock import SEQ_LIMIT, SILENCE, bearable, check_seq
+from dibs.storage.postgres_bell import notice, ringing
 from dibs.storage.postgres_connect import SOON_S, disconnected
-from dibs.storage.postgres_pipeline import CHANNEL, EAR_LOCK, EVERYBODY, Pipeline, Seat, ask, named
+from dibs.storage.postgres_pipeline import CHANNEL, EAR_LOCK, Pipeline, Seat, ask, named
 from dibs.storage.queries import Queries, Query
 
 TYPE_CHECKING = False
@@ -31,8 +32,6 @@ POSTGRES = Queries("postgres")
 SETUP_LOCK = TURN_LOCK = EAR_LOCK - 1
 LOCK_MS = 4_500
 IDLE_MS = 10_000
-PAYLOAD_LIMIT = 7_900
-"""A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
 
 
 class PostgresConnection:
@@ -252,16 +251,14 @@ class PostgresConnection:
         self._ahead.clear()
         self._send_later()
         self._say("COMMIT", wanted=True)
-        bell = None
-        if rings and self._heard:
-            topics = " ".join(sorted(rings))
-            if len(topics) > PAYLOAD_LIMIT:
-                topics = EVERYBODY
-            channel = CHANNEL.format(self._driver.space)
-            bell = POSTGRES.notify.bind("postgres", {"channel": channel, "payload": topics})
+        bell, heard = self._driver.bell, rings and self._heard
+        channel = CHANNEL.format(self._driver.space)
+        at_once = heard and bell.at_once()
         self._pipeline.warned = False
-        (ended,) = self._exchange(bell)
+        (ended,) = self._exchange(ringing([notice(channel, rings)]) if at_once else None)
         self._over()
+        if heard and not at_once:
+            bell.later(channel, rings)
         if self._pipeline.warned:
             # Cancelled while it waited for a standby, a commit is a success to the server.
             raise disconnected("the commit has not reached a standby of the server", "unreplicated")

@@ -1,0 +1,150 @@
+"""PostgreSQL's bell: NOTIFY, at a pace that leaves the server to those who write.
+
+A notice takes a lock of the whole server at its commit, and wakes every connection that listens,
+in whatever space. A process that rings now and then does so with its commit. One that writes
+without a pause has its bells gathered, of all its spaces, and one thread rings them together; it
+rests for longer than the server took, and `REST_MOST_S` at most.
+
+A bell is a hint. If the process dies before it has rung, those who wait find out what happened
+when they look by themselves, within `PATIENCE_S`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+
+import psycopg
+
+from dibs.errors import DibsError
+from dibs.storage.postgres_connect import SOON_S, Address
+from dibs.storage.postgres_pipeline import EVERYBODY, ask
+from dibs.storage.queries import Queries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn
+
+POSTGRES = Queries("postgres")
+PAYLOAD_LIMIT = 7_900
+"""A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
+BURST = 16.0
+"""How many are rung with their commits before the rest is gathered."""
+SHARE = 20.0
+"""The thread rests for so many times as long as the last notice took."""
+REST_LEAST_S, REST_MOST_S = 0.003, 0.2
+KEPT_S = 2.0
+"""How long the thread and its connection stay when nothing is to be rung."""
+
+
+class Bell:
+    """The bells that one process rings at one server.
+
+    No lock is waited for: a signal handler may ring while the same thread does.
+    """
+
+    def __init__(self, hosts: Address) -> None:
+        self._hosts = hosts
+        self._left, self._then = BURST, 0.0
+        self._gathered: SimpleQueue[tuple[str, frozenset[str]]] = SimpleQueue()
+        self._rings = Lock()
+        """Held by the thread that rings, while there is one."""
+
+    def at_once(self) -> bool:
+        """Whether one more may be rung with its commit; then it must be."""
+        if self._rings.locked():
+            return False
+        now = time.monotonic()
+        left = min(BURST, self._left + (now - self._then) / REST_MOST_S)
+        free = left >= 1
+        self._left, self._then = left - free, now
+        return free
+
+    def later(self, channel: str, topics: set[str]) -> None:
+        """Have it rung soon; what it tells of must have been committed."""
+        self._gathered.put((channel, frozenset(topics)))
+        self._start()
+
+    def _start(self) -> None:
+        if self._rings.acquire(blocking=False):
+            try:
+                Thread(target=self._run, name="dibs-bell", daemon=True).start()
+            except RuntimeError:
+                self._rings.release()  # no more threads: the next who rings tries again
+
+    def _run(self) -> None:
+        talk = None
+        try:
+            while True:
+                first = self._gathered.get(timeout=KEPT_S)
+                talk, took_s = self._send(talk, [first, *self._all()])
+                time.sleep(min(REST_MOST_S, max(REST_LEAST_S, SHARE * took_s)))
+        except Empty:
+            pass  # nobody rings any more
+        finally:
+            if talk is not None:
+                talk.finish()
+            self._rings.release()
+        if not self._gathered.empty():
+            self._start()
+
+    def _all(self) -> list[tuple[str, frozenset[str]]]:
+        """What has been gathered by now; the other of thread and `flush` may take some of it."""
+        found = []
+        try:
+            while True:
+                found.append(self._gathered.get_nowait())
+        except Empty:
+            return found
+
+    def _send(
+        self, talk: PGconn | None, gathered: list[tuple[str, frozenset[str]]]
+    ) -> tuple[PGconn | None, float]:
+        """Ring, each channel once; return the connection, if it is still good, and how long."""
+        rung: dict[str, set[str]] = {}
+        for channel, topics in gathered:
+            rung.setdefault(channel, set()).update(topics)
+        began = time.monotonic()
+        try:
+            if talk is None:
+                talk, began = self._hosts.connect(SOON_S), time.monotonic()
+            notices = [notice(channel, topics) for channel, topics in rung.items()]
+            ask(talk, *ringing(notices), SOON_S)
+        except (psycopg.Error, DibsError):
+            # Whoever waits looks all the same, and who writes is told what is wrong.
+            if talk is not None:
+                talk.finish()
+                talk = None
+        return talk, time.monotonic() - began
+
+    def flush(self) -> None:
+        """Ring what is still to be rung, since nobody may be there to do it later."""
+        gathered = self._all()
+        talk = self._send(None, gathered)[0] if gathered else None
+        if talk is not None:
+            talk.finish()
+
+
+def notice(channel: str, topics: set[str]) -> str:
+    payload = " ".join(sorted(topics))
+    return f"{channel} {payload if len(payload) <= PAYLOAD_LIMIT else EVERYBODY}"
+
+
+def ringing(notices: list[str]) -> tuple[str, tuple[str, ...]]:
+    """The statement that rings these."""
+    return POSTGRES.notify.bind("postgres", {"notices": notices})
+
+
+_BELLS: dict[tuple[int, str], Bell] = {}
+
+
+def bell_of(url: str, hosts: Address) -> Bell:
+    """The bell of this process at that address, which all its spaces there share."""
+    found = _BELLS.get((os.getpid(), url))
+    if found is None:
+        found = _BELLS.setdefault((os.getpid(), url), Bell(hosts))
+        atexit.register(found.flush)
+    return found

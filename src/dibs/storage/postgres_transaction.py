@@ -31,6 +31,8 @@ SPACE = Queries("space")
 POSTGRES = Queries("postgres")
 SETUP_LOCK = TURN_LOCK = EAR_LOCK - 1
 LOCK_MS = 4_500
+ROWS = 20
+"""So many rows are inserted by one statement, which is then the same each time."""
 IDLE_MS = 10_000
 
 
@@ -298,9 +300,26 @@ class PostgresConnection:
         return meant
 
     def _send_later(self) -> None:
-        for query, parameters in self._later:
-            self._send(query, parameters)
-        self._later.clear()
+        later, self._later = self._later, []
+        rows: dict[Query, list[dict[str, Any]]] = {}
+        for query, parameters in later:
+            if len(later) >= ROWS and query.inserts:
+                rows.setdefault(query, []).append(parameters)
+            else:
+                self._send_rows(rows)
+                self._send(query, parameters)
+        self._send_rows(rows)
+
+    def _send_rows(self, rows: dict[Query, list[dict[str, Any]]]) -> None:
+        """Insert rows by few statements, which may trade places: no table refers to another."""
+        for query, given in rows.items():
+            whole = len(given) // ROWS * ROWS
+            for start in range(0, whole, ROWS):
+                bound = query.bind_rows("postgres", given[start : start + ROWS])
+                self._send_bound(bound, wanted=False)
+            for parameters in given[whole:]:
+                self._send(query, parameters)
+        rows.clear()
 
     def _say(self, text: str, *, wanted: bool = False) -> None:
         self._send_bound((text, ()), wanted=wanted)

@@ -1,9 +1,9 @@
 """PostgreSQL's bell: NOTIFY, at a pace that leaves the server to those who write.
 
 A notice takes a lock of the whole server at its commit, and wakes every connection that listens,
-in whatever space. A process that rings now and then does so with its commit. One that writes
-without a pause has its bells gathered, of all its spaces, and one thread rings them together; it
-rests for longer than the server took, and `REST_MOST_S` at most.
+in whatever space. A process that rings now and then does so with its commit. What it would ring
+soon after that is gathered, of all its spaces, and one thread rings it together. Between two
+notices it rests, the longer the slower the server is, and for `REST_MOST_S` at most.
 
 A bell is a hint. If the process dies before it has rung, those who wait find out what happened
 when they look by themselves, within `PATIENCE_S`.
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 POSTGRES = Queries("postgres")
 PAYLOAD_LIMIT = 7_900
 """A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
-BURST = 16.0
-"""How many are rung with their commits before the rest is gathered."""
-SHARE = 20.0
-"""The thread rests for so many times as long as the last notice took."""
-REST_LEAST_S, REST_MOST_S = 0.003, 0.2
+REST_LEAST_S, REST_MOST_S = 0.001, 0.2
+SLOW_S = 0.001
+"""After a notice that took as long, so long a rest; after one that took ten times as long, a
+hundred times as long a rest: where the server has much to do, it should do that."""
 KEPT_S = 2.0
 """How long the thread and its connection stay when nothing is to be rung."""
 
@@ -48,20 +47,18 @@ class Bell:
 
     def __init__(self, hosts: Address) -> None:
         self._hosts = hosts
-        self._left, self._then = BURST, 0.0
+        self._rest_s, self._next = REST_LEAST_S, 0.0
         self._gathered: SimpleQueue[tuple[str, frozenset[str]]] = SimpleQueue()
         self._rings = Lock()
         """Held by the thread that rings, while there is one."""
 
     def at_once(self) -> bool:
         """Whether one more may be rung with its commit; then it must be."""
-        if self._rings.locked():
-            return False
         now = time.monotonic()
-        left = min(BURST, self._left + (now - self._then) / REST_MOST_S)
-        free = left >= 1
-        self._left, self._then = left - free, now
-        return free
+        if now < self._next or not self._gathered.empty():
+            return False
+        self._next = now + self._rest_s
+        return True
 
     def later(self, channel: str, topics: set[str]) -> None:
         """Have it rung soon; what it tells of must have been committed."""
@@ -79,9 +76,15 @@ class Bell:
         talk = None
         try:
             while True:
-                first = self._gathered.get(timeout=KEPT_S)
-                talk, took_s = self._send(talk, [first, *self._all()])
-                time.sleep(min(REST_MOST_S, max(REST_LEAST_S, SHARE * took_s)))
+                # Back to the others: whoever closes the store rings all that is there.
+                self._gathered.put(self._gathered.get(timeout=KEPT_S))
+                time.sleep(max(0.0, self._next - time.monotonic()))
+                found = self._all()
+                if not found:
+                    continue  # it was rung at the close of a store
+                talk, took_s = self._send(talk, found)
+                self._rest_s = min(REST_MOST_S, max(REST_LEAST_S, took_s * took_s / SLOW_S))
+                self._next = time.monotonic() + self._rest_s
         except Empty:
             pass  # nobody rings any more
         finally:

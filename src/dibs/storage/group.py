@@ -38,6 +38,7 @@ class GroupingDriver:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
+        self.boot = driver.boot
         self.listen = driver.listen
         self.groups: dict[int, Group] = {}
         self.crowd: set[int] = set()

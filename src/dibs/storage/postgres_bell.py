@@ -32,9 +32,9 @@ POSTGRES = Queries("postgres")
 PAYLOAD_LIMIT = 7_900
 """A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
 REST_LEAST_S, REST_MOST_S = 0.001, 0.2
-SLOW_S = 0.001
-"""After a notice that took as long, so long a rest; after one that took ten times as long, a
-hundred times as long a rest: where the server has much to do, it should do that."""
+QUICK_S = 0.000_25
+"""As long as a notice takes where the server has little to do; the rest after it is as long. After
+one that takes ten times as long, the rest is a hundred times as long."""
 KEPT_S = 2.0
 """How long the thread and its connection stay when nothing is to be rung."""
 
@@ -83,7 +83,7 @@ class Bell:
                 if not found:
                     continue  # it was rung at the close of a store
                 talk, took_s = self._send(talk, found)
-                self._rest_s = min(REST_MOST_S, max(REST_LEAST_S, took_s * took_s / SLOW_S))
+                self._rest_s = min(REST_MOST_S, max(REST_LEAST_S, took_s * took_s / QUICK_S))
                 self._next = time.monotonic() + self._rest_s
         except Empty:
             pass  # nobody rings any more

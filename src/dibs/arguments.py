@@ -13,6 +13,7 @@ from dibs.records import is_hidden
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 NAME_LIMIT = 200
@@ -384,17 +385,27 @@ def refuse_depth(what: str, value: object, limit: int = DEPTH_LIMIT) -> None:
         front = inner
 
 
+_ENCODE: list[Callable[[object], str]] = []
+"""What writes JSON, made at the first use: to make it takes longer than most values do."""
+
+
+def _encoder() -> Callable[[object], str]:
+    import json  # a claim does not need it
+
+    made = json.JSONEncoder(
+        ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
+    )
+    _ENCODE.append(made.encode)
+    return made.encode
+
+
 def check_json(what: str, value: object, limit: int) -> str | None:
     """A JSON value as text within a limit; None stays None."""
     if value is None:
         return None
-    import json  # a claim does not need it
-
     refuse_depth(what, value)
     try:
-        text = json.dumps(
-            value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
-        )
+        text = (_ENCODE[0] if _ENCODE else _encoder())(value)
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError:
         raise InvalidError(f"{what} is not valid UTF-8") from None

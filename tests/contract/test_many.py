@@ -241,6 +241,31 @@ def test_many_tasks_are_completed_and_what_waited_for_them_opens(alice):
     assert alice.work.next().id == "c"
 
 
+def test_more_than_a_statement_stores_at_once(alice, bob):
+    alice.work.add_many([{"id": f"{n:02}", "payload": {"n": n}} for n in range(45)])
+    bob.work.claim("07")
+    before = alice.events.last()
+    taken = alice.work.next_many(45, ttl_s=100)
+    assert ids(taken) == [f"{n:02}" for n in range(45) if n != 7]
+    assert [task.epoch for task in taken] == [before + n for n in range(1, 45)]
+    assert [alice.work.show(task.id) for task in taken[::10]] == list(taken[::10])
+    items = [{"id": task.id, "epoch": task.epoch, "result": [task.id]} for task in taken]
+    del items[3]["result"]
+    items[5]["epoch"] = 1
+    items.insert(30, {"id": "07"})
+    items.append(items[0])
+    made = alice.work.complete_many(items, each=True)
+    wrong = [place for place, one in enumerate(made) if isinstance(one, dibs.StaleError)]
+    assert wrong == [5, 30, 45]
+    done = [one for one in made if isinstance(one, dibs.Task)]
+    assert [alice.work.show(task.id) for task in done] == done
+    assert done[3].result is None
+    assert done[4].result == ["04"]
+    assert ids(alice.work.list(state="claimed")) == ["05", "07"]
+    assert [task.agent for task in alice.work.list(state="completed")] == ["alice"] * 43
+    alice.work.complete("05")
+
+
 def test_a_completed_item_is_what_the_single_call_would_have_made(alice):
     for id in ("one", "many"):
         alice.work.claim(id, leases=[f"file-{id}"])

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from dibs.surfaces.http.connection import HttpConnection
+from dibs.surfaces.http.connection import HttpConnection, Whole
 from dibs.surfaces.http.serve import DaemonServer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -36,6 +36,7 @@ OVERRIDDEN = [
         "data_received",
         "on_message_begin",
         "on_headers_complete",
+        "on_body",
         "on_message_complete",
         "send_400_response",
     )),
@@ -88,13 +89,21 @@ def test_a_connection_has_what_we_read_of_it() -> None:
         connection.on_message_begin()
         return set(vars(connection))
 
-    assert {"loop", "transport", "cycle", "headers", "url", "scope", "client"} <= asyncio.run(
-        attributes()
-    )
+    read = "loop transport cycle headers url scope client flow parser"
+    assert set(read.split()) <= asyncio.run(attributes())
     for name in ("response_started", "response_complete", "disconnected", "scope"):
         assert f"self.{name} =" in inspect.getsource(RequestResponseCycle.__init__)
     for status in (400, 408, 431):
         assert STATUS_LINE[status].startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_what_stands_for_a_request_has_all_that_is_asked_of_it() -> None:
+    """A request that is answered promptly is kept where uvicorn keeps its own."""
+    source = inspect.getsource(HttpToolsProtocol) + inspect.getsource(HttpConnection)
+    asked = set(re.findall(r"\bcycle\.([a-z_]+)", source))
+    of_the_body = {"body", "more_body"}  # which has come when such a request begins
+    started = {"run_asgi"}  # by the application
+    assert asked - of_the_body - started <= {*dir(Whole), *vars(Whole(True))}
 
 
 def test_a_server_has_what_we_use_of_it() -> None:

@@ -58,6 +58,7 @@ class GroupingDriver:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
+        self.boot = driver.boot
         self.listen, self.listen_soon = driver.listen, driver.listen_soon
         self.groups: dict[int, Group] = {}
         self.crowd: set[int] = set()

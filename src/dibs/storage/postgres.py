@@ -10,8 +10,8 @@ A connection that breaks while a commit is on its way leaves the outcome open; a
 with the same idempotency key, the store answers what was answered first.
 
 A write costs two round trips: what it has to read travels with the turn, what it writes with
-the commit. The bell is NOTIFY, sent in a transaction of its own right after the commit: inside,
-its server-wide lock would make all spaces wait for each other's disk writes.
+the commit. The bell is NOTIFY, sent in a transaction of its own after the commit: inside, its
+server-wide lock would make all spaces wait for each other's disk writes.
 
 Behind a pooler that gives out connections for one transaction at a time, nothing outlives a
 transaction: settings travel with its beginning, no statement is prepared, and who waits looks.
@@ -31,6 +31,7 @@ from queue import Empty, SimpleQueue
 from dibs.errors import BusyError, DibsError, DisconnectedError
 from dibs.storage.clock import SEQ_LIMIT, SystemClock, unseen_seq, unusable
 from dibs.storage.driver import Kept
+from dibs.storage.postgres_bell import bell_of
 from dibs.storage.postgres_connect import CONNECT_S, SOON_S, Address, disconnected, translate, unfit
 from dibs.storage.postgres_ears import LookingEar, PostgresEar
 from dibs.storage.postgres_pipeline import Seat
@@ -83,6 +84,7 @@ class PostgresDriver(Kept):
     def __init__(self, url: str, durability: str, clock: Clock | None, key: bytes) -> None:
         self.hosts = Address(url)
         self.address = self.hosts.shown
+        self.bell = bell_of(url, self.hosts)
         self._key = key
         self.synchronous = SYNCHRONOUS[durability]
         self.injected = clock is not None
@@ -277,6 +279,10 @@ class PostgresDriver(Kept):
             return LookingEar(self, cancel)
         return PostgresEar(self, cancel)
 
+    def rings_elsewhere(self, topics: set[str]) -> bool:
+        """Whether somebody waits in another process under one of these numbers."""
+        return any(topic.isdigit() and not self.ears.has(topic) for topic in topics)
+
     def ring_here(self, topics: set[str]) -> None:
         """Wake those who wait in this process: they need not hear of it from the server."""
         for topic in topics:
@@ -307,6 +313,7 @@ class PostgresDriver(Kept):
         # A forked child that says goodbye on the shared sockets would cut its parent off.
         self._closed = True
         if os.getpid() == self._pid:
+            self.bell.flush()
             self.ears.close()
             while self._kept:
                 self._kept.pop().close()

@@ -45,8 +45,8 @@ CHANNEL = "dibs_{}"
 EAR_LOCK = 0x64696274
 WARNING = b"01000"
 BOOL, INT8, INT4, NUMERIC = 16, 20, 23, 1700
-PREPARED_VALUES = 40
-"""A statement with a longer list is rarely the same twice: it is not worth keeping prepared."""
+PREPARED_VALUES, LONG = 40, 100
+"""A statement with a longer list is rarely the same twice: it is prepared when it comes again."""
 
 
 def ask(talk: PGconn, text: str, values: Sequence[Any] = (), within_s: float = 0) -> PGresult:
@@ -95,6 +95,8 @@ class Pipeline:
         self._poll = select.poll()
         self._poll.register(self._pq.socket, select.POLLIN)
         self._prepared: dict[str, bytes] = {}
+        self._long: set[str] = set()
+        """Statements with long lists that have come once."""
         self._numbers = count()
         self._wanted: list[bool] = []
         """Of each answer to this packet: whether somebody waits for it."""
@@ -146,7 +148,7 @@ class Pipeline:
 
     def _add(self, text: str, data: list[bytes | None], wanted: bool) -> None:
         name = self._prepared.get(text)
-        if name is None and not self._pooled and len(data) <= PREPARED_VALUES:
+        if name is None and not self._pooled and self._is_usual(text, data):
             name = self._prepared[text] = b"s%d" % next(self._numbers)
             self._new.append(text)
             self._pq.send_prepare(name, text.encode())
@@ -156,6 +158,14 @@ class Pipeline:
         else:
             self._pq.send_query_prepared(name, data)
         self._wanted.append(wanted)
+
+    def _is_usual(self, text: str, data: list[bytes | None]) -> bool:
+        if len(data) <= PREPARED_VALUES:
+            return True
+        again = text in self._long
+        if len(self._long) < LONG:
+            self._long.add(text)
+        return again
 
     def unwant(self) -> None:
         """Nobody waits any more for the answers to what has not been sent yet."""

@@ -12,10 +12,10 @@ import psycopg
 
 from dibs.errors import DibsError, DisconnectedError, StorageError, StoreGoneError
 from dibs.storage.clock import SEQ_LIMIT, bearable, check_seq
+from dibs.storage.postgres_bell import notice, ringing
 from dibs.storage.postgres_connect import SOON_S, disconnected
 from dibs.storage.postgres_pipeline import CHANNEL, EAR_LOCK, Pipeline, Seat, ask, named
 from dibs.storage.queries import Queries, Query
-from dibs.storage.waiting import EVERYBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ CROWD_LOCK = EAR_LOCK + 1
 LOCK_MS = 4_500
 MARGIN_MS = 500
 """How long before its end a transaction gives up to wait for its turn."""
+ROWS = 20
+"""So many rows are inserted by one statement, which is then the same each time."""
 IDLE_MS = 10_000
-PAYLOAD_LIMIT = 7_900
-"""A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
 
 
 class PostgresConnection:
@@ -272,16 +272,15 @@ class PostgresConnection:
         self._ahead.clear()
         self._send_later()
         self._say("COMMIT", wanted=True)
-        bell = None
-        if rings and self._heard:
-            topics = " ".join(sorted(rings))
-            if len(topics) > PAYLOAD_LIMIT:
-                topics = EVERYBODY
-            channel = CHANNEL.format(self._driver.space)
-            bell = POSTGRES.notify.bind("postgres", {"channel": channel, "payload": topics})
+        bell, heard = self._driver.bell, rings and self._heard
+        channel = CHANNEL.format(self._driver.space)
+        # Whoever is waited for by number has been granted something: that is not put off.
+        at_once = heard and (self._driver.rings_elsewhere(rings) or bell.at_once())
         self._pipeline.warned = False
-        (ended,) = self._exchange(bell)
+        (ended,) = self._exchange(ringing([notice(channel, rings)]) if at_once else None)
         self._over()
+        if heard and not at_once:
+            bell.later(channel, rings)
         if self._pipeline.warned:
             # Cancelled while it waited for a standby, a commit is a success to the server.
             raise disconnected("the commit has not reached a standby of the server", "unreplicated")
@@ -322,9 +321,26 @@ class PostgresConnection:
         return meant
 
     def _send_later(self) -> None:
-        for query, parameters in self._later:
-            self._send(query, parameters)
-        self._later.clear()
+        later, self._later = self._later, []
+        rows: dict[Query, list[dict[str, Any]]] = {}
+        for query, parameters in later:
+            if len(later) >= ROWS and query.inserts:
+                rows.setdefault(query, []).append(parameters)
+            else:
+                self._send_rows(rows)
+                self._send(query, parameters)
+        self._send_rows(rows)
+
+    def _send_rows(self, rows: dict[Query, list[dict[str, Any]]]) -> None:
+        """Insert rows by few statements, which may trade places: no table refers to another."""
+        for query, given in rows.items():
+            whole = len(given) // ROWS * ROWS
+            for start in range(0, whole, ROWS):
+                bound = query.bind_rows("postgres", given[start : start + ROWS])
+                self._send_bound(bound, wanted=False)
+            for parameters in given[whole:]:
+                self._send(query, parameters)
+        rows.clear()
 
     def _say(self, text: str, *, wanted: bool = False) -> None:
         self._send_bound((text, ()), wanted=wanted)

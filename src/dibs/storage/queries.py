@@ -1,7 +1,8 @@
 """Named queries, read from the `.sql` files beside this module.
 
 One text serves both databases. `:name` marks a parameter, and `:names...` a list of
-them, of which a query has at most one.
+them, of which a query has at most one. If the elements of a list are tuples, they are the rows
+of a `VALUES`, whose columns both databases call column1, column2 and so on.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 HERE = os.path.join(os.path.dirname(__file__), "sql")
 MIGRATIONS = os.path.join(HERE, "migrations")
 _HEAD = "\n-- name: "
+VALUES = "VALUES "
 _LETTERS = "abcdefghijklmnopqrstuvwxyz_"
 _LOADED: dict[str, dict[str, Query]] = {}
 """The queries of each file that has been read."""
@@ -25,7 +27,8 @@ _LOADED: dict[str, dict[str, Query]] = {}
 class Query:
     """One statement: its text, and the names of the columns it answers with."""
 
-    __slots__ = ("_compiled", "_list", "_names", "_pieces", "_text", "_values", "columns", "name")
+    __slots__ = ("_compiled", "_inserts", "_list", "_names", "_pieces", "_text", "_values",
+                 "columns", "name")  # fmt: skip
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -34,6 +37,7 @@ class Query:
         self._pieces: list[str] = []
         self._names: list[str] = []
         self._list: str | None = None
+        self._inserts = False
         # It is taken apart at the first use: a command uses few of the queries it loads.
         self._values: Callable[[dict[str, Any]], tuple[Any, ...]] = self._parse
         self._compiled: dict[object, str] = {}
@@ -55,29 +59,73 @@ class Query:
         shape: object = database
         if self._list is not None:
             items = parameters[self._list]
+            shape, width = (database, len(items)), 0
+            if items and isinstance(items[0], tuple):
+                width = len(items[0])
+                items = [value for row in items for value in row]
             values = (*values, *items)
-            shape = (database, len(items))
-        return self._compiled.get(shape) or self._compile(database, shape, len(values)), values
+            return self._compiled.get(shape) or self._compile(
+                database, shape, len(values), width
+            ), values
+        return self._compile(database, shape, len(values)), values
+
+    @property
+    def inserts(self) -> bool:
+        """Whether it does nothing but insert a row."""
+        if not self._pieces:
+            self._take_apart()
+        return self._inserts
+
+    def bind_rows(self, database: str, rows: list[dict[str, Any]]) -> tuple[str, tuple[Any, ...]]:
+        """The same for several rows, of a query that `inserts`: one statement inserts them all."""
+        values = tuple([value for row in rows for value in self._values(row)])
+        shape = (database, len(rows))
+        text = self._compiled.get(shape)
+        if text is None:
+            mark, step = marks_of(database), len(self._names)
+            places = {name: place for place, name in enumerate(self._names, 1)}
+            head, _, first = self._pieces[0].partition(VALUES)
+            written = []
+            for row in range(len(rows)):
+                pieces = [first, *self._pieces[1:]]
+                pieces[1::2] = [f"{mark}{places[name] + row * step}" for name in pieces[1::2]]
+                written.append("".join(pieces))
+            text = self._compiled[shape] = f"{head}{VALUES}{', '.join(written)}"
+        return text, values
 
     def _parse(self, parameters: dict[str, Any]) -> tuple[Any, ...]:
+        self._take_apart()
+        return self._values(parameters)
+
+    def _take_apart(self) -> None:
         lines = [line for line in self._text.split("\n") if not line.startswith("--")]
         self._pieces = pieces("\n".join(lines).strip().removesuffix(";"))
         found = dict.fromkeys(self._pieces[1::2])
         self._names = [name for name in found if not name.endswith("...")]
         self._list = next((name[:-3] for name in found if name.endswith("...")), None)
         self._values = picker(self._names)
-        return self._values(parameters)
+        first, last = self._pieces[0], self._pieces[-1]
+        self._inserts = first.startswith("INSERT") and VALUES in first and last == ")"
 
-    def _compile(self, database: str, shape: object, values: int) -> str:
-        mark = "$" if database == "postgres" else "?"
+    def _compile(self, database: str, shape: object, values: int, width: int = 0) -> str:
+        mark = marks_of(database)
         numbers = [f"{mark}{number}" for number in range(1, values + 1)]
         marks = dict(zip(self._names, numbers, strict=False))
+        listed = numbers[len(self._names) :]
+        if width:
+            rows = [listed[start : start + width] for start in range(0, len(listed), width)]
+            listed = [f"({', '.join(row)})" for row in rows]
         # An empty list matches nothing, on both databases.
-        marks[f"{self._list}..."] = ", ".join(numbers[len(self._names) :]) or "NULL"
+        marks[f"{self._list}..."] = ", ".join(listed) or "NULL"
         written = self._pieces.copy()
         written[1::2] = [marks[name] for name in written[1::2]]
         text = self._compiled[shape] = "".join(written)
         return text
+
+
+def marks_of(database: str) -> str:
+    """What stands before the number of a parameter."""
+    return "$" if database == "postgres" else "?"
 
 
 def pieces(text: str) -> list[str]:

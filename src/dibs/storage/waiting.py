@@ -164,6 +164,10 @@ class Room:
                 listener.ring()
             return bool(found)
 
+    def has(self, key: str) -> bool:
+        """Whether anybody sleeps here until this key comes."""
+        return key in self._waiters
+
     def nudge(self, alone: bool = True) -> None:
         """Have the first of each line look, and all who are in none if they are to."""
         with self._lock:

@@ -7,12 +7,21 @@ is new, the caller's already, past its time, or its claimer is dead; or else it 
 from __future__ import annotations
 
 from dibs.arguments import milliseconds
-from dibs.errors import EmptyError, HeldError, StaleError, StateError, TooLargeError
+from dibs.errors import EmptyError, HeldError, StaleError, StateError
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import Want, take
 from dibs.nouns.recovery import end_dead_sessions, lapse_task, taken_with
 from dibs.nouns.work.plan import Plan
-from dibs.nouns.work.tasks import WORK, Waiting, open_up, record_of, row_of, task_record
+from dibs.nouns.work.tasks import (
+    WORK,
+    Claimed,
+    open_up,
+    record_of,
+    row_of,
+    run_rows,
+    slices,
+    task_record,
+)
 from dibs.records import called, purpose
 from dibs.storage.store import Read, Write, from_text
 
@@ -29,7 +38,6 @@ if TYPE_CHECKING:
 SWEEP_MS = 1_000
 """How often `next` looks whether those who have claimed a task are still alive."""
 LANES_AHEAD = 16
-SLICE = 100
 
 
 def claim(tx: Write, scope: Scope, id: str, ttl_ms: int, wants: list[Want], note: str) -> Task:
@@ -172,11 +180,16 @@ def claim_next(
             next="wait for one, add one, or say more of what you can do (tags)",
             counts=counts,
         )
-    return tuple(_take(tx, scope, row, ttl_ms) for row in found)
+    taken = tuple(_take(tx, scope, row, ttl_ms, alone=len(found) == 1) for row in found)
+    if len(found) > 1:
+        same = {name: found[0][name] for name in ("agent", "session", "ttl_ms", "due")}
+        rows = [(row["id"], row["epoch"], row["signature"]) for row in found]
+        run_rows(tx, WORK.take_many, rows, at=tx.wall, **same)
+    return taken
 
 
-def _take(tx: Write, scope: Scope, row: Row, ttl_ms: int) -> Task:
-    """Claim a task that is available."""
+def _take(tx: Write, scope: Scope, row: Row, ttl_ms: int, alone: bool) -> Task:
+    """Claim a task that is available; one of many is stored with the others."""
     caller = scope.caller
     row |= {
         "state": "claimed",
@@ -189,49 +202,10 @@ def _take(tx: Write, scope: Scope, row: Row, ttl_ms: int) -> Task:
         "changed_at": tx.wall,
     }
     row["signature"] = scope.keys.task(row)
-    tx.run(WORK.take, row)
+    if alone:
+        tx.run(WORK.take, row)
     tx.event("task.claimed", row["id"], {"epoch": row["epoch"], "attempts": row["attempts"]})
     return task_record(row, tx.now)
-
-
-class Claimed:
-    """What has to be known of the store to complete tasks of the caller, read at once."""
-
-    def __init__(self, tx: Read, scope: Scope, wanted: Sequence[Row]) -> None:
-        """
-        wanted: the arguments of `work.complete` for each of the tasks
-        """
-        self.held, waiting, rows = tx.ask(claimed(scope, wanted))
-        self.waiting = Waiting(waiting)
-        self.rows = {row["id"]: row for row in rows}
-        for ids in slices(ids_of(wanted))[1:]:
-            self._refuse_size(tx)
-            self.rows |= {row["id"]: row for row in tx.rows(WORK.several, ids=ids)}
-        self._refuse_size(tx)
-
-    def _refuse_size(self, tx: Read) -> None:
-        rows = list(self.rows.values())
-        fitting = len(tx.fitting(rows))
-        if fitting < len(rows):
-            raise TooLargeError(
-                f"{len(rows)} of these tasks have more payload than one answer holds",
-                next=f"complete about {fitting} in one call",
-                limit=fitting,
-            )
-
-
-def ids_of(wanted: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(one["id"] for one in wanted))
-
-
-def claimed(scope: Scope, wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
-    """What has to be known before these tasks are completed."""
-    ids = ids_of(wanted)
-    return [
-        (grants.LEASES.of_session, {"session": scope.caller.session}),
-        (WORK.opened_by, {"ids": ids}),
-        (WORK.several, {"ids": ids[:SLICE]}),
-    ]
 
 
 def best(tx: Read, kind: str | None, able: frozenset[str], limit: int = 1) -> list[Row]:
@@ -258,11 +232,6 @@ def heads_of(lanes: Sequence[int], limit: int) -> list[tuple[Query, Row]]:
     if limit == 1:
         return [(WORK.head, {"lane": lane}) for lane in lanes]
     return [(WORK.heads, {"lane": lane, "limit": limit}) for lane in lanes]
-
-
-def slices(ids: list[str]) -> list[list[str]]:
-    """Tasks of which so many are read at once: each may have a payload of a mebibyte."""
-    return [ids[start : start + SLICE] for start in range(0, len(ids), SLICE)]
 
 
 def ahead(scope: Scope, limit: int) -> list[tuple[Query, Row]]:
@@ -338,17 +307,18 @@ def settle(
     scope: Scope,
     row: Row,
     state: str,
-    held: list[Row] | None = None,
+    known: Claimed | None = None,
     reason: str = "",
     **changed: Any,
 ) -> Task:
     """End the caller's claim, and free the files that were claimed with it.
 
-    held: the caller's leases, if they are known
+    known: what is known of the store, where the task is completed
     """
+    held, completed = (known.held, known.completed) if known is not None else (None, None)
     leases = taken_with(tx, row, held)
     epoch = row["epoch"]
-    settled = unclaim(tx, row, state, reason, **changed)
+    settled = unclaim(tx, row, state, reason, completed, **changed)
     verb = "abandoned" if state == "available" else state
     tx.event(f"task.{verb}", row["id"], {"epoch": epoch, "reason": reason})
     grants.free(tx, leases, "released")
@@ -356,10 +326,23 @@ def settle(
     return settled
 
 
-def unclaim(tx: Write, row: Row, state: str, reason: str, **changed: Any) -> Task:
-    """End a claim; the row is that of the task from then on."""
+def unclaim(
+    tx: Write,
+    row: Row,
+    state: str,
+    reason: str,
+    completed: list[tuple[Any, ...]] | None = None,
+    **changed: Any,
+) -> Task:
+    """End a claim; the row is that of the task from then on.
+
+    completed: where to put it, if it is stored with others
+    """
     row |= {"state": state, "reason": reason, "due": None, "changed_at": tx.wall, **changed}
-    tx.run(WORK.settle, dict(row))
+    if completed is None:
+        tx.run(WORK.settle, dict(row))
+    else:
+        completed.append((row["id"], row["epoch"], row["result"]))
     row |= {"session": None, "ttl_ms": None, "signature": None}
     return task_record(row, tx.now)
 

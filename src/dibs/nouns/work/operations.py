@@ -42,7 +42,7 @@ from dibs.nouns.recovery import free_with_task, taken_with
 from dibs.nouns.state.operations import put_fields
 from dibs.nouns.work import claims
 from dibs.nouns.work.plan import ATTEMPTS, Plan, questions
-from dibs.nouns.work.tasks import WORK, backoff_ms, record_of, row_of, task_record
+from dibs.nouns.work.tasks import WORK, Claimed, backoff_ms, claimed, record_of, row_of, task_record
 from dibs.operation import EVERYBODY, OPERATIONS, PEOPLE, Items, operation, writes
 from dibs.records import called
 from dibs.space.scope import Noun
@@ -275,7 +275,7 @@ class Work(Noun):
         ConflictError,
         by=EVERYBODY,
         events=("task.completed", "lease.released", "entry.set", "message.announced"),
-        ahead=lambda noun, **call: claims.claimed(noun.scope, [call]),
+        ahead=lambda noun, **call: claimed(noun.scope, [call]),
         example="fix-login --result '{\"pr\": 12}' --announce 'login works again'",
     )
     def complete(
@@ -296,11 +296,11 @@ class Work(Noun):
         entry: an entry to write with it: namespace, key, value and expected_version or force
         """
         tx = self.tx
-        known: claims.Claimed = self.known or claims.Claimed(tx, self.scope, [{"id": id}])
+        known: Claimed = self.known or Claimed(tx, self.scope, [{"id": id}])
         row = claims.own(tx, self.scope, id, epoch, known.rows)
         put = None if entry is None else put_fields(tx, self.scope, entry)
         kept = {} if result is None else {"result": result}
-        settled = claims.settle(tx, self.scope, row, "completed", known.held, **kept)
+        settled = claims.settle(tx, self.scope, row, "completed", known, **kept)
         known.waiting.unblock(tx, id)
         if put is not None:
             put()
@@ -327,7 +327,7 @@ class Work(Noun):
         events=("task.completed", "lease.released", "entry.set", "message.announced"),
         kinds={"items": Items("work.complete")},
         ahead=lambda noun, items, **_: ahead(
-            noun.scope, items, lambda calls: claims.claimed(noun.scope, calls)
+            noun.scope, items, lambda calls: claimed(noun.scope, calls)
         ),
         cli="work complete --many",
         example="< results.jsonl",
@@ -344,13 +344,10 @@ class Work(Noun):
         items: for each task an object of the arguments of work.complete
         each: complete each by itself; where one is refused, its answer is the error
         """
-        return many(
-            self,
-            "work.complete",
-            items,
-            each,
-            lambda calls: claims.Claimed(self.tx, self.scope, calls),
-        )
+        tx, scope = self.tx, self.scope
+        made = many(self, "work.complete", items, each, lambda calls: Claimed(tx, scope, calls))
+        self.known.store(tx, scope)
+        return made
 
     @writes(
         StaleError,

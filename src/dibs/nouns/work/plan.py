@@ -75,20 +75,21 @@ class Plan:
         if id in self._needed or id in after:
             for need in after:
                 self._refuse_circle(id, need)
-        opened = all(self._states.get(need) == "completed" for need in after)
+        opened = not after or all(self._states.get(need) == "completed" for need in after)
         later = not_before is not None
         said = {"title": title, "kind": kind, "priority": priority}
         number = tx.event("task.added", id, said, grows=True)
+        stored_tags = tags_text(tags)
         row: Row = {
             "id": id,
             "state": "available" if opened and not later else "blocked",
-            "lane": self._lane(kind, tags_text(tags), number),
+            "lane": self._lane(kind, stored_tags, number),
             "priority": priority,
             "number": number,
             "title": title,
             "kind": kind,
-            "tags": tags_text(tags),
-            "needs": to_text(list(after)),
+            "tags": stored_tags,
+            "needs": to_text(list(after)) if after else "[]",
             "payload": payload,
             "result": None,
             "reason": "",
@@ -152,6 +153,9 @@ def questions(wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
     """What has to be known before these tasks are added."""
     ids = [one["id"] for one in wanted]
     needs = [need for one in wanted for need in one.get("after", ())]
+    if len(ids) == 1 and not needs:  # as most are
+        kind, tags = wanted[0].get("kind", ""), tags_text(wanted[0].get("tags", ()))
+        return [(WORK.states, {"ids": ids}), (WORK.lane, {"kind": kind, "tags": tags})]
     return [
         *((WORK.states, {"ids": some}) for some in parts([*ids, *needs])),
         *((WORK.lane, {"kind": kind, "tags": tags}) for kind, tags in lanes_of(wanted)),

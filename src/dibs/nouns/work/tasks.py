@@ -10,7 +10,7 @@ A claim whose holder is lost has cost an attempt: a task that kills whoever take
 
 from __future__ import annotations
 
-from dibs.errors import NotFoundError
+from dibs.errors import NotFoundError, TooLargeError
 from dibs.nouns.leases import grants
 from dibs.records import Lease, Task, called
 from dibs.storage.queries import Queries
@@ -18,9 +18,16 @@ from dibs.storage.store import Read, Write, from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from dibs.space.scope import Scope
     from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
 
 WORK = Queries("work")
+SLICE = 100
+ROWS = 20
 BACKOFF_MS = 10_000
 BACKOFF_MAX_MS = 3_600_000
 
@@ -79,6 +86,65 @@ class Waiting:
             self._needs[waiting].discard(id)
             if not self._needs[waiting]:
                 open_up(tx, waiting, self._rows[waiting]["not_before"])
+
+
+class Claimed:
+    """What has to be known of the store to complete tasks of the caller, read at once."""
+
+    def __init__(self, tx: Read, scope: Scope, wanted: Sequence[Row]) -> None:
+        """
+        wanted: the arguments of `work.complete` for each of the tasks
+        """
+        self.held, waiting, rows = tx.ask(claimed(scope, wanted))
+        self.waiting = Waiting(waiting)
+        self.completed: list[tuple[Any, ...]] | None = [] if len(wanted) > 1 else None
+        """Those that are stored together at the end, where they are many."""
+        self.rows = {row["id"]: row for row in rows}
+        for ids in slices(ids_of(wanted))[1:]:
+            self._refuse_size(tx)
+            self.rows |= {row["id"]: row for row in tx.rows(WORK.several, ids=ids)}
+        self._refuse_size(tx)
+
+    def store(self, tx: Write, scope: Scope) -> None:
+        """Store those that were completed."""
+        run_rows(
+            tx, WORK.complete_many, self.completed or [], session=scope.caller.session, at=tx.wall
+        )
+
+    def _refuse_size(self, tx: Read) -> None:
+        rows = list(self.rows.values())
+        fitting = len(tx.fitting(rows))
+        if fitting < len(rows):
+            raise TooLargeError(
+                f"{len(rows)} of these tasks have more payload than one answer holds",
+                next=f"complete about {fitting} in one call",
+                limit=fitting,
+            )
+
+
+def ids_of(wanted: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(one["id"] for one in wanted))
+
+
+def claimed(scope: Scope, wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
+    """What has to be known before these tasks are completed."""
+    ids = ids_of(wanted)
+    return [
+        (grants.LEASES.of_session, {"session": scope.caller.session}),
+        (WORK.opened_by, {"ids": ids}),
+        (WORK.several, {"ids": ids[:SLICE]}),
+    ]
+
+
+def slices(ids: list[str]) -> list[list[str]]:
+    """Tasks of which so many are read at once: each may have a payload of a mebibyte."""
+    return [ids[start : start + SLICE] for start in range(0, len(ids), SLICE)]
+
+
+def run_rows(tx: Write, query: Query, rows: list[tuple[Any, ...]], **same: Any) -> None:
+    """Run a statement for many rows, for so many at once that it is mostly the same one."""
+    for start in range(0, len(rows), ROWS):
+        tx.run(query, rows=rows[start : start + ROWS], **same)
 
 
 def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:

@@ -59,8 +59,11 @@ INSERT INTO migration (version) VALUES (:version);
 
 -- name: notify
 -- The bell, in a transaction of its own, whose commit holds a lock of the whole server. So that
--- commit does not wait for a disk or a standby: a bell that is lost is only a hint.
-SELECT set_config('synchronous_commit', 'off', true), pg_notify(:channel, :payload);
+-- commit does not wait for a disk or a standby: a bell that is lost is only a hint. A notice is a
+-- channel, a blank, and what to say there.
+SELECT set_config('synchronous_commit', 'off', true),
+       pg_notify(split_part(notice, ' ', 1), substr(notice, strpos(notice, ' ') + 1))
+FROM unnest(CAST(ARRAY[:notices...] AS TEXT[])) AS notice;
 
 -- name: history
 -- What changes when a standby takes over (the timeline), and when a dump is restored (the server or

@@ -82,6 +82,14 @@ UPDATE task SET state = 'claimed', agent = :agent, session = :session, epoch = :
     changed_at = :changed_at
 WHERE space = :space AND id = :id;
 
+-- name: take_many
+-- The same for many of them: id, epoch and signature of each.
+UPDATE task SET state = 'claimed', agent = :agent, session = :session,
+    epoch = CAST(given.column2 AS BIGINT), ttl_ms = :ttl_ms, due = :due,
+    signature = given.column3, attempts = attempts + 1, changed_at = :at
+FROM (VALUES :rows...) AS given
+WHERE space = :space AND id = given.column1;
+
 -- name: claim
 -- One winner: only an available task can be claimed. COALESCE keeps a server without statistics
 -- from looking the task up among all that are available instead of by its id.
@@ -104,6 +112,14 @@ WHERE space = :space AND id = :id AND COALESCE(session, 0) = :session AND epoch 
 UPDATE task SET state = :state, result = :result, reason = :reason, due = :due,
     attempts = :attempts, session = NULL, ttl_ms = NULL, signature = NULL, changed_at = :changed_at
 WHERE space = :space AND id = :id AND COALESCE(session, 0) = :session AND epoch = :epoch;
+
+-- name: complete_many
+-- Many claims end by their claimer's word: id, epoch and result of each.
+UPDATE task SET state = 'completed', result = given.column3, reason = '', due = NULL,
+    session = NULL, ttl_ms = NULL, signature = NULL, changed_at = :at
+FROM (VALUES :rows...) AS given
+WHERE space = :space AND id = given.column1 AND COALESCE(session, 0) = :session
+  AND epoch = CAST(given.column2 AS BIGINT);
 
 -- name: move
 -- A task changes its state without a claimer's word.

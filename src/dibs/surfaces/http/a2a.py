@@ -37,8 +37,8 @@ from dibs.records import plain
 from dibs.surfaces.http import a2a_tasks as tasks
 from dibs.surfaces.http.access import Access, GuardError
 from dibs.surfaces.http.api import to_body
-from dibs.surfaces.http.app import BY_NAME, PAGE_BYTES, Daemon, enter, stopping
-from dibs.surfaces.http.exchange import read_body, respond, unless_gone
+from dibs.surfaces.http.app import PAGE_BYTES, Daemon
+from dibs.surfaces.http.exchange import BY_NAME, enter, read_body, respond, stopping, unless_gone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

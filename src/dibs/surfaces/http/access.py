@@ -24,7 +24,7 @@ from dibs.dibs import Agent
 from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError, NotYoursError
 from dibs.nouns.agents import operations as agents
-from dibs.operation import ADMIN, AGENT, PEOPLE
+from dibs.operation import ADMIN, AGENT, PEOPLE, SCOPES
 from dibs.space.scope import AGENTS, mint, origin_of, token_of
 from dibs.storage.store import Caller
 from dibs.wire import BODY_LIMIT
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dibs.dibs import Dibs
+    from dibs.operation import Operation
+    from dibs.surfaces.http.exchange import Head
 
 ONCE = frozenset(
     "authorization content-length content-type cookie dibs-agent dibs-call dibs-session host "
@@ -48,6 +50,8 @@ KNOWN_S = 1.0
 CODE_S = 60.0
 COOKIE_S = 12 * 3600.0
 CODES_LIMIT = 1000
+HEADS_KEPT, HEAD_BYTES = 1_000, 1_000
+"""How many heads are kept, and how long one may be."""
 
 
 class GuardError(DibsError):
@@ -65,6 +69,15 @@ class Guard:
     def __init__(self, hosts: Iterable[str]) -> None:
         """A guard for a server that is reached under these hosts, each with its port."""
         self.hosts = {host.lower() for host in hosts}
+        self.known: dict[bytes, Head] = {}
+        """Heads that were found good: a client sends nearly the same one each time."""
+
+    def know(self, text: bytes, head: Head) -> None:
+        """Keep the head of somebody who was let in."""
+        if len(self.known) >= HEADS_KEPT:
+            self.known.clear()
+        if len(text) <= HEAD_BYTES:
+            self.known[text] = head
 
     def check(self, method: str, headers: dict[str, str]) -> None:
         host = headers.get("host", "").lower()
@@ -150,6 +163,21 @@ class Access(NamedTuple):
     token: int
     origin: str
     party: str = AGENT
+
+    def in_session(self, operation: Operation) -> bool:
+        """Whether a call is made in a session: who may only look joins none by its name."""
+        joins = self.scope != "read" and self.agent != self.name
+        return operation.mutates or self.session is not None or joins
+
+
+def permit(name: str, scope: str, access: Access) -> None:
+    """Refuse what takes a token of another scope, or a person."""
+    if SCOPES.index(access.scope) < SCOPES.index(scope):
+        raise NotYoursError(
+            f"a token of scope {access.scope} does not allow {name}", next="use another token"
+        )
+    if SCOPES.index(scope) > SCOPES.index("agent") and access.party not in PEOPLE:
+        raise NotYoursError(f"{name} is for people", next="ask the person you work for")
 
 
 def decoded(header: str) -> str:

@@ -27,7 +27,7 @@ from dibs.errors import (
 from dibs.nouns import topics
 from dibs.nouns.agents import sessions
 from dibs.nouns.events import pruning
-from dibs.operation import AGENT, PEOPLE, SCOPES
+from dibs.operation import AGENT
 from dibs.space.scope import AGENTS, mint
 from dibs.storage.group import GroupingDriver, Hub
 from dibs.surfaces.http.access import (
@@ -40,9 +40,19 @@ from dibs.surfaces.http.access import (
     Tokens,
     fold,
     no_good,
+    permit,
 )
 from dibs.surfaces.http.api import APART, JOIN, Route, read_object, routes
-from dibs.surfaces.http.exchange import CONNECTION, confess, read_body, refuse, respond, unless_gone
+from dibs.surfaces.http.exchange import (
+    BY_NAME,
+    CONNECTION,
+    confess,
+    read_body,
+    refuse,
+    respond,
+    stopping,
+    unless_gone,
+)
 from dibs.surfaces.http.present import Present
 from dibs.surfaces.http.worker import READS_LIMIT, Readiness, Waits, Worker, Writer
 
@@ -62,8 +72,6 @@ CUT_S = 0.25
 STOP_LOOKS = 150
 PAGE_BYTES = 4 * 1024 * 1024
 """How much of a list one answer holds."""
-BY_NAME = "dibs.headers"
-"""Where the headers of a request are found by their names, for pages that are no operations."""
 
 
 class Daemon:
@@ -223,42 +231,54 @@ class Daemon:
 
         call: what the caller names a wait, to cancel it by
         """
+        worker, job = self.begin(route, access, given)
+        try:
+            if worker is not None:
+                return await worker.do(job, route.weight(given))
+            if access.in_session(route.operation) and not self.sessions.knows(access):
+                # A shell session may have to be made, with other writes: what a wait writes by
+                # itself has a sync of its own, and a read that waited for a turn would keep all.
+                finder = self.reader if access.session else self.writer
+                await finder.do(lambda: self.sessions.of(access))
+            if not route.waits(given):
+                return await self.reader.do(job)
+            with self.present.lasting(access):
+                return await self.waits.do(job, (access.token, call) if call else None)
+        except CancelledError as error:
+            if not self.stopping:
+                raise
+            raise stopping() from error
+        except DibsError as error:
+            self.heed(access, error)
+            raise
+
+    def begin(
+        self, route: Route, access: Access, given: dict[str, Any]
+    ) -> tuple[Worker | None, Callable[[], Any]]:
+        """What makes a call, and the thread that it is for; none if it has to wait."""
         operation = route.operation
         permit(operation.name, operation.scope, access)
         if self.stopping:  # it may have come while the body was read
             raise stopping()
-        # Whoever may only look joins nothing, whatever name it gives.
-        joins = access.scope != "read" and access.agent != access.name
-        named = operation.mutates or access.session or joins
+        named = access.in_session(operation)
 
         def job() -> Any:
             agent = self.sessions.of(access) if named else self.space
             return route.call(agent, given, access.party)
 
-        try:
-            waits = route.waits(given)
-            if named and (waits or not operation.mutates) and not self.sessions.knows(access):
-                # A shell session may have to be made, with other writes: what a wait writes by
-                # itself has a sync of its own, and a read that waited for a turn would keep all.
-                finder = self.reader if access.session else self.writer
-                await finder.do(lambda: self.sessions.of(access))
-            if waits:
-                with self.present.lasting(access):
-                    return await self.waits.do(job, (access.token, call) if call else None)
-            if operation.mutates:
-                return await self.writer.do(job, route.weight(given))
-            return await self.reader.do(job)
-        except NotYoursError:
+        if route.waits(given):
+            return None, job
+        if operation.mutates:
+            return self.writer, job
+        return self.reader if not named or self.sessions.knows(access) else None, job
+
+    def heed(self, access: Access, error: Exception) -> None:
+        """What a call failed with may concern the next ones."""
+        if isinstance(error, NotYoursError):
             self.sessions.forget(access)
-            raise
-        except CancelledError as error:
-            if not self.stopping:
-                raise
-            raise stopping() from error
-        except UnavailableError:
+        elif isinstance(error, UnavailableError):
             # What was joined in the same transaction may be undone with it.
             self.sessions.clear()
-            raise
 
     async def join(self, access: Access, given: dict[str, Any]) -> Any:
         """Begin a session that lives by beats, since its process is elsewhere."""
@@ -291,22 +311,6 @@ class Daemon:
             name, session = agent.name, agent.session
         boot = self.space.scope.boot
         return {"space": self.space.space, "agent": name, "session": session, "boot": boot}
-
-
-def permit(name: str, scope: str, access: Access) -> None:
-    """Refuse what takes a token of another scope, or a person."""
-    if SCOPES.index(access.scope) < SCOPES.index(scope):
-        raise NotYoursError(
-            f"a token of scope {access.scope} does not allow {name}", next="use another token"
-        )
-    if SCOPES.index(scope) > SCOPES.index("agent") and access.party not in PEOPLE:
-        raise NotYoursError(f"{name} is for people", next="ask the person you work for")
-
-
-def stopping() -> UnavailableError:
-    error = UnavailableError("the daemon is stopping", next="try again in a moment")
-    error.retry_after_ms = 1_000
-    return error
 
 
 class App:
@@ -397,9 +401,3 @@ class App:
             return await daemon.call(route, access, given)
         call = daemon.call(route, access, given, headers.get("dibs-call"))
         return await unless_gone(call, receive)
-
-
-async def enter(scope: Scope) -> tuple[Daemon, Access]:
-    """The daemon that a page is asked of, and whom the request speaks for."""
-    daemon: Daemon = scope["app"].daemon
-    return daemon, await daemon.admit(scope[BY_NAME])

@@ -8,16 +8,17 @@ has not read for longest when too much is unread altogether.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from dibs.surfaces.http.access import GuardError
 from dibs.surfaces.http.api import to_body
-from dibs.surfaces.http.exchange import CONNECTION
+from dibs.surfaces.http.exchange import CONNECTION, HEADERS, plain_head, promptly
 
 if TYPE_CHECKING:
-    import asyncio
+    from dibs.surfaces.http.app import Daemon
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 HEAD_LIMIT = 32 * 1024
@@ -31,6 +32,9 @@ SPARE = 256
 """How many descriptors are kept for the daemon itself: its databases, its log, and who waits."""
 PEER_LIMIT = 1_000
 """How many connections another machine may have, unless it is a proxy that speaks for many."""
+
+
+USUAL = b"".join(b"%b: %b\r\n" % header for header in HEADERS)
 
 
 class Gathering:
@@ -58,6 +62,12 @@ class Gathering:
             self._loop.call_soon(self._send)
         self._written.append(data)
 
+    def send(self, data: bytes) -> None:
+        """Write what is an answer as a whole."""
+        if not self._lost:
+            self._written.append(data)
+            self._send()
+
     def _send(self) -> None:
         written, self._written = self._written, []
         if written:
@@ -82,6 +92,18 @@ class Gathering:
         self._written = []
 
 
+class Whole:
+    """A request that is answered promptly, where uvicorn keeps the one that it answers."""
+
+    message_event = asyncio.Event()
+    """uvicorn tells nobody by it that the client has hung up."""
+    response_started = response_complete = disconnected = False
+    scope = None
+
+    def __init__(self, keep_alive: bool) -> None:
+        self.keep_alive = keep_alive
+
+
 class HttpConnection(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
@@ -99,6 +121,13 @@ class HttpConnection(HttpToolsProtocol):
     """Those who have not read what is there for them, the first to stop first."""
     peers: ClassVar[dict[str, int]] = {}
     """How many connections each other machine has."""
+    daemon: ClassVar[Daemon]
+    paths: ClassVar[dict[bytes, str]] = {}
+    """Those of the calls that may be answered promptly."""
+    _data = b""
+    """What is being read now, if a request begins with it."""
+    _kept_back: bytes | None = None
+    """What has come of the body of such a call, until it is known whether it came as a whole."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._gathering = Gathering(transport, self.loop)
@@ -156,8 +185,13 @@ class HttpConnection(HttpToolsProtocol):
             self.drop()
 
     def data_received(self, data: bytes) -> None:
-        self._came = len(data)
+        if self._whole and self._is_free() and self._is_known(data):
+            return
+        self._came, self._data = len(data), data if self._whole else b""
         super().data_received(data)
+        self._data = b""
+        if self._kept_back is not None and not self.transport.is_closing():
+            self._leave()
         if self._in_head:
             # What a parser keeps of a head that has no end, it keeps in memory.
             self._head_bytes += len(data)
@@ -195,11 +229,88 @@ class HttpConnection(HttpToolsProtocol):
             if size > HEAD_LIMIT:
                 self._head_bytes = size
                 raise ValueError("the head is too large")
+        parser, version = self.parser, self.parser.get_http_version()
+        is_call = self.url in self.paths and parser.get_method() == b"POST" and version == "1.1"
+        if is_call and self._is_free() and not parser.should_upgrade():
+            self._kept_back = b""
+        else:
+            super().on_headers_complete()
+
+    def _is_free(self) -> bool:
+        """Whether no request is under way, and the client reads its answers."""
+        cycle = self.cycle
+        return (cycle is None or cycle.response_complete) and not self.flow.write_paused
+
+    def _is_known(self, data: bytes) -> bool:
+        """Whether these bytes are a call with a head that was good before, which is then begun."""
+        end = data.find(b"\r\n\r\n") + 4
+        head = self.daemon.guard.known.get(data[:end]) if self.paths else None
+        if head is None or len(data) != end + head.length or self.transport.is_closing():
+            return False
+        if not promptly(self.daemon, self, head, data[end:]):
+            return False
+        self._unset_keepalive_if_required()
+        self._disarm()
+        return True
+
+    def _is_plain(self, body: bytes) -> bool:
+        """Whether nothing is out of the ordinary in a request, which is then begun."""
+        path, parser = self.paths[self.url], self.parser
+        keep_alive = parser.should_keep_alive()
+        head = plain_head(self.daemon, path, self.headers, len(body), keep_alive)
+        if head is None or not promptly(self.daemon, self, head, body):
+            return False
+        text = self._data[: len(self._data) - len(body)]
+        if text.startswith(b"POST ") and text.find(b"\r\n\r\n") == len(text) - 4:
+            self.daemon.guard.know(text, head)
+        return True
+
+    def _leave(self) -> None:
+        """Leave a request to the application, with what has come of its body."""
+        body, self._kept_back = self._kept_back, None
         super().on_headers_complete()
+        if body:
+            super().on_body(body)
+
+    def on_body(self, body: bytes) -> None:
+        if self._kept_back is None:
+            super().on_body(body)
+        else:
+            self._kept_back += body
 
     def on_message_complete(self) -> None:
         self._whole = True
+        if self._kept_back is not None:
+            if self._is_plain(self._kept_back):
+                self._kept_back = None
+                return
+            self._leave()
         super().on_message_complete()
+
+    def begin(self, keep_alive: bool) -> Whole:
+        """Have a request answered by `answer`."""
+        whole = Whole(keep_alive)
+        self.cycle = whole  # type: ignore[assignment]
+        return whole
+
+    def answer(
+        self, request: Whole, status: int, more: list[tuple[bytes, bytes]], body: bytes
+    ) -> None:
+        """Answer a request.
+
+        more: what its head says beside what every answer does
+        """
+        request.response_started = request.response_complete = True
+        if self._gathering.is_closing():
+            return
+        said = [STATUS_LINE[status], USUAL, *(b"%b: %b\r\n" % header for header in more)]
+        if not request.keep_alive:
+            said.append(b"connection: close\r\n")
+        said += [b"content-length: %d\r\n\r\n" % len(body), body]
+        self._gathering.send(b"".join(said))
+        if not request.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         if self._head_bytes > HEAD_LIMIT:

@@ -5,21 +5,28 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from dibs.errors import DibsError, TooLargeError
-from dibs.surfaces.http.access import too_large
+from dibs.errors import DibsError, TooLargeError, UnavailableError
+from dibs.surfaces.http.access import GuardError, no_good, too_large
 from dibs.surfaces.http.api import to_body
+from dibs.surfaces.http.worker import Pending
 from dibs.wire import ANSWER_LIMIT, BODY_LIMIT
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Send
+    from starlette.types import Receive, Scope, Send
 
     from dibs.surfaces.http.access import Access
+    from dibs.surfaces.http.app import Daemon
+    from dibs.surfaces.http.connection import HttpConnection
     from dibs.surfaces.http.present import Present
 
 CONNECTION = "dibs.connection"
 """Where the connection of a request is found."""
+UNUSUAL = frozenset({"cookie", "expect", "transfer-encoding", "upgrade"})
+"""What no client of ours says in the head of a call."""
+BY_NAME = "dibs.headers"
+"""Where the headers of a request are found by their names, for pages that are no operations."""
 HEADERS = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
@@ -37,6 +44,18 @@ def confess(error: Exception) -> Bug:
     """This should not have happened: where is in the log, and only there."""
     traceback.print_exception(error, file=sys.stderr)
     return Bug(f"this is a bug in dibs: {type(error).__name__}", next="look at the daemon's log")
+
+
+def stopping() -> UnavailableError:
+    error = UnavailableError("the daemon is stopping", next="try again in a moment")
+    error.retry_after_ms = 1_000
+    return error
+
+
+async def enter(scope: Scope) -> tuple[Daemon, Access]:
+    """The daemon that a page is asked of, and whom the request speaks for."""
+    daemon: Daemon = scope["app"].daemon
+    return daemon, await daemon.admit(scope[BY_NAME])
 
 
 async def read_body(receive: Receive, present: Present, access: Access) -> bytes:
@@ -73,14 +92,20 @@ async def unless_gone(call: Any, receive: Receive) -> Any:
         raise ConnectionError from None
 
 
-async def respond(send: Send, status: int, value: Any, headers: Any = ()) -> None:
+def answer(status: int, value: Any) -> tuple[int, bytes]:
+    """The status and the body of an answer; a refusal if it is too large."""
     body = to_body(value)
     if len(body) > ANSWER_LIMIT:
         error = TooLargeError(
             f"the answer has {len(body):,} bytes; the limit is {ANSWER_LIMIT:,}",
             next="ask for fewer, with limit",
         )
-        status, body = error.http_status, to_body(error.to_json())
+        return error.http_status, to_body(error.to_json())
+    return status, body
+
+
+async def respond(send: Send, status: int, value: Any, headers: Any = ()) -> None:
+    status, body = answer(status, value)
     length = (b"content-length", str(len(body)).encode())
     await send(
         {"type": "http.response.start", "status": status, "headers": [*HEADERS, length, *headers]}
@@ -90,6 +115,11 @@ async def respond(send: Send, status: int, value: Any, headers: Any = ()) -> Non
 
 async def refuse(send: Send, error: DibsError) -> None:
     """The one shape in which everything is refused."""
+    await respond(send, error.http_status, error.to_json(), headers_of(error))
+
+
+def headers_of(error: DibsError) -> list[tuple[bytes, bytes]]:
+    """What a refusal says in its head."""
     headers = []
     if error.http_status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
@@ -98,4 +128,100 @@ async def refuse(send: Send, error: DibsError) -> None:
     retry = getattr(error, "retry_after_ms", None)
     if retry is not None or error.http_status == 429:
         headers.append((b"retry-after", str(max(1, (retry or 0) // 1000)).encode()))
-    await respond(send, error.http_status, error.to_json(), headers)
+    return headers
+
+
+class Head(NamedTuple):
+    """What the head of a call says, once it was found good."""
+
+    path: str
+    headers: dict[str, str]
+    length: int
+    keep_alive: bool
+
+
+class Prompt(Pending):
+    """A call that has come as a whole, and that neither waits nor has to ask who calls.
+
+    Nearly all do, so they are answered without a task, and without what else ASGI takes. Whatever
+    is out of the ordinary is left to the application.
+    """
+
+    __slots__ = ("_access", "_connection", "_daemon", "_path", "_request")
+    unanswered: ClassVar[set[Prompt]] = set()
+
+    def __init__(
+        self,
+        job: Any,
+        weight: int,
+        daemon: Daemon,
+        access: Access,
+        connection: HttpConnection,
+        head: Head,
+    ) -> None:
+        super().__init__(job, weight)
+        self._daemon, self._access, self._path = daemon, access, head.path
+        self._connection, self._request = connection, connection.begin(head.keep_alive)
+        self.unanswered.add(self)
+
+    @classmethod
+    def give_up(cls) -> None:
+        """Answer all that the daemon will not wait for any longer, since it is stopping."""
+        for one in list(cls.unanswered):
+            one.error = stopping()
+            one.settle()
+
+    def settle(self) -> None:
+        if self not in self.unanswered:
+            return  # it was given up
+        self.unanswered.discard(self)
+        daemon, error = self._daemon, self.error
+        if error is not None:
+            daemon.heed(self._access, error)
+        if self._access.token not in daemon.tokens.seen:
+            error = no_good()  # it was revoked meanwhile, or has expired
+        more: list[tuple[bytes, bytes]] = []
+        try:
+            status, body = answer(200, self.result) if error is None else (0, b"")
+        except Exception as unwritable:
+            error = unwritable
+        if error is not None:
+            refusal = error if isinstance(error, DibsError) else confess(error)
+            status, body = answer(refusal.http_status, refusal.to_json())
+            more = headers_of(refusal)
+        daemon.count(self._path, status)
+        self._connection.answer(self._request, status, more, body)
+
+
+def promptly(daemon: Daemon, connection: HttpConnection, head: Head, body: bytes) -> bool:
+    """Begin a call that can be answered promptly; if not, nothing has happened."""
+    try:
+        access = None if daemon.stopping else daemon.tokens.known(head.headers)
+        if access is None:
+            return False
+        route = daemon.operations[head.path]
+        given = route.read(body)
+        worker, job = daemon.begin(route, access, given)
+        if worker is None:
+            return False
+        daemon.rate.take(access.name)
+    except Exception:
+        return False  # whatever it is, the application finds the same, and says it
+    worker.put(Prompt(job, route.weight(given), daemon, access, connection, head))
+    return True
+
+
+def plain_head(
+    daemon: Daemon, path: str, pairs: list[tuple[bytes, bytes]], length: int, keep_alive: bool
+) -> Head | None:
+    """The head of a call with a body of that length, if nothing is out of the ordinary in it."""
+    headers = {k.decode("latin-1"): v.decode("latin-1").strip(" \t") for k, v in pairs}
+    if len(headers) < len(pairs) or headers.get("content-length") != str(length):
+        return None
+    if not headers.keys().isdisjoint(UNUSUAL):
+        return None
+    try:
+        daemon.guard.check("POST", headers)
+    except GuardError:
+        return None
+    return Head(path, headers, length, keep_alive)

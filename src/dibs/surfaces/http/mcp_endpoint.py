@@ -33,9 +33,8 @@ from dibs.mcp.protocol import (
     check_message,
     parse,
 )
-from dibs.surfaces.http.access import Access, GuardError
-from dibs.surfaces.http.app import BY_NAME, enter, permit, stopping
-from dibs.surfaces.http.exchange import HEADERS, read_body, respond
+from dibs.surfaces.http.access import Access, GuardError, permit
+from dibs.surfaces.http.exchange import BY_NAME, HEADERS, enter, read_body, respond, stopping
 from dibs.surfaces.http.mcp_sessions import SESSION, SILENCE, VERSION, McpSession, McpSessions, Told
 
 if TYPE_CHECKING:

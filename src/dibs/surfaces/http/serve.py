@@ -27,6 +27,7 @@ from dibs.surfaces.http import a2a, mcp_endpoint, watching
 from dibs.surfaces.http.access import CALLS_PER_S, Rate
 from dibs.surfaces.http.app import App, Daemon
 from dibs.surfaces.http.connection import SPARE, HttpConnection
+from dibs.surfaces.http.exchange import Prompt
 from dibs.surfaces.http.home import Home, name_of
 from dibs.surroundings.wording import complaint
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 GRACE_S = 5
 """From the signal to the end of the process, whatever clients do meanwhile."""
+ANSWERED_S = GRACE_S - 2
+"""So soon after it, those who are still waited for are told that the daemon is stopping."""
 HANDSHAKE_S = 10.0
 IDLE_S = 75
 """How long a connection may stay open without a request."""
@@ -207,6 +210,7 @@ class DaemonServer(uvicorn.Server):
         last.daemon = True
         last.start()
         self._daemon.hush()
+        asyncio.get_running_loop().call_later(ANSWERED_S, Prompt.give_up)
         if self.lost is not None:
             # Whoever starts another one here need not wait until everybody has been answered.
             for server in self.servers:
@@ -268,6 +272,8 @@ def serve(
     daemon.sign_ins.secure = listening.secure
     HttpConnection.behind_proxy = listening.behind_proxy
     HttpConnection.room = max(hard - SPARE, SPARE)
+    HttpConnection.daemon = daemon
+    HttpConnection.paths = {path.encode(): path for path in daemon.operations}
 
     def say_so() -> None:
         home.announce(word)
@@ -290,7 +296,7 @@ def serve(
         server_header=False,
         date_header=False,
         timeout_keep_alive=IDLE_S,
-        timeout_graceful_shutdown=GRACE_S - 2,
+        timeout_graceful_shutdown=ANSWERED_S,
         ssl_certfile=listening.tls_cert,
         ssl_keyfile=listening.tls_key,
     )

@@ -35,10 +35,10 @@ from dibs.arguments import check_agent
 from dibs.digest import sha256
 from dibs.errors import InvalidError, NotFoundError, PrunedError, UnavailableError
 from dibs.records import plain
-from dibs.surfaces.http.access import CODE_S, COOKIE_S, GuardError, Signed
+from dibs.surfaces.http.access import CODE_S, COOKIE_S, GuardError, Signed, permit
 from dibs.surfaces.http.api import document, page_of, read_object
-from dibs.surfaces.http.app import Daemon, enter, permit
-from dibs.surfaces.http.exchange import read_body
+from dibs.surfaces.http.app import Daemon
+from dibs.surfaces.http.exchange import enter, read_body
 from dibs.surfaces.http.home import OWNER
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -35,21 +34,36 @@ READY_S = 0.8
 TRY_EVERY_S = 0.2
 
 
-@dataclass(slots=True)
 class Pending:
-    """A job, and the future that the event loop waits on."""
+    """A job, and what came of it."""
 
-    job: Job
-    future: asyncio.Future[Any]
-    weight: int = 1
-    result: Any = None
-    error: BaseException | None = None
+    __slots__ = ("error", "job", "result", "weight")
+
+    def __init__(self, job: Job, weight: int) -> None:
+        self.job = job
+        self.weight = weight
+        self.result: Any = None
+        self.error: Exception | None = None
 
     def run(self) -> None:
         try:
             self.result = self.job()
         except Exception as error:
             self.error = error
+
+    def settle(self) -> None:
+        """Called in the loop once it is done."""
+        raise NotImplementedError
+
+
+class Awaited(Pending):
+    """A job that somebody awaits."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, job: Job, weight: int, future: asyncio.Future[Any]) -> None:
+        super().__init__(job, weight)
+        self.future = future
 
     def settle(self) -> None:
         if self.future.cancelled():
@@ -76,10 +90,13 @@ class Worker:
 
     def do(self, job: Job, weight: int = 1) -> asyncio.Future[Any]:
         future = self._loop.create_future()
+        self.put(Awaited(job, weight, future))
+        return future
+
+    def put(self, pending: Pending) -> None:
         if not self._come and not self._busy:
             self._loop.call_soon(self._hand_over)
-        self._come.append(Pending(job, future, weight))
-        return future
+        self._come.append(pending)
 
     async def stop(self) -> None:
         """Finish what has come, and end."""

@@ -194,9 +194,11 @@ def test_a_database_that_says_it_is_older_has_its_tokens_not_signed(
     for _ in range(2):
         opened(sqlite_url, "one", tmp_path).close()
     plant(sqlite_url, 1, 5)
-    for table, column in (("token", "signature"), ("space", "history"), ("session", "nonce")):
+    since = [("token", "signature"), ("space", "history"), ("session", "nonce")]
+    for table, column in [*since, ("ticket", "answer_key"), ("ticket", "request")]:
         ask(sqlite_url, f"ALTER TABLE {table} DROP COLUMN {column}")
-    ask(sqlite_url, "DROP INDEX ticket_session")
+    for index in ("session", "line", "here"):
+        ask(sqlite_url, f"DROP INDEX ticket_{index}")
     ask(sqlite_url, "PRAGMA user_version = 9")
     with opened(sqlite_url, "one", tmp_path) as space:
         assert who(space.scope, SECRET) is None

@@ -126,6 +126,20 @@ def test_behind_one_who_takes_it_another_worktree_is_served(
     assert not any(one.done() for one in behind)
 
 
+def test_what_lapses_in_another_worktree_is_noticed_by_those_who_want_it_there(
+    opener, elsewhere, alice, bob, carol, linked: Path, background, clock
+):
+    """Who waits for the same name in this checkout does not look for them."""
+    bob.leases.claim("src/a.py", here=True, ttl_s=LONG_S)
+    carol.leases.claim(f"{linked}/src/a.py", here=True, ttl_s=60)
+    here, there = crowd(opener, elsewhere, 2)
+    first = background.queued(here, "src/a.py", here=True, ttl_s=LONG_S)
+    second = background.queued(there, f"{linked}/src/a.py", here=True, ttl_s=LONG_S)
+    clock.advance(61)
+    assert second.result(5).leases[0].agent == "w1"
+    assert not first.done()
+
+
 def test_who_waits_twice_is_served_twice(alice, bob, carol, background):
     alice.leases.claim("src", ttl_s=LONG_S)
     whole = background.queued(bob, "src", ttl_s=LONG_S)
@@ -151,6 +165,18 @@ def test_all_who_share_are_served_at_once_up_to_the_next_writer(
     for one in readers:
         assert result(one).leases[0].mode == "shared"
     assert not writer.done() and not late.done()
+
+
+def test_all_whose_files_are_freed_with_their_folder_are_served(
+    opener, elsewhere, alice, background
+):
+    """Each waits for several files, so a page of the queue has more rows than tickets."""
+    alice.leases.claim("src", ttl_s=LONG_S)
+    for agent in crowd(opener, elsewhere, 12):
+        background.queued(agent, *(f"src/{agent.name}/{one}" for one in "abc"), ttl_s=LONG_S)
+    before = alice.events.last()
+    alice.leases.release("src")
+    assert granted(alice, before) == [f"w{one}" for one in range(12) for _ in "abc"]
 
 
 def test_a_deadlock_at_the_end_of_a_long_queue_is_refused(

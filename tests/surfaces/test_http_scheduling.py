@@ -154,3 +154,19 @@ def test_a_client_that_resets_its_connection_leaves_no_trace_in_the_log(daemon: 
             time.sleep(n % 50 * 0.00005)
     ended = daemon.stop()
     assert (ended.code, ended.err[:2000]) == (0, "")
+
+
+def test_what_is_due_is_noticed_by_all_who_wait_for_it(daemon: Daemon) -> None:
+    """Also by those who were not the first to wait: nobody else looks for what they wait for."""
+    first = Call(daemon, "bob", "messages.inbox", wait_s=20)
+    time.sleep(0.3)
+    daemon.client("alice")("leases.claim", resources=["port:1"], ttl_s=1)
+    waits = Call(daemon, "carol", "leases.wait", resources=["port:1"], wait_s=20)
+    daemon.client("alice")("work.add", id="later", delay_s=1)
+    works = Call(daemon, "dave", "work.next", wait_s=20)
+    assert waits.end().json[0]["free"] is True
+    assert works.end().json["id"] == "later"
+    assert max(waits.seconds, works.seconds) < 6
+    assert first.is_alive()
+    daemon.client("alice")("messages.send", to="bob", body="done")
+    first.end()

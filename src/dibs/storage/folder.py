@@ -597,12 +597,12 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 class Bells:
     PLACES = 8
     """The last few seqs have one each: a writer that is late does not cover the one after it."""
+    _ears: Ears | None = None
 
     def __init__(self, folder: str, liveness: FileLiveness) -> None:
         self._folder = folder
         self._liveness = liveness
         self._open: dict[str, int] = {}
-        self._ears: Ears | None = None
         self._idle: list[int] = []
         """Kept by `waiting` for the next who listens."""
 
@@ -654,7 +654,9 @@ class Bells:
         if self._ears is None:
             from dibs.storage.waiting import Ears, file_ear  # late, since most commands never wait
 
-            self._ears = Ears(file_ear(self.path, self._idle))
+            # Hundreds may come here at once: the first that is made is everybody's.
+            vars(self).setdefault("_ears", Ears(file_ear(self.path, self._idle)))
+        assert self._ears is not None
         return self._ears.listen(topics, cancel)
 
     def listen_soon(self, topics: tuple[str, ...], cancel: Cancel | None) -> Listener | None:

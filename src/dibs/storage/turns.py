@@ -116,8 +116,11 @@ def remove(line: list[ref[Place]], place: ref[Place]) -> None:
 
 def wake(place: ref[Place]) -> None:
     there = place()
-    if there is not None and there._gate.locked():
-        there._gate.release()
+    if there is not None:
+        try:
+            there._gate.release()
+        except RuntimeError:
+            return  # it is awake, or about to be; another may have woken it in this moment
 
 
 class Gate:
@@ -242,15 +245,15 @@ class Turns(Crowds):
             if wait_s and self._gate is not None:
                 places.append(self._gate.enter())
             places.append(self.line.enter(since + self._line_s - monotonic()))
+            waited = monotonic() - since
+            if waited > LOOK_S:
+                # Who has stood long behind others has less time for a turn that nobody passes on.
+                SILENCE.set(bearable(max(LEAST_S, BUSY_S - waited)))
+            return places, since
         except BaseException:
             while places:
                 places.pop().leave()
             raise
-        waited = monotonic() - since
-        if waited > LOOK_S:
-            # Who has stood long behind others has less time for a turn that nobody passes on.
-            SILENCE.set(bearable(max(LEAST_S, BUSY_S - waited)))
-        return places, since
 
     def fail(self, error: DibsError) -> None:
         tell(self.line, error)

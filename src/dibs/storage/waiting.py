@@ -100,7 +100,7 @@ class HubListener:
 
     @property
     def leads(self) -> bool:
-        """Whether it is the first in its line, who looks for all of them."""
+        """Whether it is the first in its line, who looks for all of them, or in none."""
         return self._room.leads(self)
 
     def ring(self) -> None:
@@ -153,6 +153,8 @@ class Room:
                 self._lines.pop(listener.line, None)
 
     def leads(self, listener: HubListener) -> bool:
+        if not listener.line:
+            return True  # nobody else waits for the same
         with self._lock:
             return next(iter(self._lines.get(listener.line, (listener,)))) is listener
 

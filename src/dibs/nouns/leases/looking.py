@@ -55,6 +55,12 @@ def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
     )
 
 
+def line_of(wants: list[Want]) -> str:
+    """What somebody waits for: in another checkout, the same name is something else."""
+    texts = [want.resource.text for want in wants]
+    return " ".join(texts + [want.resource.checkout or "" for want in wants if want.here])
+
+
 def unless_over(scope: Scope, wants: list[Want], wait_s: float, since: int) -> None:
     """Refuse because the time of a wait that began then is over, if it is."""
     if scope.store.clock.now() - since >= wait_s * 1000:

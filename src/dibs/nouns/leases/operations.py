@@ -90,7 +90,7 @@ class Leases(Noun):
         crowd_s: float = 0
         texts = [want.resource.text for want in wants]
         request = idempotency_key and [texts, mode, ttl_ms, note, here]
-        turns, line = (scope.store.driver.turns, " ".join(texts)) if wait_s else (None, "")
+        turns, line = (scope.store.driver.turns, looking.line_of(wants)) if wait_s else (None, "")
         try:
             since = scope.store.clock.now() if wait_s else 0
             if turns is not None and turns.ask(line):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from dibs.storage.folder import Bells, FileLiveness
-from dibs.storage.turns import Turns
+from dibs.storage.turns import Line, Place, Turns, wake
 from tests.storage.test_interrupt import Interrupter
 
 
@@ -20,6 +23,29 @@ def restless() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
+
+
+def test_two_who_wake_the_same_one_do_not_meet():
+    """Who leaves the line and who tells of an outage may do so in the same moment."""
+    for at in range(1, 8):
+        place, left = Place(Line()), at
+
+        def meanwhile(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal left
+            left -= event == "line"
+            if event == "line" and left == 0:
+                other = threading.Thread(target=wake, args=(place._me,))  # noqa: B023
+                other.start()
+                other.join(10)
+            return meanwhile
+
+        before = sys.gettrace()
+        sys.settrace(lambda frame, *_: meanwhile if frame.f_code is wake.__code__ else None)
+        try:
+            wake(place._me)
+        finally:
+            sys.settrace(before)
+        assert not place._gate.locked()
 
 
 def test_an_interrupt_leaves_no_place_behind_however_long_it_is_remembered():
@@ -53,7 +79,7 @@ def test_many_who_begin_to_listen_at_once_share_an_ear(restless, tmp_path):
 
         def listening(bells: Bells = bells, begin: threading.Barrier = begin) -> None:
             begin.wait(10)
-            listener = bells.listen(("lease",), None)
+            listener: Any = bells.listen(("lease",), None)
             rooms.append(listener._room)  # noqa: B023
             listener.close()
 
@@ -66,3 +92,24 @@ def test_many_who_begin_to_listen_at_once_share_an_ear(restless, tmp_path):
         liveness.close()
         assert len(rooms) == 8
         assert len({id(room) for room in rooms}) == 1
+
+
+def test_a_bell_that_the_kernel_does_not_watch_is_heard(tmp_path):
+    """It allows a user only so many watches, and editors take them."""
+    (tmp_path / "alive").mkdir()
+    liveness = FileLiveness(str(tmp_path / "alive"))
+    bells, others = Bells(str(tmp_path), liveness), Bells(str(tmp_path), liveness)
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    bells._idle.append(read)  # nothing can be watched with this one
+    listener = bells.listen(("lease",), None)
+    try:
+        for seq in (1, 2):
+            others.ring({"lease"}, seq)
+            assert listener.wait(10)
+    finally:
+        listener.close()
+        bells.close()
+        others.close()
+        liveness.close()
+        os.close(write)

@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import apsw
@@ -216,3 +216,101 @@ def test_a_known_head_with_another_body_is_read_again(daemon: Daemon) -> None:
     line.socket.sendall(whole[:-1] + b"!")
     assert line.answer()[2]["error"] == "invalid"
     assert set_(line, "d")[0] == 200
+
+
+def told(line: Line, *pieces: bytes) -> list[tuple[int, dict[str, str], str]]:
+    """What is answered to these bytes, until the connection is closed, without figures."""
+    found: list[tuple[int, dict[str, str], str]] = []
+    with suppress(IndexError, ConnectionError):  # it was closed
+        for piece in pieces:
+            with suppress(ConnectionError):  # a part of it was refused
+                line.socket.sendall(piece)
+            time.sleep(0.03)
+        while True:
+            status, headers, answer = line.answer()
+            text = re.sub(r"[0-9]+", "0", json.dumps(answer))
+            found.append((status, {**headers, "content-length": "0"}, text))
+            if len(found) == 1 and headers.get("connection") != "close":
+                line.send("state.get", "Connection: close", namespace="n", key="none")
+    return found
+
+
+def test_the_same_bytes_are_answered_the_same_at_once_and_through_the_application(
+    daemon: Daemon,
+) -> None:
+    """What comes in two pieces is left to the application."""
+    first = Line(daemon, "bob")
+    first.send("leases.claim", resources=["port:1"])
+    assert first.answer()[0] == 200
+    secret = daemon.token_of("carol")
+    assert set_(Line(daemon), "k")[0] == set_(Line(daemon, "carol", secret), "k")[0] == 200
+    plain = Line(daemon)
+    read = plain.request("state.get", namespace="n", key="k")
+    carols = Line(daemon, "carol", secret)
+    extra = [
+        "Connection: close",
+        "Connection: keep-alive",
+        "Connection: Close, TE",
+        "X-Twice: 1\r\nX-Twice: 2",
+        f"Host: {daemon.url[7:]}",
+        f"Origin: {daemon.url}",
+        "Origin: http://elsewhere.example",
+        "Sec-Fetch-Site: cross-site",
+        "Cookie: a=b",
+        "Expect: 100-wait",
+        "Dibs-Party: person",
+        "Dibs-Session: 1.abc",
+        "Dibs-Session: nonsense",
+        "Dibs-Agent: bob",
+        "X-Folded: a\r\n b",
+        "X-Empty:",
+        "X-Long: " + "x" * 1_500,
+        "Transfer-Encoding: chunked",
+    ]
+    cases = [plain.request("state.get", one, namespace="n", key="k") for one in extra]
+    cases += [
+        read,
+        read.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        read.replace(b"POST", b"PUT"),
+        read.replace(b"/v1/state/get", b"/v1/state/get?a=b"),
+        read.replace(b"/v1/state/get", b"/v1//state/get"),
+        read.replace(b"/v1/state/get", b"/v1/state/%67et"),
+        read.replace(b"/v1/state/get", daemon.url.encode() + b"/v1/state/get"),
+        read.replace(b"application/json", b"text/plain"),
+        read.replace(b"application/json", b"Application/JSON; charset=UTF-8"),
+        read.replace(b"Bearer ", b"bearer   "),
+        read.replace(b"Bearer ", b"Basic "),
+        read.replace(b"Bearer ", b"Bearer x"),
+        read.replace(b"Dibs-Agent: alice", "Dibs-Agent: ålice".encode()),
+        read.replace(b"Dibs-Agent: alice", b"Dibs-Agent: \xff\xfe"),
+        read.replace(b"Host: ", b"Host:\t "),
+        read.replace(b"Host: ", b"Host: x"),
+        read.replace(b"Content-Length: ", b"Content-Length: 0"),
+        read.replace(b"Content-Length: ", b"Content-Length: +"),
+        read.replace(b"Content-Length: ", b"Content-Length: 9999999"),
+        read.replace(b'{"namespace"', b'{"name\\u0000"'),
+        read.replace(b'"namespace"', b'"namespac\xff"'),
+        plain.request("state.get"),
+        plain.request("state.get", namespace="n", key="none"),
+        plain.request("leases.claim", resources=["port:1"]),
+        plain.request("leases.claim", resources="port:1"),
+        plain.request("leases.claim", resources=["port:1"], wait_s=0.1),
+        plain.request("leases.release", resources=["port:1"]),
+        plain.request("work.claim_many", limit=-1),
+        plain.request("agents.tokens"),
+        carols.request("agents.tokens"),
+        carols.request("leases.revoke", resources=["port:1"]),
+        carols.request("state.get", "Dibs-Agent: dave", namespace="n", key="k"),
+        b"\r\n\r\n" + read,
+        read.replace(b"\r\n", b"\n"),
+        read + read,
+    ]
+    differ = []
+    for case in cases:
+        cut = case.index(b"\n\r\n" if b"\n\r\n" in case[4:] else b"\n\n", 4) + 3
+        apart = told(Line(daemon), case[: cut - 8], case[cut - 8 : cut], case[cut:])
+        at_once = told(Line(daemon), case)
+        again = told(Line(daemon), case)
+        if not at_once == again == apart:
+            differ.append((case, apart, at_once, again))
+    assert differ == []

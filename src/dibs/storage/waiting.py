@@ -340,6 +340,8 @@ class InotifyEar:
         self._poll = select.poll()
         self._poll.register(self._handle, select.POLLIN)
         self._poll.register(cancel, select.POLLIN)
+        self._others = PollEar(path, cancel)
+        """For what the kernel does not watch: a user may have only so many watches."""
 
     def watch(self, topic: str) -> None:
         path = self._path(topic)
@@ -348,18 +350,21 @@ class InotifyEar:
             return
         watch = self._libc.inotify_add_watch(self._handle, os.fsencode(path), IN_MODIFY)
         if watch < 0:
-            raise OSError(self._errno(), "inotify_add_watch", path)
-        self._watches[topic], self._topics[watch] = watch, topic
+            self._others.watch(topic)
+        else:
+            self._watches[topic], self._topics[watch] = watch, topic
 
     def unwatch(self, topic: str) -> None:
+        self._others.unwatch(topic)
         watch = self._watches.pop(topic, None)
         if watch is not None:
             self._topics.pop(watch, None)
             self._libc.inotify_rm_watch(self._handle, watch)
 
     def hear(self, seconds: float) -> set[str]:
-        rung = set()
-        for handle, _ in self._poll.poll(seconds * 1000):
+        rung = self._others.rung()
+        most_s = POLL_S if self._others.seen else seconds
+        for handle, _ in self._poll.poll(0 if rung else min(seconds, most_s) * 1000):
             if handle == self._handle:
                 data = os.read(handle, ALL_BYTES)
                 for at in range(0, len(data), EVENT_BYTES):
@@ -384,14 +389,14 @@ class PollEar:
     def __init__(self, path: Callable[[str], str], cancel: Cancel) -> None:
         self._path = path
         self._cancel = cancel
-        self._seen: dict[str, int] = {}
+        self.seen: dict[str, int] = {}
 
     def watch(self, topic: str) -> None:
         os.close(open_own(self._path(topic), os.O_RDWR | os.O_CREAT))
-        self._seen.setdefault(topic, self._time(topic))
+        self.seen.setdefault(topic, self._time(topic))
 
     def unwatch(self, topic: str) -> None:
-        self._seen.pop(topic, None)
+        self.seen.pop(topic, None)
 
     def _time(self, topic: str) -> int:
         try:
@@ -399,19 +404,24 @@ class PollEar:
         except FileNotFoundError:
             return 0  # the store is being deleted; the next look finds that out
 
-    def hear(self, seconds: float) -> list[str]:
+    def rung(self) -> set[str]:
+        """What has rung since the last look."""
+        times = {topic: self._time(topic) for topic in list(self.seen)}
+        rung = {topic for topic, seen in times.items() if self.seen.get(topic, seen) != seen}
+        for topic in rung:
+            self.seen[topic] = times[topic]
+        return rung
+
+    def hear(self, seconds: float) -> set[str]:
         end = time.monotonic() + seconds
         while True:
-            times = {topic: self._time(topic) for topic in list(self._seen)}
-            rung = [topic for topic, seen in times.items() if self._seen.get(topic, seen) != seen]
-            for topic in rung:
-                self._seen[topic] = times[topic]
+            rung = self.rung()
             left = end - time.monotonic()
             if rung or left <= 0 or select.select([self._cancel], [], [], min(left, POLL_S))[0]:
                 return rung
 
     def close(self) -> None:
-        self._seen = {}
+        self.seen = {}
 
 
 def file_ear(path: Callable[[str], str], idle: list[int]) -> Callable[[Cancel], Ear]:

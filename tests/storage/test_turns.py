@@ -106,7 +106,8 @@ def test_a_bell_that_the_kernel_does_not_watch_is_heard(tmp_path):
     try:
         for seq in (1, 2):
             others.ring({"lease"}, seq)
-            assert listener.wait(10)
+            # It is also sent to look without a bell, now and then.
+            assert any(listener.wait(0.1) for _ in range(100))
     finally:
         listener.close()
         bells.close()

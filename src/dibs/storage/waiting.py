@@ -45,6 +45,7 @@ EVENT_BYTES = 16
 """How long a report of inotify is, on a file."""
 ALL_BYTES = 4_096 * EVENT_BYTES
 POLL_S = 0.02
+STEP_NS = 20_000_000
 PATIENCE_S = 0.5
 """How long a lost hint can cost; also how soon the death of a process is noticed."""
 STOP_S = 5.0
@@ -393,7 +394,7 @@ class PollEar:
 
     def watch(self, topic: str) -> None:
         os.close(open_own(self._path(topic), os.O_RDWR | os.O_CREAT))
-        self.seen.setdefault(topic, self._time(topic))
+        self.seen.setdefault(topic, settled(self._time(topic)))
 
     def unwatch(self, topic: str) -> None:
         self.seen.pop(topic, None)
@@ -409,7 +410,7 @@ class PollEar:
         times = {topic: self._time(topic) for topic in list(self.seen)}
         rung = {topic for topic, seen in times.items() if self.seen.get(topic, seen) != seen}
         for topic in rung:
-            self.seen[topic] = times[topic]
+            self.seen[topic] = settled(times[topic])
         return rung
 
     def hear(self, seconds: float) -> set[str]:
@@ -422,6 +423,14 @@ class PollEar:
 
     def close(self) -> None:
         self.seen = {}
+
+
+def settled(at: int) -> int:
+    """A file's time, or none if it may be written again without looking different.
+
+    The disk's clock goes in steps. Whoever is woken once too often looks once too often.
+    """
+    return at if abs(time.time_ns() - at) > STEP_NS else -1
 
 
 def file_ear(path: Callable[[str], str], idle: list[int]) -> Callable[[Cancel], Ear]:

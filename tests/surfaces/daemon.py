@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 from tests.surfaces.shell import PATIENCE_S, Answer, Shell, finish
 
 SHAPE = {"error", "message", "next", "details"}
@@ -258,3 +260,14 @@ def serving(shell: Shell, *options: str) -> Iterator[Daemon]:
         yield daemon
     finally:
         daemon.close()
+
+
+@contextmanager
+def turn_kept(daemon: Daemon) -> Iterator[None]:
+    """Another process keeps the turn to write, as one that is frozen does."""
+    other = apsw.Connection(str(daemon.shell.folder / ".dibs/dibs.db"))
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.close()

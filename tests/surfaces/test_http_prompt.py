@@ -7,13 +7,12 @@ import re
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, ClassVar
 
-import apsw
 import pytest
 
-from tests.surfaces.daemon import Daemon, serving
+from tests.surfaces.daemon import Daemon, serving, turn_kept
 from tests.surfaces.shell import Shell, until
 
 
@@ -23,17 +22,6 @@ def daemon(shell: Shell) -> Iterator[Daemon]:
         yield running
         while Line.opened:
             Line.opened.pop().close()
-
-
-@contextmanager
-def turn_kept(daemon: Daemon) -> Iterator[None]:
-    """Another process keeps the turn to write for a moment."""
-    other = apsw.Connection(str(daemon.shell.folder / ".dibs/dibs.db"))
-    other.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    finally:
-        other.close()
 
 
 class Line:

@@ -7,16 +7,14 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import apsw
 import pytest
 
 import dibs
 from dibs.storage.clock import BUSY_S
 from dibs.surfaces.http.serve import GRACE_S
-from tests.surfaces.daemon import Daemon, Reply, serving
+from tests.surfaces.daemon import Daemon, Reply, serving, turn_kept
 from tests.surfaces.shell import PATIENCE_S, Shell
 
 
@@ -24,17 +22,6 @@ from tests.surfaces.shell import PATIENCE_S, Shell
 def daemon(shell: Shell) -> Iterator[Daemon]:
     with serving(shell) as running:
         yield running
-
-
-@contextmanager
-def turn_kept(daemon: Daemon) -> Iterator[None]:
-    """Another process keeps the turn to write, as one that is frozen does."""
-    other = apsw.Connection(str(daemon.shell.folder / ".dibs/dibs.db"))
-    other.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    finally:
-        other.close()
 
 
 class Call(threading.Thread):

@@ -298,8 +298,8 @@ class Write(Read):
 
     seq: int
     wait_s: float = 0
-    bears_s: float | None = None
-    """How long it can bear that nobody passes the turn on, if less than usual."""
+    stall_s: float | None = None
+    """How long it waits while nobody passes the turn on, if less than usual."""
     _events = 0
     _discarded = False
     _held: tuple[int, ...] = ()
@@ -307,8 +307,8 @@ class Write(Read):
 
     def __enter__(self) -> Self:
         before = SILENCE.get()
-        if self.bears_s is not None:
-            SILENCE.set(bearable(self.bears_s))
+        if self.stall_s is not None:
+            SILENCE.set(bearable(self.stall_s))
         try:
             turns = self.store.driver.turns
             if turns is not None:

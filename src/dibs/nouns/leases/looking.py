@@ -76,7 +76,7 @@ def waiters(tx: Read, limit: int) -> tuple[Blocker, ...]:
 def refuse_deadlock(
     tx: Read, wants: list[Want], agent: str, session: int, number: int | None = None
 ) -> None:
-    """Refuse a wait that would close a circle of sessions waiting for each other.
+    """Refuse a wait that would close a cycle of sessions waiting for each other.
 
     number: the ticket, if there is one already
     """
@@ -164,7 +164,7 @@ def takers(taken: Taken, row: Row) -> list[Taker]:
 
 
 def is_taken(taken: Taken, row: Row) -> bool:
-    """Whether a ticket would be tried in vain: somebody before it has what it waits for."""
+    """Whether a ticket cannot be served: somebody before it has what it waits for."""
     return any(
         session != row["session"] and not (row["here"] and checkout not in (None, row["checkout"]))
         for session, checkout, _ in takers(taken, row)

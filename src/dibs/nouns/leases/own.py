@@ -24,8 +24,8 @@ HELP_S = 3
 """How long after it could not help the queue one who waits looks again."""
 WITHDRAW_S = 5
 """How long it stands among others of its process who leave the queue too."""
-BEARS_S = 1.0
-"""How long it bears that nobody passes the turn on: its wait may be over meanwhile."""
+STALL_S = 1.0
+"""How long it waits while nobody passes the turn on: its own wait may end meanwhile."""
 
 
 def asked_first(noun: Noun, *resources: str, **_: object) -> list[tuple[Query, Row]]:
@@ -161,5 +161,5 @@ def for_the_queue(store: Store, wait_s: float = 0) -> Write:
         must not stand behind them
     """
     write = store.write(None, wait_s=wait_s)
-    write.bears_s = BEARS_S
+    write.stall_s = STALL_S
     return write

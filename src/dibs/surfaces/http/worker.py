@@ -119,6 +119,7 @@ class Worker:
         """Answer, and only then go on with what has come meanwhile."""
         for pending in jobs:
             pending.settle()
+            pending.result = None  # an answer and what it was made of need not be kept together
         self._busy = False
         if self._come:
             self._loop.call_soon(self._hand_over)

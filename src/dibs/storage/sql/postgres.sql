@@ -2,11 +2,13 @@
 
 -- name: settings
 -- For as long as the connection is ours. Behind a pooler it is not, as its number tells, and they
--- last until the transaction ends: another client would find them.
+-- last until the transaction ends: another client would find them. Every query has an index; a plan
+-- without it, made for a table of one page, would be kept while that grows.
 SELECT pooled,
        set_config('search_path', 'dibs', pooled),
        set_config('synchronous_commit', :synchronous, pooled),
        set_config('lock_timeout', :lock_ms, pooled),
+       set_config('enable_seqscan', 'off', pooled),
        set_config('idle_in_transaction_session_timeout', :idle_ms, pooled)
 FROM (SELECT pg_backend_pid() <> CAST(:pid AS BIGINT) AS pooled) AS connection;
 

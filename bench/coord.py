@@ -40,7 +40,8 @@ def built() -> str:
         return "cargo is not installed here"
     command = [cargo, "build", "--release", "--target-dir", f"{CACHE}/coord"]
     made = subprocess.run(command, check=False, cwd=checkout(), capture_output=True, text=True)
-    return f"it could not be built: {made.stderr.strip()[-200:]}" if made.returncode else ""
+    said = [line for line in made.stderr.splitlines() if line.startswith("error")]
+    return f"it could not be built: {' '.join(said[:1])}" if made.returncode else ""
 
 
 def commit() -> str:

@@ -35,6 +35,7 @@ SHARED = ["db:migrations", "port:3000"]
 WORKERS = {"ada": ["python"], "bo": ["python", "sql"], "cy": ["docs", "python"]}
 UNLUCKY = "eli"
 CAST = ["planner", *WORKERS, "dee", UNLUCKY]
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LIFE_STEPS = 12
 OPEN_TASKS = 5
 WORK = [
@@ -79,16 +80,13 @@ def main(
     from dibs.dibs import note_of
     from dibs.storage.adoption import forget
 
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
-            signal.signal(number, end)
     scratch = os.path.abspath(folder) if folder else tempfile.mkdtemp(prefix="dibs-demo-")
     opening = ["open", *(["--print"] if print else [])]
     opening += ["--as", call.agent] if call.agent else []
     stage = Stage(scratch, port, pace_s, opening)
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, stage.end)
     try:
         os.makedirs(scratch, exist_ok=True)
         stage.run()
@@ -120,6 +118,15 @@ class Stage:
         }
         self.cast: dict[str, subprocess.Popen[str]] = {}
         self.daemon: subprocess.Popen[str] | None = None
+        self.there: list[subprocess.Popen[str]] = []
+        """All who were started."""
+        self.starting = self.ended = False
+
+    def end(self, *_: object) -> None:
+        """Called for a signal; whoever is being started must not be lost sight of."""
+        self.ended = True
+        if not self.starting:
+            raise KeyboardInterrupt
 
     def run(self) -> None:
         self.build()
@@ -189,19 +196,27 @@ class Stage:
         return self.spawn(__name__, name, self.store, self.folder, str(self.pace))
 
     def spawn(self, module: str, *words: str, out: int | None = None) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*PYTHON, module, *words],
-            env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, text=True,
-            process_group=0,  # a signal of the terminal is for the stage, which ends the others
-        )  # fmt: skip
+        self.starting = True
+        try:
+            process = subprocess.Popen(
+                [*PYTHON, module, *words],
+                env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out,
+                text=True,
+                process_group=0,  # a signal of the terminal is for the stage, which ends the others
+            )  # fmt: skip
+            self.there.append(process)
+        finally:
+            self.starting = False
+        if self.ended:
+            raise KeyboardInterrupt
+        return process
 
     def clear(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        there = [*self.cast.values(), *([self.daemon] if self.daemon else [])]
-        for process in there:
+        for process in self.there:
             process.terminate()
-        for process in there:
+        for process in self.there:
             process.wait()
 
 

@@ -158,6 +158,6 @@ def test_the_literal_base_ends_before_the_first_wildcard() -> None:
     ],
 )
 def test_hostile_patterns_are_decided_quickly(a: str, b: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     overlap(a, True, b, is_glob(b))
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2

@@ -87,7 +87,7 @@ def _inner_reads(word: Word, texts: Texts, depth: int) -> bool:
     hidden = any(kind == VARIABLE and ("$(" in text or "`" in text) for kind, text, _ in word.parts)
     if hidden or word.array is not None:
         return False
-    return all(_all_read(code, texts, depth + 1) for code in word.code)
+    return all(_all_read(code, texts, depth + 1) for code in word.code.values())
 
 
 def _redirect_reads(redirect: Redirect, texts: Texts, depth: int) -> bool:

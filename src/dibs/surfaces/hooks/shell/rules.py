@@ -129,12 +129,14 @@ def _tool(name: str, args: Values) -> tuple[str, Values] | None:
     return (tool, args[1:]) if tool in FORMATTER_NAMES else None
 
 
-def shell_text(call: ShellCall) -> str | None:
-    """Give the text that a shell runs: an argument, a file or its standard input."""
+def shell_text(call: ShellCall) -> tuple[str | None, Values]:
+    """Give the text that a shell runs (an argument, a file or its standard input), and `$1` …"""
     found, names = options(call.args, "oO --rcfile --init-file", ordered=True)
     if "-c" in found:
-        return names[0] if names else None
-    return call.text(names[0]) if names and "-s" not in found else call.stdin
+        return (names[0] if names else None), names[2:]
+    if names and "-s" not in found:
+        return call.text(names[0]), names[1:]
+    return call.stdin, names
 
 
 def operands(
@@ -278,37 +280,21 @@ def _curl(call: ShellCall) -> None:
 
 
 def _find(call: ShellCall) -> None:
-    args = list(call.args)
-    while args and args[0] in ("-H", "-L", "-P"):
-        del args[0]
-    cut = next((at for at, arg in enumerate(args) if arg and arg[0] in "-(!"), len(args))
-    roots, tests = args[:cut] or ["."], args[cut:]
-    names = [tests[at + 1] for at, test in enumerate(tests[:-1]) if test == "-name"]
-    narrow = len(names) == 1 and names[0] and not {"-o", "-or", "!", "-not"} & {*tests}
-    found: Values = [f"{root}/**/{names[0]}" if narrow else root for root in roots if root]
+    """What find itself writes; what it has others write is run like any command."""
+    tests = call.args
     for at, test in enumerate(tests):
-        if test in ("-fprint", "-fprint0", "-fls"):
+        if test in ("-fprint", "-fprint0", "-fls", "-fprintf"):
             call.write(tests[at + 1 : at + 2])
         elif test == "-delete":
-            call.write(found)
-        elif test in ("-exec", "-execdir", "-ok", "-okdir"):
-            _executed(call, tests[at + 1 :], found)
+            from dibs.surfaces.hooks.shell.lists import found
+
+            call.write(found(tests) or (), "remove")
 
 
-def _executed(call: ShellCall, args: Values, found: Values) -> None:
-    """What a command that find runs for each `{}` changes."""
-    end = next((at for at, arg in enumerate(args) if arg in (";", "+")), len(args))
-    if not end or not args[0] or not (each := call.path("{}")):
-        return
-    name = args[0].rpartition("/")[2]
-    inner = ShellCall(name, args[1:end], call.cwd, {}, call.files, call.kind_of)
-    run(inner)
-    for edit in inner.edits:
-        if edit.path.startswith(each):
-            after = edit.path.removeprefix(each)
-            call.write(value + after for value in found if value)
-        else:
-            call.add(edit.path.replace("{}", "*"), edit.kind)
+def _listed(call: ShellCall) -> str | None:
+    from dibs.surfaces.hooks.shell.lists import PRINTS
+
+    return PRINTS[call.name](call) if call.name in PRINTS else None
 
 
 def _shown(call: ShellCall) -> Values:
@@ -353,7 +339,7 @@ _READS = (
 _SORT = "okStT --output --key --field-separator --buffer-size"
 _WGET = "OoPUtTiQ --output-document --output-file --header"
 COMMANDS = table({
-    _READS: Rule(reads=True),
+    _READS: Rule(reads=True, prints=_listed),
     "awk gawk": Rule(_awk),
     "cat": Rule(reads=True, prints=_cat),
     "cp": Rule(places()),
@@ -375,7 +361,7 @@ COMMANDS = table({
     "sd": Rule(operands(unless="-p --preview", skip=2)),
     "sed": Rule(_sed, _sed_reads),
     "shred": Rule(_shred),
-    "sort": Rule(output(_SORT, "-o --output"), _without("oT", "--o --compress --t")),
+    "sort": Rule(output(_SORT, "-o --output"), _without("oT", "--o --compress --t"), _listed),
     "sponge": Rule(operands()),
     "tee": Rule(operands(), prints=lambda call: call.stdin),
     "touch": Rule(operands("tdr --date --reference --time")),

@@ -10,9 +10,19 @@ False. There are no regular expressions: compiling them takes longer than readin
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 
 from dibs.surfaces.hooks.shell import values
-from dibs.surfaces.hooks.shell.values import TEXT, UNKNOWN, VARIABLE, Redirect, Token, Word
+from dibs.surfaces.hooks.shell.values import (
+    OUTPUT,
+    STREAM,
+    TEXT,
+    UNKNOWN,
+    VARIABLE,
+    Redirect,
+    Token,
+    Word,
+)
 
 MAX_TOKENS = 20_000
 MAX_DEPTH = 20
@@ -30,6 +40,7 @@ _BLANKS = (
 )
 _ENDS_PLAIN = frozenset(_BLANKS + ";&|<>()'\"`\\$")
 _ENDS_QUOTED = frozenset('"\\$`')
+_NUMBERS = count()
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
@@ -45,6 +56,7 @@ class ShellReader:
         self.at = 0
         self.depth = 0
         self.left = MAX_TOKENS
+        self.number = ""
         self.tokens: list[Token] = []
         self.complete = True
         try:
@@ -105,8 +117,9 @@ class ShellReader:
                 self._add(out, char)
                 start = True
             elif char == "(":
-                if (start or _after_for(out)) and self._arithmetic():
-                    self._add(out, Word((TEXT, "((", False)))
+                word = Word((TEXT, "((", False))
+                if (start or _after_for(out)) and self._arithmetic(word):
+                    self._add(out, word)
                     continue
                 opened.append(char)
                 self.at += 1
@@ -127,7 +140,8 @@ class ShellReader:
             return True
         while self.text.startswith((" ", "\t", "\\\n"), self.at):
             self.at += 2 if self.text[self.at] == "\\" else 1
-        redirect = Redirect(op, self._word())
+        number, self.number = self.number, ""
+        redirect = Redirect(op, self._word(), number)
         if op in ("<<", "<<-"):
             documents.append(redirect)
         self._add(out, redirect)
@@ -139,7 +153,8 @@ class ShellReader:
         word = self._word()
         plain = word.plain()
         if plain.isdigit() and self.text[self.at : self.at + 1] in ("<", ">"):
-            return start  # The number of a file descriptor.
+            self.number = plain  # of a file descriptor
+            return start
         if self.at == before:
             self.at += 1  # A blank that is none of the shell's, such as a form feed.
             return start
@@ -182,8 +197,8 @@ class ShellReader:
         if not quoted and ("`" in body or "$(" in body):
             self._apart(body, lambda: self._parts(redirect.inner, True))
 
-    def _arithmetic(self) -> bool:
-        """Step over `((…))` if there is one here."""
+    def _arithmetic(self, word: Word) -> bool:
+        """Step over `((…))` if there is one here; what is substituted in it is the word's."""
         if not self.text.startswith("((", self.at):
             return False
         depth = 0
@@ -193,10 +208,21 @@ class ShellReader:
             if depth == 0:
                 if self.text[at - 1] != ")":
                     return False
+                inside = self.text[self.at + 2 : at - 1]
                 self.at = at + 1
+                if "$" in inside or "`" in inside:
+                    self._substituted(inside, word)
                 return True
         self.left -= 100  # Looking that far and in vain must not be free.
         return False
+
+    def _substituted(self, text: str, word: Word) -> None:
+        """Read what is substituted in a text that is no part of the word itself."""
+        other = Word()
+        other.code = word.code
+        self._deeper()
+        self._apart(text, lambda: self._parts(other, True))
+        self.depth -= 1
 
     def _word(self) -> Word:
         word = Word()
@@ -233,8 +259,9 @@ class ShellReader:
                 word.parts.append((TEXT, text[self.at + 1 : close], True))
                 self.at = close + 1
             elif self._substitutes():
+                kind = STREAM if char == "<" else UNKNOWN
                 self.at += 2
-                self._code(word, False)
+                self._code(word, False, kind=kind)
             elif char == "(" and len(word.parts) == 1 and _opens_array(word.parts[0][1]):
                 self.at += 1
                 self._array(word)
@@ -247,7 +274,7 @@ class ShellReader:
         self.at += 1
         after = self.text[self.at : self.at + 1]
         if after == "(":
-            if self._arithmetic():
+            if self._arithmetic(word):
                 word.parts.append((UNKNOWN, "", True))
             else:
                 self.at += 1
@@ -261,7 +288,7 @@ class ShellReader:
             self.at += length
         elif after and after in "0123456789@*#?$!-":
             self.at += 1
-            word.parts.append((UNKNOWN, "", quoted))
+            word.parts.append((UNKNOWN if after in "#?$!-" else VARIABLE, after, quoted))
         elif after == "'" and not quoted:
             self._ansi(word)
         elif after != '"' or quoted:
@@ -300,21 +327,30 @@ class ShellReader:
         self.at = at + 1
         word.parts.append((TEXT, found, True) if known else (UNKNOWN, "", True))
 
-    def _code(self, word: Word, quoted: bool, closer: str = ")") -> None:
-        """Read the commands of a substitution."""
+    def _deeper(self) -> None:
         if self.depth >= MAX_DEPTH:
             raise TooMuch
         self.depth += 1
+
+    def _inside(self, closer: str = ")") -> list[Token]:
+        """Read commands up to the closer, one level deeper."""
+        self._deeper()
         out: list[Token] = []
         self._commands(out, closer)
         self.depth -= 1
-        word.code.append(out)
-        word.parts.append((UNKNOWN, "", quoted))
+        return out
+
+    def _code(self, word: Word, quoted: bool, closer: str = ")", kind: int = OUTPUT) -> None:
+        """Read the commands of a substitution."""
+        name = f"({next(_NUMBERS)}"
+        word.code[name] = self._inside(closer)
+        word.parts.append((kind, name, quoted))
 
     def _array(self, word: Word) -> None:
-        self._code(word, False)
-        word.array = [token for token in word.code.pop() if isinstance(token, Word)]
-        word.code += [code for item in word.array for code in item.code]
+        word.array = [token for token in self._inside() if isinstance(token, Word)]
+        word.parts.append((UNKNOWN, "", False))
+        for item in word.array:
+            word.code |= item.code
 
     def _backticks(self, word: Word, quoted: bool) -> None:
         close = self.at + 1

@@ -6,6 +6,7 @@ decides which files change, as in `git stash` or `git checkout main`, the edit i
 
 from __future__ import annotations
 
+from dibs.surfaces.hooks.shell.lists import git_prints
 from dibs.surfaces.hooks.shell.rules import Reads, Rule, Writes, output, places, table
 from dibs.surfaces.hooks.shell.values import ShellCall, Values, options, plain, quoted_braces
 
@@ -322,6 +323,6 @@ GIT = table({
 COMMANDS = table({
     " ".join(FORMATTER_NAMES): Rule(_format),
     "apply_patch applypatch": Rule(_apply_patch),
-    "git": Rule(_git, _git_reads),
+    "git": Rule(_git, _git_reads, git_prints),
     "patch": Rule(_patch),
 })  # fmt: skip

@@ -14,7 +14,7 @@ from dibs.surroundings.occasion import Edit
 
 Part = tuple[int, str, bool]
 Values = list[str | None]
-TEXT, VARIABLE, UNKNOWN = range(3)
+TEXT, VARIABLE, OUTPUT, STREAM, UNKNOWN = range(5)
 
 MAX_EDITS = 1_000
 MAX_VALUES = 64
@@ -29,12 +29,16 @@ _PLAIN = {**_UNMARKED, ord(STAR): "*", ord(QUESTION): "?", ord(BRACKET): "["}
 _ACTIVE = frozenset("*?[{~")
 # In a pattern of `${name%pattern}`, these make it more than a text.
 _PATTERN = frozenset("*?[$`'\"\\")
+_OPERATORS = frozenset(("", *"% %% # ## / // - :- :=".split()))
 
 
 class Word:
     """A word in parts: (kind, text, whether quoted). A VARIABLE's text is the inside of `${…}`.
 
-    code: the tokens of each substitution in it
+    An OUTPUT is what `$(…)` prints, a STREAM the name of the pipe that `<(…)` prints to; the text
+    of both is the name under which that is kept among the variables.
+
+    code: the tokens of each substitution in it, by that name
     array: the words of `name=(…)`
     """
 
@@ -42,7 +46,7 @@ class Word:
 
     def __init__(self, *parts: Part) -> None:
         self.parts = list(parts)
-        self.code: list[list[Token]] = []
+        self.code: dict[str, list[Token]] = {}
         self.array: list[Word] | None = None
 
     def plain(self) -> str:
@@ -64,8 +68,8 @@ class Word:
             kind, text, quoted = self.parts[0]
             if kind == TEXT and (quoted or _ACTIVE.isdisjoint(text)):
                 return [text]
-            if kind == VARIABLE and not quoted:
-                value = _parameter(text, variables)
+            if kind in (VARIABLE, OUTPUT) and not quoted:
+                value = _held(kind, text, variables)
                 return [None] if value is None else [*value.translate(_WILD).split()]
         value = self._joined(variables)
         return [None] if value is None else [*braces(value)] or [None]
@@ -85,8 +89,8 @@ class Word:
         length = 0
         for at, (kind, text, quoted) in enumerate(self.parts):
             value: str | None = text
-            if kind == VARIABLE:
-                value = _parameter(text, variables)
+            if kind in (VARIABLE, OUTPUT):
+                value = _held(kind, text, variables)
                 if value is not None and not quoted:
                     value = None if any(map(str.isspace, value)) else value.translate(_WILD)
                 length += len(value or "")
@@ -106,11 +110,15 @@ class Word:
 
 
 class Redirect:
-    """A redirection; `body` is the text of a here-document, and `inner` what it substitutes."""
+    """A redirection; `body` is the text of a here-document, and `inner` what it substitutes.
 
-    def __init__(self, op: str, word: Word) -> None:
+    number: of the file descriptor, "" if the text does not say which
+    """
+
+    def __init__(self, op: str, word: Word, number: str = "") -> None:
         self.op = op
         self.word = word
+        self.number = number
         self.body = ""
         self.inner = Word()
 
@@ -119,6 +127,10 @@ class Redirect:
         if self.op == ">&":
             return target is None or not (target.isdecimal() or target == "-")
         return self.op in ("&>", "&>>", "<>", ">", ">>", ">|")
+
+    def is_output(self) -> bool:
+        """Say whether it is standard output that goes elsewhere."""
+        return self.op[0] in "&>" and self.number in ("", "1")
 
 
 # A string is an operator or a line's end.
@@ -142,16 +154,24 @@ def assigned_name(text: str) -> str:
 
 def split_parameter(parameter: str) -> tuple[str, str, str]:
     """Split the inside of a `${…}` into name, operator and rest; no name if it is anything else."""
-    length = name_length(parameter)
+    length = name_length(parameter) or int(parameter[:1] in ("@", "*"))
+    while not name_length(parameter) and parameter[length : length + 1].isdecimal():
+        length += 1
     rest = parameter[length:]
     rest = rest[3:] if rest.startswith(("[@]", "[*]")) else rest
-    op = rest[:2] if rest[:1] == rest[1:2] else rest[:1]
-    return (parameter[:length] if op[:1] in "%#/" else ""), op, rest[len(op) :]
+    op = rest[:2] if rest[:1] == rest[1:2] or rest[:1] == ":" else rest[:1]
+    return (parameter[:length] if op in _OPERATORS else ""), op, rest[len(op) :]
+
+
+def _held(kind: int, text: str, variables: Mapping[str, str]) -> str | None:
+    return _parameter(text, variables) if kind == VARIABLE else variables.get(text)
 
 
 def _parameter(parameter: str, variables: Mapping[str, str]) -> str | None:
     name, op, rest = split_parameter(parameter)
     value = variables.get(name) if name else None
+    if op in ("-", ":-", ":="):
+        return value or _default(rest, variables)
     if value is None or not op:
         return value
     if op in ("/", "//"):
@@ -170,9 +190,23 @@ def _parameter(parameter: str, variables: Mapping[str, str]) -> str | None:
     return value.removesuffix(rest) if op[0] == "%" else value.removeprefix(rest)
 
 
+def _default(text: str, variables: Mapping[str, str]) -> str | None:
+    """Give what `${name:-text}` stands for if the name has no value here."""
+    if text[:1] == text[-1:] and text[:1] in ("'", '"') and len(text) > 1:
+        text = text[1:-1]
+    if text.startswith("$") and name_length(text, 1) == len(text) - 1:
+        return variables.get(text[1:])
+    return text if _PATTERN.isdisjoint(text) else None
+
+
 def plain(text: str) -> str:
     """Take the marks off, so that a wildcard is a letter again."""
     return text.translate(_PLAIN)
+
+
+def marked(text: str) -> str:
+    """Mark the wildcards, so that they act."""
+    return text.translate(_WILD)
 
 
 def braces(text: str) -> list[str]:
@@ -243,6 +277,17 @@ class ShellState:
             self.variables[name] = held
         else:
             self.variables.pop(name, None)
+
+    def arguments(self, args: Values) -> dict[str, tuple[str, ...]]:
+        """Set `$1`, `$2` and so on, and `$@`; give what they were."""
+        names = [name for name in self.variables if name[0] in "@*0123456789"]
+        before = {name: self.variables.pop(name) for name in names}
+        known = [plain(arg) for arg in args if arg is not None]
+        self.set("@", known)
+        self.set("*", known)
+        for number, arg in enumerate(args[:MAX_VALUES], 1):
+            self.set(str(number), () if arg is None else (plain(arg),))
+        return before
 
 
 def few(found: Iterable[str]) -> tuple[str, ...]:
@@ -330,7 +375,7 @@ class ShellCall:
 
     def path(self, value: str | None) -> str | None:
         """Give the absolute path, wildcards and all; None if it cannot be known or claimed."""
-        if not value or BRACKET in value:
+        if not value:
             return None
         value = value.replace(STAR, "*").replace(QUESTION, "?")
         if not value.startswith("/"):
@@ -338,7 +383,21 @@ class ShellCall:
                 return None
             value = f"{self.cwd}/{value}"
         path = os.path.normpath(value)
-        return path[1:] if path.startswith("//") else path
+        path = path[1:] if path.startswith("//") else path
+        return path if BRACKET not in path else self._bracketed(path)
+
+    def _bracketed(self, path: str) -> str:
+        """Give what a path with `[…]` means: a file of that name, as the shell takes it if nothing
+        else fits, or any character in its place."""
+        literal = path.replace(BRACKET, "[")
+        if self.kind_of(literal):
+            return literal
+        done, *rest = path.split(BRACKET)
+        for piece in rest:
+            # A `]` that comes first is one of the characters.
+            close = piece.find("]", 2 if piece[:1] in "!^" else 1)
+            done += "?" + piece[close + 1 :] if close > 0 else "[" + piece
+        return done
 
     def add(self, path: str | None, kind: str = "write") -> None:
         if path is None or path == "/dev" or path.startswith("/dev/"):

@@ -1,9 +1,9 @@
 """Goes through the commands of a text in the order in which the shell would run them.
 
 It follows what the text itself says: the working directory through `cd`, variables with
-constant values, files that the same text has written. Where a command may run in one of several
-settings (the values of a loop's variable, the two sides of a branch), it is taken as run in
-each of them. Where something cannot be known, nothing is said about it.
+constant values, what commands print, files that the same text has written. Where a command may
+run in one of several settings (the values of a loop's variable, the two sides of a branch), it
+is taken as run in each of them. Where something cannot be known, nothing is said about it.
 
 Lists, pipelines, subshells, branches and loops decide where a command runs and whether what it
 does to the shell's state is seen by those after it. Nesting costs no depth here: what is open is
@@ -16,7 +16,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 
-from dibs.surfaces.hooks.shell import rules, values
+from dibs.surfaces.hooks.shell import builtins, rules, values
 from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts, end_of_words, keyword_at, name_at
 from dibs.surfaces.hooks.shell.values import (
     MAX_VALUES,
@@ -38,8 +38,17 @@ _OPENERS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
 _CLOSERS = frozenset(_OPENERS.values()) | {"esac"}
 # After these, a command has run in a shell of its own.
 _APART = (["|"], ["|&"], ["&"])
-_DECLARING = frozenset("export declare local readonly typeset".split())
-_READING = frozenset("read unset mapfile readarray getopts".split())
+_PIPES = (["|"], ["|&"])
+_LOOPS = frozenset("for while until select".split())
+# Words after which a command begins, and not its arguments.
+_LEADING = frozenset("if then elif else do while until ! { time".split())
+# What is known to print nothing, so that what is printed after it is all there is.
+_SILENT = frozenset(
+    "cd export set shopt declare local readonly typeset true : [ [[ (( test mkdir rm cp mv touch"
+    " chmod unset read mapfile readarray shift trap umask wait sleep tee".split()
+)
+# What commands print: for each, all that it may be, or None if it cannot be known.
+Printed = tuple[str, ...] | None
 
 
 class Frame:
@@ -47,6 +56,7 @@ class Frame:
 
     function: the name of the function whose body it is, if it is one's
     at: where what is inside begins
+    out, stdin: those of the walk outside
     """
 
     def __init__(self, closer: str, walk: Walk, apart: bool, at: int) -> None:
@@ -59,6 +69,8 @@ class Frame:
         self.start = self.base = walk.state.copy()
         self.ends: list[ShellState] = []
         self.otherwise = False
+        self.out = walk.out
+        self.stdin = walk.stdin
 
 
 class Walk:
@@ -67,6 +79,10 @@ class Walk:
     left: how many more tokens may be read
     begin: the state before the list at hand
     piped: whether a pipe leads into the command at hand, and `feed` is what comes through it
+    stdin: what the commands of the loop or group at hand read, if no pipe leads into them
+    out: what the commands at hand have printed, as far as it goes nowhere else
+    closed: where the redirections begin that follow the group just closed
+    moved: the directories that the command at hand changes to, "" for one that cannot be known
     unsure: whether the command runs only if the one before has failed
     earlier: the state before that one, if it would have changed it
     function: the name of the function whose body is opened next, if it is one's
@@ -80,6 +96,10 @@ class Walk:
         self.edits: dict[Edit, None] = {}
         self.files: dict[str, str] = {}
         self.feed: str | None = None
+        self.stdin: str | None = None
+        self.out: list[Printed] = []
+        self.closed = -1
+        self.moved: list[str] = []
         self.left = MAX_TOKENS
         self.runs = MAX_RUNS
         self.depth = 0
@@ -89,27 +109,32 @@ class Walk:
         self.function = ""
         self.functions: dict[str, list[Token]] = {}
 
-    def text(self, text: str, *, apart: bool = True) -> None:
+    def text(self, text: str, *, apart: bool = True) -> Printed:
         """Go through a text; what it does to the state stays inside if it is run apart."""
         self.left -= len(text) // 50 if self.depth else 0
         if self.left > 0:
             reader = self.texts[text]
             self.left -= MAX_TOKENS - reader.left
-            self._tokens(reader.tokens, apart=apart)
+            return self.tokens(reader.tokens, apart=apart)
+        return None
 
-    def _tokens(self, tokens: list[Token], *, apart: bool = True) -> None:
-        """Go through tokens one level deeper."""
+    def tokens(self, tokens: list[Token], *, apart: bool = True) -> Printed:
+        """Go through tokens one level deeper; give what they print."""
         if self.depth >= MAX_DEPTH:
-            return
-        kept = self.state.copy(), self.feed, self.piped, self.unsure, self.function, self.begin
+            return None
+        kept = self.feed, self.piped, self.unsure, self.function, self.begin, self.out, self.closed
+        state = self.state.copy()
         self.depth += 1
         self.piped = self.unsure = False
         self.function = ""
+        self.out = []
         self._level(tokens)
+        printed = _together(self.out)
         self.depth -= 1
-        state, self.feed, self.piped, self.unsure, self.function, self.begin = kept
+        self.feed, self.piped, self.unsure, self.function, self.begin, self.out, self.closed = kept
         if apart:
             self.state = state
+        return printed
 
     def _level(self, tokens: list[Token]) -> None:
         frames: list[Frame] = []
@@ -149,7 +174,10 @@ class Walk:
         """Take keywords and then one simple command; give where it ends."""
         while keyword := keyword_at(tokens, at):
             if keyword in _OPENERS:
+                piped = self.piped
                 self._open(_OPENERS[keyword], frames, at + 1)
+                if keyword == "while" and not piped:
+                    self._fed(tokens, at + 1)
             elif keyword == "case":
                 self._open("esac", frames, at + 1)
                 while at < len(tokens) and keyword_at(tokens, at) != "in":
@@ -178,33 +206,64 @@ class Walk:
         redirects = [token for token in tokens[at:end] if isinstance(token, Redirect)]
         if words or redirects:
             apart = self.piped or tokens[end : end + 1] in _APART
-            self._simple(words, redirects, apart)
+            printed = self._simple(words, redirects, apart)
             self.function = ""
-            body = self.functions.get(name_at(tokens, at), [])
-            self.left -= len(body)
-            if body and self.left > 0:
-                self._tokens(body, apart=apart)
+            if words or self.closed != at:
+                self._print(printed, tokens, end)
         return end
+
+    def _print(self, printed: Printed, tokens: list[Token], at: int) -> None:
+        """Hand what a command prints to the pipe after it, or to whoever reads all of it."""
+        self.feed = None if printed is None else "".join(printed)
+        # After `||` it runs only if the one before has failed, and that one is taken to succeed.
+        instead = self.unsure and self.out and any(self.out[-1] or ())
+        if tokens[at : at + 1] not in _PIPES and not instead:
+            self.out.append(printed)
+
+    def _fed(self, tokens: list[Token], at: int) -> None:
+        """Find what a loop reads that is redirected at its end: `while read f; do …; done < x`."""
+        depth = 1
+        while at < len(tokens) and depth and self.left > 0:
+            if _begins(tokens, at):
+                keyword = keyword_at(tokens, at)
+                depth += (keyword in _LOOPS) - (keyword == "done")
+            self.left -= 1
+            at += 1
+        after = tokens[at : end_of_words(tokens, at)]
+        redirects = [one for one in after if isinstance(one, Redirect)]
+        words = [one.word for one in redirects]
+        self.inner(words)
+        for cwd, variables in itertools.islice(self._settings(words), 1):
+            call = ShellCall("", [], cwd, {}, self.files, self.kind_of)
+            for redirect in redirects:
+                self.stdin = _stdin(redirect, call, variables, self.stdin)
 
     def _open(self, closer: str, frames: list[Frame], at: int, *, apart: bool = False) -> None:
         frames.append(Frame(closer, self, apart or self.piped or bool(self.function), at))
+        if self.piped:
+            self.stdin = self.feed
+        self.out = []
         self.begin = self.state.copy()
         self.piped = self.unsure = False
         self.function = ""
 
     def _close(self, frames: list[Frame], tokens: list[Token], at: int) -> Frame:
         frame = frames.pop()
-        self.feed = None
+        printed = _together(self.out)
+        self.out, self.stdin, self.closed = frame.out, frame.stdin, at
         if frame.function:
             self.functions[frame.function] = tokens[frame.at : at - 1]
+            printed = ()
         self.begin = frame.begin.copy()
         if frame.closer in ("fi", "esac"):
             if not frame.otherwise:
                 frame.ends.append(frame.base)
             for end in frame.ends:
                 self.state.join(end)
-        while at < len(tokens) and isinstance(tokens[at], Redirect):
+        while at < len(tokens) and isinstance(one := tokens[at], Redirect):
+            printed = () if one.is_output() else printed
             at += 1
+        self._print(printed, tokens, at)
         if frame.apart or tokens[at : at + 1] in _APART:
             self.state = frame.start
         elif frame.unsure:
@@ -241,26 +300,26 @@ class Walk:
         """Give the variable of a loop all its values; give where its body begins."""
         end = end_of_words(tokens, at)
         given = [token for token in tokens[at:end] if isinstance(token, Word)]
-        self._inner(given[2:])
+        self.inner(given[2:])
         if given:
-            self.state.set(given[0].plain(), self._fields(given[2:]))
+            held = self._fields(given[2:]) if given[1:] else self.state.variables.get("@", ())
+            self.state.set(given[0].plain(), held)
         return end
 
-    def _simple(self, words: list[Word], redirects: list[Redirect], apart: bool) -> None:
-        """Run one simple command in every setting it may run in."""
+    def _simple(self, words: list[Word], redirects: list[Redirect], apart: bool) -> Printed:
+        """Run one simple command in every setting it may run in; give what it prints."""
         targets = [redirect.word for redirect in redirects]
-        self._inner([*words, *targets, *(redirect.inner for redirect in redirects)])
+        self.inner([*words, *targets, *(redirect.inner for redirect in redirects)])
         kept = self.state.copy()
         if self.unsure and self.earlier is not None:
             self.state = self.earlier.copy()  # The command before `||` has failed.
         command = [*itertools.dropwhile(Word.assigns, words)]
         if not command:
-            self._assign(words)
-        feed: str | None = None
+            self.assign(words)
         moved: list[str] = []
-        for setting in self._settings([*command, *targets]):
-            feed = self._run(command, redirects, setting, moved)
-        self.feed = feed
+        self.moved = moved
+        settings = self._settings([*command, *targets])
+        printed = [self._run(command, redirects, setting) for setting in settings]
         if moved:
             self.state.before = self.state.cwds
             self.state.cwds = tuple(filter(None, values.few(moved)))
@@ -270,20 +329,22 @@ class Walk:
             self.state = kept
         elif self.unsure:
             self.state.join(kept)
+        return None if None in printed else tuple(one for one in printed if one is not None)
 
-    def _inner(self, words: Iterable[Word]) -> None:
-        """Run what is substituted into the words."""
+    def inner(self, words: Iterable[Word]) -> None:
+        """Run what is substituted into the words, and keep what it prints."""
         for word in words:
-            for code in word.code:
-                self._tokens(code)
+            for name, code in word.code.items():
+                printed = self.tokens(code)
+                self.state.set(name, (one.rstrip("\n") for one in printed or ()))
 
     def _settings(self, words: list[Word]) -> Iterator[Setting]:
         """Every working directory and choice of values in which a command may run."""
         used = {
-            values.split_parameter(text)[0]
+            values.split_parameter(text)[0] if kind == values.VARIABLE else text
             for word in words
             for kind, text, _ in word.parts
-            if kind == values.VARIABLE
+            if kind in (values.VARIABLE, values.OUTPUT, values.STREAM)
         }
         sure = {name: held[0] for name, held in self.state.variables.items() if len(held) == 1}
         many = {name: held for name, held in self.state.variables.items() if name in used - {*sure}}
@@ -303,7 +364,7 @@ class Walk:
             for _, variables in self._settings([word]):
                 yield from (field for field in word.fields(variables) if field is not None)
 
-    def _assign(self, words: list[Word]) -> None:
+    def assign(self, words: list[Word]) -> None:
         for word in words:
             if not (name := word.assigns()):
                 continue
@@ -319,80 +380,83 @@ class Walk:
                 held = [a + b for a in self.state.variables.get(name, ()) for b in held]
             self.state.set(name, held)
 
-    def _run(
-        self, words: list[Word], redirects: list[Redirect], setting: Setting, moved: list[str]
-    ) -> str | None:
+    def _run(self, words: list[Word], redirects: list[Redirect], setting: Setting) -> str | None:
         """Run one command in one setting; give what it prints, if the text says that."""
         cwd, variables = setting
         args = [arg for word in words for arg in word.fields(variables)]
         call = ShellCall("", [], cwd, self.edits, self.files, self.kind_of)
-        call.stdin = self.feed if self.piped else None
+        call.stdin = self.feed if self.piped else self.stdin
         outputs: list[str] = []
         for redirect in redirects:
+            call.stdin = _stdin(redirect, call, variables, call.stdin)
             value = redirect.word.single(variables)
-            if redirect.op in ("<<", "<<-"):
-                call.stdin = redirect.body
-            elif redirect.op == "<<<":
-                call.stdin = value
-            elif redirect.op == "<":
-                call.stdin = call.text(value)
-            elif value and redirect.writes(value):
+            if value and redirect.writes(value):
                 call.write([value])
                 if (path := call.path(value)) and redirect.op in (">", ">|"):
                     outputs.append(path)
         call.name, call.args = rules.unwrap(args)
-        printed = self._dispatch(call, words, moved)
+        printed = self.call(call, words)
         for path in outputs:
             if printed is None:
                 self.files.pop(path, None)
             else:
                 self.files[path] = printed
-        return None if outputs else printed
+        return "" if any(map(Redirect.is_output, redirects)) else printed
 
-    def _dispatch(self, call: ShellCall, words: list[Word], moved: list[str]) -> str | None:
-        name, args = call.name, call.args
-        if name in ("cd", "pushd", "popd"):
-            moved += self._move(call)
-        elif name in _DECLARING:
-            self._assign(words[1:])
-        elif name in _READING:
-            for arg in args:
-                self.state.variables.pop(arg or "", None)
-        elif name in rules.SHELLS:
-            self._nested(rules.shell_text(call), call)
-        elif name == "eval":
-            self._nested(" ".join(arg or "''" for arg in args))
-        elif name == "trap":
-            self._nested(args[0] if args else None, call)
-        elif name in ("source", "."):
-            self._nested(call.text(args[0]) if args else None)
-        elif name:
-            return rules.run(call)
+    def call(self, call: ShellCall, words: list[Word]) -> str | None:
+        """Run one command; give what it prints, if the text says that."""
+        if call.name in self.functions:
+            body = self.functions[call.name]
+            self.left -= len(body)
+            if self.left <= 0:
+                return None
+            kept = self.state.arguments(call.args)
+            printed = self.tokens(body, apart=False)
+            self.state.arguments([])
+            self.state.variables |= kept
+            return None if printed is None else "".join(printed)
+        if call.name in builtins.COMMANDS:
+            return builtins.COMMANDS[call.name](self, call, words)
+        if not call.name:
+            return None if words else ""
+        said = rules.run(call)
+        return "" if said is None and call.name in _SILENT else said
+
+    def deeper(self, outer: ShellCall, args: values.Values, words: list[Word]) -> None:
+        """Run a command that another one runs."""
+        if self.depth < MAX_DEPTH and self.runs > 0:
+            self.depth += 1
+            self.runs -= 1
+            call = ShellCall("", [], outer.cwd, self.edits, self.files, self.kind_of)
+            call.name, call.args = rules.unwrap(args)
+            self.call(call, words)
+            self.depth -= 1
+
+
+def _stdin(
+    redirect: Redirect, call: ShellCall, variables: dict[str, str], otherwise: str | None
+) -> str | None:
+    """Give what a command reads after the redirection."""
+    if redirect.op in ("<<", "<<-"):
+        return redirect.body
+    if redirect.op == "<<<":
+        return redirect.word.single(variables)
+    if redirect.op != "<":
+        return otherwise
+    kind, name, _ = redirect.word.parts[0] if redirect.word.parts else (values.UNKNOWN, "", False)
+    if kind == values.STREAM:
+        return variables.get(name)
+    return call.text(redirect.word.single(variables))
+
+
+def _together(out: list[Printed]) -> Printed:
+    """Give what commands print one after another; of a single one, all that it may be."""
+    if None in out:
         return None
+    known = [one for one in out if one]
+    return known[0] if len(known) == 1 else ("".join(itertools.chain(*filter(None, known))),)
 
-    def _move(self, call: ShellCall) -> tuple[str, ...]:
-        """Give the directories the shell may be in afterwards, none if it stays."""
-        state = self.state
-        if call.name == "popd":
-            *rest, last = state.stack or ((),)
-            state.stack = tuple(rest)
-            return last
-        if call.name == "pushd":
-            state.stack = (*state.stack, state.cwds)[-MAX_VALUES:]
-        targets = [arg for arg in call.args if arg is None or arg == "-" or arg[:1] != "-"]
-        if targets[:1] == ["-"]:
-            return state.before or ("",)
-        path = call.path(targets[0] if targets else (state.variables.get("HOME") or ("",))[0])
-        # A directory by wildcard cannot be known.
-        return (path if path and "*" not in path and "?" not in path else "",)
 
-    def _nested(self, text: str | None, apart: ShellCall | None = None) -> None:
-        """Run a text in this shell, or apart in a new one as the call begins it."""
-        if text and apart:
-            kept = self.state
-            home = {name: held for name, held in kept.variables.items() if name == "HOME"}
-            self.state = ShellState((apart.cwd,) if apart.cwd else (), home)
-            self.text(values.plain(text))
-            self.state = kept
-        elif text:
-            self.text(values.plain(text), apart=False)
+def _begins(tokens: list[Token], at: int) -> bool:
+    """Say whether a command begins here, and not its arguments."""
+    return not at or isinstance(tokens[at - 1], str) or keyword_at(tokens, at - 1) in _LEADING

@@ -1,0 +1,137 @@
+"""What the shell does itself, and what runs other commands: an entry of COMMANDS for each.
+
+Each changes the walk's state or goes on with the walk in another text; it gives what is printed,
+if the text says that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dibs.surfaces.hooks.shell import rules, values
+from dibs.surfaces.hooks.shell.values import ShellCall, ShellState, Values, Word, options
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.surfaces.hooks.shell.walk import Walk
+
+Builtin = Callable[["Walk", ShellCall, list[Word]], str | None]
+
+
+def _move(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
+    walk.moved += _directories(walk.state, call)
+    return "" if call.name == "cd" else None
+
+
+def _directories(state: ShellState, call: ShellCall) -> tuple[str, ...]:
+    """Give the directories the shell may be in afterwards, none if it stays."""
+    if call.name == "popd":
+        *rest, last = state.stack or ((),)
+        state.stack = tuple(rest)
+        return last
+    if call.name == "pushd":
+        state.stack = (*state.stack, state.cwds)[-values.MAX_VALUES :]
+    targets = [arg for arg in call.args if arg is None or arg == "-" or arg[:1] != "-"]
+    if targets[:1] == ["-"]:
+        return state.before or ("",)
+    path = call.path(targets[0] if targets else (state.variables.get("HOME") or ("",))[0])
+    # A directory by wildcard cannot be known.
+    return (path if path and "*" not in path and "?" not in path else "",)
+
+
+def _declare(walk: Walk, call: ShellCall, words: list[Word]) -> str:
+    walk.assign(words[1:])
+    return ""
+
+
+def _read(walk: Walk, call: ShellCall, words: list[Word]) -> str:
+    """Each line is a value that the variable may have; several variables share a line."""
+    found, names = options(call.args, "adinNptuOcCs")
+    names = [found.get("-a"), *names] if "-a" in found else names
+    names = names or ["REPLY" if call.name == "read" else "MAPFILE"]
+    lines = call.stdin.split("\n") if call.stdin and len(names) == 1 else ()
+    for name in filter(None, names):
+        walk.state.set(name, filter(None, map(str.strip, lines)))
+    return ""
+
+
+def _unset(walk: Walk, call: ShellCall, words: list[Word]) -> str:
+    for arg in call.args:
+        walk.state.variables.pop(arg or "", None)
+        walk.functions.pop(arg or "", None)
+    return ""
+
+
+def _set(walk: Walk, call: ShellCall, words: list[Word]) -> str:
+    if "--" in call.args:
+        walk.state.arguments(call.args[call.args.index("--") + 1 :])
+    return ""
+
+
+def _shift(walk: Walk, call: ShellCall, words: list[Word]) -> str:
+    held = walk.state.variables.get("@", ())
+    walk.state.arguments([*held[1:]] if not call.args else [])
+    return ""
+
+
+def _shell(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
+    text, arguments = rules.shell_text(call)
+    return apart(walk, text, call, arguments)
+
+
+def apart(walk: Walk, text: str | None, call: ShellCall, arguments: Values) -> str | None:
+    """Run a text in a new shell, as the call begins it."""
+    if not text:
+        return None
+    kept = walk.state
+    home = {name: held for name, held in kept.variables.items() if name == "HOME"}
+    walk.state = ShellState((call.cwd,) if call.cwd else (), home)
+    walk.state.arguments(arguments)
+    printed = walk.text(values.plain(text))
+    walk.state = kept
+    return None if printed is None else "".join(printed)
+
+
+def _eval(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
+    return _here(walk, " ".join(arg or "''" for arg in call.args))
+
+
+def _source(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
+    return _here(walk, call.text(call.args[0]) if call.args else None)
+
+
+def _here(walk: Walk, text: str | None) -> str | None:
+    """Run a text in this shell."""
+    printed = walk.text(values.plain(text), apart=False) if text else None
+    return None if printed is None else "".join(printed)
+
+
+def _trap(walk: Walk, call: ShellCall, words: list[Word]) -> str:
+    apart(walk, call.args[0] if call.args else None, call, [])
+    return ""
+
+
+def _each(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
+    """Run what `xargs` and its like are told to run, for what they are fed."""
+    from dibs.surfaces.hooks.shell import lists
+
+    rules.run(call)
+    for args in lists.commands_of(call):
+        walk.deeper(call, args, words)
+    return lists.printed_by(call)
+
+
+_ENTRIES: dict[str, Builtin] = {
+    "cd pushd popd": _move,
+    "export declare local readonly typeset": _declare,
+    "read mapfile readarray": _read,
+    "unset getopts": _unset,
+    "set": _set,
+    "shift": _shift,
+    " ".join(rules.SHELLS): _shell,
+    "eval": _eval,
+    "source .": _source,
+    "trap": _trap,
+    "xargs find fd fdfind parallel": _each,
+}
+COMMANDS = {name: builtin for names, builtin in _ENTRIES.items() for name in names.split()}

@@ -1,0 +1,287 @@
+"""Names that one command hands to others: what `find`, `ls` or `git ls-files` print, and for what
+`xargs`, `find -exec` and their like then run a command.
+
+Files that are not named in the text are named by a pattern: `find src -name '*.py'` prints
+`src/**/*.py` here. Where only some files of a directory are meant and the text does not say which
+(`-newer`, `grep -l`), nothing is said: a claim on all of them would be in the way of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dibs.surfaces.hooks.shell.values import MAX_VALUES, ShellCall, Values, marked, options, plain
+
+_ACTIONS = frozenset("-exec -execdir -ok -okdir".split())
+# Tests that choose some files by what is not in their names.
+_VAGUE = frozenset(
+    "-newer -newermt -mtime -mmin -ctime -cmin -atime -amin -size -empty -perm -user -group -regex"
+    " -iregex -links -inum -samefile -anewer -cnewer -executable -writable -readable".split()
+)
+_XARGS = "aEILnPsd --arg-file --delimiter --max-args --max-procs --replace --max-lines --max-chars"
+_FD = "etEdjcSoB --extension --type --exclude --max-depth --threads --color --size --base-directory"
+
+
+def commands_of(call: ShellCall) -> Iterator[Values]:
+    """Give every command that the call runs, with what it is fed in its place."""
+    if call.name == "find":
+        yield from _executed(call)
+    elif call.name == "xargs":
+        found, command = options(call.args, _XARGS, "ile", ordered=True)
+        mark = found.value("-I --replace") or ("{}" if found.has("-i -I --replace") else "")
+        yield from _filled(command, _items(call.stdin, bool(mark)), mark)
+    elif call.name == "parallel":
+        _, command = options(call.args, "jN --jobs --delay --colsep", ordered=True)
+        items = _items(call.stdin, True)
+        if ":::" in command:
+            at = command.index(":::")
+            command, items = command[:at], command[at + 1 :]
+        each = "{}" if any(arg and "{}" in arg for arg in command) else ""
+        yield from _filled(command, items, each)
+    else:
+        at = next((at for at, arg in enumerate(call.args) if arg in _FD_RUNS), len(call.args))
+        command, files = call.args[at + 1 :], fd_found(call.args[:at])
+        yield from _filled(command, files or [None], "{}" if "{}" in command else "")
+
+
+_FD_RUNS = ("-x", "-X", "--exec", "--exec-batch")
+
+
+def printed_by(call: ShellCall) -> str | None:
+    """Give what the call prints, if it lists files."""
+    if call.name == "find" and not _ACTIONS & {*call.args}:
+        return _lines(found(call.args))
+    if call.name in ("fd", "fdfind") and not {*_FD_RUNS} & {*call.args}:
+        return _lines(fd_found(call.args))
+    return None
+
+
+def _lines(names: Values | None) -> str | None:
+    if names is None or None in names:
+        return None
+    return "".join(f"{plain(name)}\n" for name in names if name)
+
+
+def _items(stdin: str | None, by_line: bool) -> Values:
+    if stdin is None:
+        return [None]
+    text = stdin.replace("\0", "\n")
+    return [*map(marked, filter(None, text.split("\n") if by_line else text.split()))]
+
+
+def _filled(command: Values, items: Values, mark: str) -> Iterator[Values]:
+    """Put the items behind the command, or each of them where the mark is."""
+    if not command:
+        return
+    if not mark:
+        yield [*command, *items]
+        return
+    for item in items[:MAX_VALUES]:
+        yield [
+            arg if arg is None or mark not in arg else None if item is None
+            else arg.replace(mark, item)
+            for arg in command
+        ]  # fmt: skip
+
+
+def _executed(call: ShellCall) -> Iterator[Values]:
+    args = call.args
+    files = found(args)
+    for at, arg in enumerate(args):
+        if arg in _ACTIONS:
+            rest = args[at + 1 :]
+            end = next((at for at, one in enumerate(rest) if one in (";", "+")), len(rest))
+            yield from _filled(rest[:end], [None] if files is None else files, "{}")
+
+
+def found(args: Values) -> Values | None:
+    """Give what `find` finds, as patterns; None if the text does not say which files."""
+    args = [arg for arg in args if arg not in ("-H", "-L", "-P")]
+    cut = next((at for at, arg in enumerate(args) if arg and arg[0] in "-(!"), len(args))
+    roots, tests = args[:cut] or ["."], args[cut:]
+    if None in roots:
+        return None
+    deep = "" if "1" in tests and tests[tests.index("1") - 1] == "-maxdepth" else "**/"
+    names: list[str] = []
+    for branch in _branches(tests):
+        chosen = _names(branch)
+        if "-prune" in branch and not _ACTIONS & {*branch} and "-print" not in branch:
+            continue
+        if not chosen and (_VAGUE & {*branch} or _only_directories(branch)):
+            return None
+        names += chosen or [deep.rstrip("/") or "*"]
+    return [
+        marked(f"{root}/{name}" if name.startswith("**") else f"{root}/{deep}{name}")
+        for root in roots
+        for name in dict.fromkeys(names)
+        if root
+    ]
+
+
+def _branches(tests: Values) -> Iterator[Values]:
+    """What stands between one `-o` and the next, up to the action."""
+    branch: Values = []
+    inner = 0
+    for test in tests:
+        inner += test == "("
+        inner -= test == ")"
+        if test in ("-o", "-or") and (inner or not _ACTIONS & {*branch}):
+            yield branch
+            branch = []
+        elif test in _ACTIONS:
+            break
+        else:
+            branch.append(test)
+    yield branch
+
+
+def _names(branch: Values) -> list[str]:
+    """The names that a branch asks for, and not those that it leaves out."""
+    chosen = []
+    for at, test in enumerate(branch[:-1]):
+        value = branch[at + 1]
+        if value is None or branch[at - 1 : at] in (["!"], ["-not"]):
+            continue
+        if test in ("-name", "-iname"):
+            chosen.append(plain(value))
+        elif test in ("-path", "-wholename", "-ipath") and "*" not in value.rstrip("*"):
+            chosen.append(f"**/{plain(value).strip('*').removeprefix('./').strip('/')}/**")
+    return chosen
+
+
+def _only_directories(branch: Values) -> bool:
+    return "-type" in branch[:-1] and branch[branch.index("-type") + 1] == "d"
+
+
+def fd_found(args: Values) -> Values | None:
+    """Give what `fd` finds, as patterns; None if the text does not say which files."""
+    flags, names = options(args, _FD)
+    endings = [
+        value for at, value in enumerate(args) if args[at - 1 : at] in (["-e"], ["--extension"])
+    ]
+    pattern, roots = (names[0] if names else ""), names[1:] or ["."]
+    if pattern in (".", "^") or (len(names) == 1 and endings and "/" in (pattern or "")):
+        roots, pattern = (roots if pattern in (".", "^") else names), ""
+    if None in endings or None in roots or pattern is None:
+        return None
+    if pattern:
+        if not flags.has("-g --glob"):
+            name = plain(pattern)
+            if not (name.startswith("\\.") and name.endswith("$") and name[2:-1].isalnum()):
+                return None
+            pattern = f"*.{name[2:-1]}"
+        patterns = [plain(pattern)]
+    else:
+        patterns = [f"*.{ending}" for ending in endings] or ["*"]
+    return [marked(f"{root}/**/{one}") for root in roots for one in patterns]
+
+
+def _ls(call: ShellCall) -> str | None:
+    flags, names = options(call.args, "Iw --ignore")
+    if flags.has("-l -R -o -g -s -i -F -p") or None in names:
+        return None
+    if not names:
+        return "*\n"
+    if len(names) == 1 and names[0] and call.is_directory(names[0]) and not flags.has("-d"):
+        return "*\n"
+    return _lines(names)
+
+
+def _passed(call: ShellCall) -> str | None:
+    """What sorts or cuts a list hands on no other names."""
+    _, names = options(call.args, "nckStT --lines --bytes --key")
+    return call.text(names[0]) if names else call.stdin
+
+
+def _grep(call: ShellCall) -> str | None:
+    """Of a list, the lines in which a plain text is, or that end as a pattern says."""
+    flags, names = options(call.args, "eABCm --include --exclude")
+    if flags.has("-l -c -n -o -r -R -f -L --files-with-matches") or call.stdin is None:
+        return None
+    given = [flags.get("-e"), *names] if "-e" in flags else names
+    if len(given) != 1 or not given[0]:
+        return None
+    if flags.has("-v --invert-match"):
+        return call.stdin
+    wanted = plain(given[0])
+    ending = wanted.endswith("$")
+    wanted = wanted.removesuffix("$").replace("\\.", ".")
+    if not {*wanted}.isdisjoint("*?[]()\\^$|+{}"):
+        return None
+    kept = []
+    for line in call.stdin.split("\n"):
+        if "*" in line:
+            # A pattern can be made narrower only at its end.
+            if not (ending and line.endswith("*") and "/" not in wanted):
+                return None
+            kept.append(f"{line.rstrip('*')}{'**/' if line.endswith('**') else ''}*{wanted}")
+        elif line.endswith(wanted) if ending else wanted in line:
+            kept.append(line)
+    return "".join(f"{line}\n" for line in kept)
+
+
+def _tr(call: ShellCall) -> str | None:
+    return call.stdin if call.args[:1] in (["\\n"], ["\\0"]) else None
+
+
+def _seq(call: ShellCall) -> str | None:
+    numbers = [int(arg) for arg in call.args if arg and arg.isdecimal() and len(arg) < 10]
+    if not 0 < len(numbers) == len(call.args) < 3:
+        return None
+    first, last = [1, *numbers][-2:]
+    return "".join(f"{number}\n" for number in range(first, last + 1)[: MAX_VALUES + 1])
+
+
+def _name(call: ShellCall) -> str | None:
+    """What `dirname`, `basename`, `realpath` and `readlink -f` make of a path."""
+    flags, names = options(call.args)
+    if not names or not names[0] or (call.name == "readlink" and not flags.has("-f -m -e")):
+        return None
+    path = plain(names[0]).rstrip("/") or "/"
+    if call.name == "dirname":
+        return f"{path.rpartition('/')[0] or ('/' if path[0] == '/' else '.')}\n"
+    if call.name == "basename":
+        name = path.rpartition("/")[2]
+        suffix = plain(names[1] or "") if len(names) == 2 else ""
+        return f"{name.removesuffix(suffix) if name != suffix else name}\n"
+    return f"{called}\n" if (called := call.path(names[0])) else None
+
+
+def _pwd(call: ShellCall) -> str | None:
+    return f"{call.cwd}\n" if call.cwd else None
+
+
+def git_prints(call: ShellCall) -> str | None:
+    """What git prints of the files of a checkout."""
+    args = call.args
+    if args[:1] == ["rev-parse"]:
+        if args[1:] == ["--show-toplevel"] and call.cwd:
+            path = call.cwd
+            while path and not call.kind_of(f"{path}/.git"):
+                path = path.rpartition("/")[0]
+            return f"{path or call.cwd}\n"
+        return None
+    if args[:1] != ["ls-files"]:
+        return None
+    flags, names = options(args[1:], "xX --exclude")
+    if flags.keys() - {"-z", "-c", "--cached"} or None in names:
+        return None
+    listed = [plain(name) for name in names if name] or ["**"]
+    # A wildcard that git itself reads goes through directories.
+    return "".join(
+        f"{name if '*' not in name or '**' in name or '/' in name else f'**/{name}'}\n"
+        for name in listed
+    )
+
+
+_Prints = Callable[[ShellCall], str | None]
+_ENTRIES: dict[str, _Prints] = {
+    "basename dirname readlink realpath": _name,
+    "grep egrep fgrep": _grep,
+    "head tail sort uniq tac shuf": _passed,
+    "ls": _ls,
+    "pwd": _pwd,
+    "seq": _seq,
+    "tr": _tr,
+}
+PRINTS = {name: prints for names, prints in _ENTRIES.items() for name in names.split()}

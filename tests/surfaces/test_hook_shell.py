@@ -101,7 +101,7 @@ REDIRECTIONS = [
     Row("for i in 1 2; do echo $i; done > new.txt", "write new.txt"),
     Row("while read l; do echo $l; done < a.py > new.txt", "write new.txt"),
     Row("cat a.py | sort | uniq > new.txt", "write new.txt"),
-    Row("awk '{print $1 > \"new.txt\"}' a.py", late="awk writes"),
+    Row("awk '{print $1 > \"new.txt\"}' a.py", "write new.txt"),
     Row("awk '{print $1}' a.py > tmp && mv tmp a.py", "write tmp, remove tmp, write a.py",
         spare="tmp is gone again"),
     Row("jq . data.json > tmp.json && mv tmp.json data.json",
@@ -125,8 +125,8 @@ DOCUMENTS = [
     Row("cat <<'EOF' | tee new.txt\n> a.py\nEOF", "write new.txt"),
     Row("cat << 'END OF' > new.txt\n> a.py\nEND OF\n", "write new.txt"),
     Row("cat > new.txt <<'EOF'\nit's \"open\nEOF\nrm a.py", "write new.txt, remove a.py"),
-    Row("python3 - <<'EOF'\nopen('a.py', 'w').write('x')\nEOF", late="Python writes"),
-    Row("python3 -c \"open('a.py', 'w').write('x')\"", late="Python writes"),
+    Row("python3 - <<'EOF'\nopen('a.py', 'w').write('x')\nEOF", "write a.py"),
+    Row("python3 -c \"open('a.py', 'w').write('x')\"", "write a.py"),
     Row("bash <<'EOF'\nrm a.py\nEOF", "remove a.py"),
     Row("bash -s <<'EOF'\necho x > a.py\nEOF", "write a.py"),
     Row("cat > run.sh <<'EOF'\nrm a.py\nEOF\nbash run.sh", "write run.sh, remove a.py"),
@@ -137,6 +137,9 @@ DOCUMENTS = [
     Row("cat <<'EOF' > new.txt\nno end\n", "write new.txt"),
     Row("x=$(cat <<'EOF'\n) > a.py\nEOF\n); echo \"$x\" > new.txt", "write new.txt"),
 ]  # fmt: skip
+
+PYTHON = "write **/*.py, write **/*.pyi"
+PYTHON_IN_SRC = "write src/**/*.py, write src/**/*.pyi"
 
 WRITERS = [
     Row("echo x | tee a.py", "write a.py"),
@@ -230,8 +233,9 @@ WRITERS = [
     Row("grep -rl one src | xargs rm", late="which files have it"),
     Row("tar cf - src | (cd docs && tar xf -)", late="what an archive holds"),
     Row("ruff format spaced.py", "write spaced.py"),
-    Row("ruff format", "write ."),
-    Row("ruff format src/ spaced.py", "write src, write spaced.py", spare="src is as it should be"),
+    Row("ruff format", f"{PYTHON}, write **/*.ipynb", spare="not every ending is there"),
+    Row("ruff format src/ spaced.py",
+        f"{PYTHON_IN_SRC}, write src/**/*.ipynb, write spaced.py", spare="src is as it should be"),
     Row("ruff format --check spaced.py"),
     Row("ruff check --fix unused.py", "write unused.py"),
     Row("ruff check unused.py"),
@@ -434,13 +438,28 @@ SHAPES = [
     Row("echo 'rm a.py'"),
     Row("git commit -qam \"$(cat <<'EOF'\nit's > a.py (done)\nEOF\n)\""),
     Row("make -n -f /dev/null; true"),
-    Row("cat a.py | python3 -c 'open(\"b.py\", \"w\").write(\"x\")'", late="Python writes"),
+    Row("cat a.py | python3 -c 'open(\"b.py\", \"w\").write(\"x\")'", "write b.py"),
 ]  # fmt: skip
 
 RUN = [*REDIRECTIONS, *DOCUMENTS, *WRITERS, *PATCHES, *GIT, *SHAPES]
 
 # Tools that a machine with bash and git may still lack.
-TOOLS = ("perl", "patch", "ed", "curl", "jq", "awk")
+TOOLS = (
+    "perl", "patch", "ed", "curl", "jq", "awk", "node", "ruby", "npm", "cargo", "go", "gofmt",
+    "gzip", "xz", "zstd", "bzip2", "zip", "unzip", "sqlite3", "openssl", "rsync", "wget",
+)  # fmt: skip
+
+SCRIPT = "js jsx mjs cjs ts tsx mts cts"
+WEB = ", ".join(
+    f"write **/*.{ending}"
+    for ending in (
+        f"{SCRIPT} json jsonc json5 css scss less html vue md mdx yaml yml graphql gql hbs".split()
+    )
+)
+BIOME = ", ".join(
+    f"write src/**/*.{ending}"
+    for ending in f"{SCRIPT} json jsonc css graphql html vue svelte astro".split()
+)
 
 # Tools that are on few machines: only what is said of them can be tested.
 NOT_RUN = [
@@ -455,21 +474,21 @@ NOT_RUN = [
     Row("prettier --write src/a.ts 'docs/**/*.{md,mdx}'",
         "write src/a.ts, write docs/**/*.md, write docs/**/*.mdx"),
     Row("prettier --check src"),
-    Row("npx prettier --write .", "write ."),
+    Row("npx prettier --write .", WEB),
     Row("npx -y prettier@3 --config x.json -w a.ts", "write a.ts"),
     Row("pnpm exec prettier --write a.ts", "write a.ts"),
-    Row("pnpm install a b"),
+    Row("pnpm install a b", "write package.json, write pnpm-lock.yaml"),
     Row("yarn prettier --write a.ts", "write a.ts"),
-    Row("yarn add a b"),
-    Row("npm install --save x"),
-    Row("bunx @biomejs/biome check --write src", "write src"),
+    Row("yarn add a b", "write package.json, write yarn.lock"),
+    Row("npm install --save x", "write package.json, write package-lock.json"),
+    Row("bunx @biomejs/biome check --write src", BIOME),
     Row("biome format"),
-    Row("biome format --write", "write ."),
-    Row("black .", "write ."),
-    Row("black -l 100 src a.py", "write src, write a.py"),
+    Row("biome format --write", BIOME.replace("src/", "")),
+    Row("black .", PYTHON),
+    Row("black -l 100 src a.py", f"{PYTHON_IN_SRC}, write a.py"),
     Row("black --check ."),
-    Row("uvx black@24 src", "write src"),
-    Row("uv run ruff format src", "write src"),
+    Row("uvx black@24 src", PYTHON_IN_SRC),
+    Row("uv run ruff format src", f"{PYTHON_IN_SRC}, write src/**/*.ipynb"),
     Row("poetry run isort a.py", "write a.py"),
     Row("python3 -m isort --profile black a.py", "write a.py"),
     Row("python -m pytest tests"),
@@ -477,17 +496,17 @@ NOT_RUN = [
     Row("goimports -w -local x main.go", "write main.go"),
     Row("rustfmt --edition 2021 src/main.rs", "write src/main.rs"),
     Row("rustfmt --check src/main.rs"),
-    Row("cargo fmt", "write ."),
+    Row("cargo fmt", "write **/*.rs"),
     Row("cargo fmt --check"),
     Row("cargo build"),
-    Row("go fmt ./...", "write ."),
+    Row("go fmt ./...", "write **/*.go"),
     Row("gofmt -l ."),
     Row("clang-format -i a.c b.h", "write a.c, write b.h"),
     Row("clang-format a.c"),
-    Row("eslint --fix src --ext .ts,.tsx", "write src"),
+    Row("eslint --fix src --ext .ts,.tsx", "write src/**/*.ts, write src/**/*.tsx"),
     Row("npx eslint src"),
     Row("autopep8 -i a.py", "write a.py"),
-    Row("yapf -i -r src", "write src"),
+    Row("yapf -i -r src", PYTHON_IN_SRC),
     Row("shfmt -w -i 2 run.sh", "write run.sh"),
     Row("dos2unix a.py", "write a.py"),
     Row("yq -i '.a = 1' a.yaml", "write a.yaml"),
@@ -587,11 +606,14 @@ def repository(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return tmp_path / "top" / "repo"
 
 
+# What tools keep for themselves in a home.
+TOOLS_OWN = (".git", ".npm", ".config", ".cache", "go")
+
+
 def files_of(top: Path) -> dict[str, bytes]:
     found = {}
     for folder, folders, names in os.walk(top):
-        if ".git" in folders:
-            folders.remove(".git")
+        folders[:] = [name for name in folders if name not in TOOLS_OWN]
         for name in names:
             path = os.path.join(folder, name)
             link = os.path.islink(path)
@@ -629,12 +651,20 @@ def seen_or(row: Row) -> str:
 
 @pytest.mark.parametrize("row", [*RUN, *NOT_RUN], ids=lambda row: row.command)
 def test_what_is_said_of_a_command(row: Row, repository: Path) -> None:
+    check_what_is_said(row, repository)
+
+
+def check_what_is_said(row: Row, repository: Path) -> None:
     assert set(writes(row.command, str(repository))) == edits_of(row.edits, repository)
     assert set(writes(row.command, str(repository), look)) == edits_of(seen_or(row), repository)
 
 
 @pytest.mark.parametrize("row", RUN, ids=lambda row: row.command)
 def test_a_real_bash_changes_what_was_said_and_nothing_else(row: Row, repository: Path) -> None:
+    compare_with_bash(row, repository)
+
+
+def compare_with_bash(row: Row, repository: Path) -> None:
     for tool in TOOLS:
         if tool in row.command.split() and not shutil.which(tool):
             pytest.skip(f"{tool} is not on this machine")
@@ -704,6 +734,20 @@ rm a.py
 EOF
 dibs status
 ls # > a.py
+set -euo pipefail; ls
+PAGER=cat git log -1
+/bin/ls; /usr/bin/env
+F=a.py; cat $F
+awk '{print $1}' a.py
+awk -F: '$1 > 5 && /a>b/ {print $2 " > "}' a.py
+sed -e 's|one|two|g' -e '/x/d' a.py
+echo $(( $(wc -l < a.py) + 1 ))
+black --check .
+ruff check .
+ruff format --diff src
+tar tf x.tar
+gzip -dc x.gz
+curl -fsS http://localhost:1/health
 """
 
 MAY_WRITE = """
@@ -728,7 +772,9 @@ sed -n '1w x' a.py
 sed 's/one/two/w x' a.py
 sed 's/one/touch x/e' a.py
 sed -n -f script.sed a.py
-awk '{print}' a.py
+awk '{print > "x"}' a.py
+awk '{print | "sh"}' a.py
+awk -f x.awk a.py
 sort -o a.py a.py
 sort -uo a.py a.py
 sort --output=a.py a.py
@@ -749,6 +795,44 @@ make
 PATH=. ls
 bash run.sh
 bash -c 'rm a.py'
+env ./ls
+nice ./ls
+command ./ls
+timeout 5 ./ls
+env PATH=. ls
+export PATH=.; ls
+declare -x PATH=.; ls
+for PATH in .; do ls; done
+printf -v PATH .; ls
+((PATH=1)); ls
+echo $(( $(rm a.py) ))
+(( $(rm a.py) ))
+[[ $(( $(rm a.py) )) ]]
+x='$(rm a.py)'; echo "${x@P}"
+x='a[$(rm a.py)]'; echo $((x))
+PS4='$(rm a.py)'; set -x; ls
+PAGER='touch x' git log
+GIT_EXTERNAL_DIFF=./x git diff
+LD_PRELOAD=./x.so ls
+BASH_ENV=x bash -c ls
+npx -c 'rm a.py' prettier --check .
+prettier --write --check .
+prettier --write -l .
+gofmt -w -d .
+terraform fmt -diff
+scalafmt --diff
+php-cs-fixer fix -n
+perltidy a.pl
+black .
+black --check . > x
+cargo clippy
+rubocop --auto-gen-config
+eslint -o x src
+eslint --cache src
+ruff check -o x
+tree -R
+time -o x ls
+command time -o x ls
 sudo ls
 ls() { rm a.py; }
 diff <(rm a.py) b.py

@@ -46,7 +46,7 @@ def _declare(walk: Walk, call: ShellCall, words: list[Word]) -> str:
 
 def _read(walk: Walk, call: ShellCall, words: list[Word]) -> str:
     """Each line is a value that the variable may have; several variables share a line."""
-    found, names = options(call.args, "adinNptuOcCs")
+    found, names = options(call.args, "adinNptu" if call.name == "read" else "dnOsuCc")
     names = [found.get("-a"), *names] if "-a" in found else names
     names = names or ["REPLY" if call.name == "read" else "MAPFILE"]
     lines = call.stdin.split("\n") if call.stdin and len(names) == 1 else ()
@@ -121,6 +121,20 @@ def _each(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
     return lists.printed_by(call)
 
 
+def _interpret(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
+    from dibs.surfaces.hooks.shell import interpreters
+
+    rules.run(call)
+    for text in interpreters.follow(call):
+        apart(walk, text, call, [])
+    return None
+
+
+def builtin_of(name: str) -> Builtin | None:
+    """Give what runs a command of that name, if the shell does it or it runs others."""
+    return COMMANDS.get("python" if name.startswith(("python", "pypy")) else name)
+
+
 _ENTRIES: dict[str, Builtin] = {
     "cd pushd popd": _move,
     "export declare local readonly typeset": _declare,
@@ -133,5 +147,6 @@ _ENTRIES: dict[str, Builtin] = {
     "source .": _source,
     "trap": _trap,
     "xargs find fd fdfind parallel": _each,
+    "bun deno node nodejs perl php python ruby ts-node tsx": _interpret,
 }
 COMMANDS = {name: builtin for names, builtin in _ENTRIES.items() for name in names.split()}

@@ -8,6 +8,7 @@ Files that are not named in the text are named by a pattern: `find src -name '*.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 from dibs.surfaces.hooks.shell.values import MAX_VALUES, ShellCall, Values, marked, options, plain
@@ -85,13 +86,12 @@ def _filled(command: Values, items: Values, mark: str) -> Iterator[Values]:
 
 
 def _executed(call: ShellCall) -> Iterator[Values]:
-    args = call.args
-    files = found(args)
-    for at, arg in enumerate(args):
+    files = found(call.args)
+    rest = iter(call.args)
+    for arg in rest:
         if arg in _ACTIONS:
-            rest = args[at + 1 :]
-            end = next((at for at, one in enumerate(rest) if one in (";", "+")), len(rest))
-            yield from _filled(rest[:end], [None] if files is None else files, "{}")
+            command = [*itertools.takewhile(lambda one: one not in (";", "+"), rest)]
+            yield from _filled(command, [None] if files is None else files, "{}")
 
 
 def found(args: Values) -> Values | None:
@@ -251,7 +251,7 @@ def _pwd(call: ShellCall) -> str | None:
     return f"{call.cwd}\n" if call.cwd else None
 
 
-def git_prints(call: ShellCall) -> str | None:
+def _git(call: ShellCall) -> str | None:
     """What git prints of the files of a checkout."""
     args = call.args
     if args[:1] == ["rev-parse"]:
@@ -267,16 +267,19 @@ def git_prints(call: ShellCall) -> str | None:
     if flags.keys() - {"-z", "-c", "--cached"} or None in names:
         return None
     listed = [plain(name) for name in names if name] or ["**"]
-    # A wildcard that git itself reads goes through directories.
-    return "".join(
-        f"{name if '*' not in name or '**' in name or '/' in name else f'**/{name}'}\n"
-        for name in listed
-    )
+    return "".join(f"{_through_directories(name)}\n" for name in listed)
+
+
+def _through_directories(name: str) -> str:
+    """A wildcard that git itself reads goes through directories."""
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}**/{last}" if "*" in last and last != "**" else name
 
 
 _Prints = Callable[[ShellCall], str | None]
 _ENTRIES: dict[str, _Prints] = {
     "basename dirname readlink realpath": _name,
+    "git": _git,
     "grep egrep fgrep": _grep,
     "head tail sort uniq tac shuf": _passed,
     "ls": _ls,

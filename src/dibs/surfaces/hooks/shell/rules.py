@@ -1,7 +1,8 @@
 """What is known about each command: what it changes, whether it only reads, what it prints.
 
-To add a command is to add an entry to COMMANDS, or to `toolchain` if few shell commands need it.
-A command that is not there may write anything.
+To add a command is to add an entry to COMMANDS here if it is an everyday one, else to that of the
+module that is about its like: `tools`, `archives`, `formatters`, `packages`, `toolchain`. A command
+that is nowhere may write anything.
 """
 
 from __future__ import annotations
@@ -54,20 +55,27 @@ def rule_of(name: str) -> Rule:
         return COMMANDS[name]
     from dibs.surfaces.hooks.shell import toolchain
 
-    return toolchain.COMMANDS.get(name, UNKNOWN)
+    if name in toolchain.COMMANDS:
+        return toolchain.COMMANDS[name]
+    from dibs.surfaces.hooks.shell import archives, formatters, packages, tools
+
+    tables = (packages.COMMANDS, formatters.COMMANDS, archives.COMMANDS, tools.COMMANDS)
+    return next((entries[name] for entries in tables if name in entries), UNKNOWN)
 
 
 def run(call: ShellCall) -> str | None:
     """Add what the call changes to its edits; give what it prints, if the text says that."""
     rule = rule_of(call.name)
+    # First, because a rule may step over git's own options.
+    printed = _listed(call) if call.name == "git" else None
     if rule.writes:
         rule.writes(call)
-    return rule.prints(call) if rule.prints else None
+    return rule.prints(call) if rule.prints else printed
 
 
 SHELLS = frozenset("bash sh zsh dash ksh".split())
 # Words in front of a command that only say how it is run, each with its options with a value.
-_PREFIXES = {
+PREFIXES = {
     "sudo": "ugpChrtTD --user --group", "doas": "uC", "env": "uC --unset --chdir", "time": "fo",
     "nice": "n --adjustment", "nohup": "", "command": "", "exec": "a", "builtin": "",
     "timeout": "sk --signal --kill-after", "stdbuf": "ioe --input --output --error",
@@ -86,6 +94,11 @@ _RUNNERS: dict[str, dict[str, str]] = {
     "rye": {"run": ""}, "bundle": {"exec": ""}, "mise": {"exec": ""},
 }  # fmt: skip
 
+_RUN_BY_RUNNERS = frozenset(
+    "jest ncu node npm-check-updates perl pip-compile pre-commit python python3 ruby ts-node tsx"
+    " vitest".split()
+)
+
 
 def name_of(value: str) -> str:
     """Give the command's name without the directory it is in."""
@@ -96,9 +109,9 @@ def unwrap(args: Values) -> tuple[str, Values]:
     """Give the name and the arguments of the command itself, "" if there is none to be known."""
     while args and args[0]:
         name = name_of(args[0])
-        if name not in _PREFIXES:
+        if name not in PREFIXES:
             return _tool(name, args[1:]) or (name, args[1:])
-        found, args = options(args[1:], _PREFIXES[name], ordered=True)
+        found, args = options(args[1:], PREFIXES[name], ordered=True)
         if name == "command" and found.has("-v -V"):
             break
         if name == "timeout":
@@ -109,9 +122,9 @@ def unwrap(args: Values) -> tuple[str, Values]:
 
 
 def _tool(name: str, args: Values) -> tuple[str, Values] | None:
-    """Give the formatter that a runner, or `python -m`, runs.
+    """Give the tool that a runner, or `python -m`, runs.
 
-    Only a formatter: `pnpm install` is not the `install` that copies files.
+    Only one of those that are run so: `pnpm install` is not the `install` that copies files.
     """
     if name in _RUNNERS:
         words = _RUNNERS[name]
@@ -123,10 +136,10 @@ def _tool(name: str, args: Values) -> tuple[str, Values] | None:
         return None
     if not args or not args[0]:
         return None
-    from dibs.surfaces.hooks.shell.toolchain import FORMATTER_NAMES
+    from dibs.surfaces.hooks.shell.formatters import FORMATTER_NAMES
 
     tool = name_of(args[0]).partition("@")[0]
-    return (tool, args[1:]) if tool in FORMATTER_NAMES else None
+    return (tool, args[1:]) if tool in FORMATTER_NAMES or tool in _RUN_BY_RUNNERS else None
 
 
 def shell_text(call: ShellCall) -> tuple[str | None, Values]:
@@ -176,6 +189,10 @@ def _without(letters: str, starts: str) -> Reads:
 
 def _sed(call: ShellCall) -> None:
     found, files = options(call.args, "efl --expression --file --line-length", "i")
+    if any(arg and ("w" in arg or "W" in arg) for arg in call.args):
+        from dibs.surfaces.hooks.shell.filters import sed_scripts, sed_writes
+
+        call.write(sed_writes(sed_scripts(call.args)) or ())
     if not found.has("-i --in-place"):
         return
     if files[:1] == [""]:
@@ -193,33 +210,41 @@ def _in_place(call: ShellCall, files: Values, suffix: str | None) -> None:
 
 
 def _sed_reads(args: list[str]) -> bool:
-    found, operands = options(args, "e --expression")
-    if found.keys() - {"-n", "-e", "-E", "-r", "--quiet", "-s", "-u", "-z"} or args.count("-e") > 1:
-        return False
-    script = found.get("-e") or (operands[0] if operands else "")
-    if not script:
-        return False
-    import re
+    from dibs.surfaces.hooks.shell.filters import sed_scripts, sed_writes
 
-    address = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*/)"
-    command = r"[pdqQ=]\d*|s/(?:[^/\\\n]|\\.)*/(?:[^/\\\n]|\\.)*/[gpiI\d]*"
-    known = re.compile(rf"(?:{address}(?:,[+~]?{address})?)? ?!? ?(?:{command})?").fullmatch
-    return all(known(one.strip()) for one in script.replace("\n", ";").split(";"))
+    found, _ = options(args, "efl --expression --file --line-length", "i")
+    if "-i" in found or any(name.startswith(("--i", "--f")) for name in found):
+        return False
+    scripts = sed_scripts([*args])
+    return bool(scripts) and sed_writes(scripts) == []
 
 
 def _perl(call: ShellCall) -> None:
-    found, files = options(call.args, "eEI", "iFMmD", ordered=True)
+    found, files = options(call.args, "eEI", "iFMmD0lC", ordered=True)
     if "-i" in found:
         _in_place(call, files if found.has("-e -E") else files[1:], found["-i"])
 
 
 def _awk(call: ShellCall) -> None:
-    found, files = options(call.args, "vFfi --assign --field-separator --file --include")
-    if "inplace" in (found.get("-i"), found.get("--include")):
+    from dibs.surfaces.hooks.shell.filters import awk_of
+
+    awk, in_place = awk_of(call.args)
+    call.write(awk.files if awk else ())
+    if in_place:
+        found, files = options(call.args, "vFfi --assign --field-separator --file --include")
         call.write(files if "-f" in found else files[1:])
 
 
-def _targets(call: ShellCall, sources: Values, target: str | None, into: bool) -> Values:
+def _awk_reads(args: list[str]) -> bool:
+    from dibs.surfaces.hooks.shell.filters import awk_of
+
+    awk, in_place = awk_of([*args])
+    # Other options may load a program, or write something by themselves.
+    plainly = all(arg[:1] != "-" or arg[:2] in ("-F", "-v") for arg in args)
+    return plainly and bool(awk and awk.sure and not awk.files and not in_place)
+
+
+def targets(call: ShellCall, sources: Values, target: str | None, into: bool) -> Values:
     """Where a move, a copy or a link puts its sources."""
     if not target:
         return []
@@ -234,12 +259,12 @@ def _targets(call: ShellCall, sources: Values, target: str | None, into: bool) -
 def _placed(call: ShellCall, found: Options, names: Values, default: str) -> tuple[Values, Values]:
     """Split the operands into what is placed and where it ends up."""
     if found.has("-t --target-directory"):
-        return names, _targets(call, names, found.value("-t --target-directory"), True)
+        return names, targets(call, names, found.value("-t --target-directory"), True)
     if len(names) < 2:
-        return (names, _targets(call, names, default, True)) if default else ([], [])
+        return (names, targets(call, names, default, True)) if default else ([], [])
     if found.has("-T --no-target-directory"):
         return names[:-1], names[-1:]
-    return names[:-1], _targets(call, names[:-1], names[-1], False)
+    return names[:-1], targets(call, names[:-1], names[-1], False)
 
 
 _PLACING = "tS --target-directory --suffix"
@@ -264,19 +289,8 @@ def places(
     return writes
 
 
-def _shred(call: ShellCall) -> None:
-    found, files = options(call.args, "ns --iterations --size --random-source")
-    call.write(files, "remove" if found.has("-u --remove") else "write")
-
-
-def _curl(call: ShellCall) -> None:
-    valued = "oHXdAbcDeFKmTuUwxrC --output --output-dir --header --request --data --user-agent"
-    found, urls = options(call.args, valued)
-    names: Values = [found.get("-o"), found.get("--output")]
-    if found.has("-O --remote-name"):
-        names += [plain(url).partition("?")[0].rpartition("/")[2] for url in urls if url]
-    folder = found.get("--output-dir")
-    call.write(f"{folder}/{name}" if folder and name else name for name in names)
+def _uniq_reads(args: list[str]) -> bool:
+    return len([arg for arg in args if arg[:1] != "-"]) < 2
 
 
 def _find(call: ShellCall) -> None:
@@ -330,44 +344,43 @@ def table(entries: dict[str, Rule]) -> dict[str, Rule]:
 
 UNKNOWN = Rule()
 _READS = (
-    ": [ [[ (( ag arch basename break cd cksum cmp column comm continue cut date df diff dirname"
-    " du egrep exit expand export expr false fgrep fold grep groups head hexdump id join jq ls"
-    " md5sum nl nproc od paste popd printenv ps pushd pwd readlink realpath return rev seq"
-    " sha1sum sha256sum sleep stat strings tac tail test tr true type uname unexpand unset"
-    " uptime wait wc which whoami"
+    "(( : [ [[ arch b2sum basename break cal cd cksum cmp colordiff column comm continue cut"
+    " date df diff diff3 dirname du egrep exa exit expand expr eza factor false fgrep fmt fold"
+    " free getconf grep groups head hexdump id join jq locale logname ls lsblk lscpu lsd lsof"
+    " md5sum nl nproc numfmt od paste pgrep pidof popd pr printenv ps pstree pushd"
+    " pwd readelf readlink realpath return rev seq set sha1sum sha224sum sha256sum sha384sum"
+    " sha512sum shopt sleep ss stat strings sum tac tail test tput tr true tsort tty type"
+    " uname unexpand unset uptime users uuidgen vmstat w wait wc which who whoami"
 )
 _SORT = "okStT --output --key --field-separator --buffer-size"
-_WGET = "OoPUtTiQ --output-document --output-file --header"
 COMMANDS = table({
     _READS: Rule(reads=True, prints=_listed),
-    "awk gawk": Rule(_awk),
+    "ag": Rule(reads=_without("", "--pager")),
+    "awk gawk mawk nawk": Rule(_awk, _awk_reads),
+    "base64": Rule(reads=_without("o", "--o")),
     "cat": Rule(reads=True, prints=_cat),
     "cp": Rule(places()),
-    "curl": Rule(_curl),
-    "dd": Rule(lambda call: call.write(arg[3:] for arg in call.args if arg and arg[:3] == "of=")),
     "dibs": Rule(reads=_dibs_reads),
-    "echo printf": Rule(reads=True, prints=_echo),
+    "echo": Rule(reads=True, prints=_echo),
     "ed ex": Rule(operands("pcS")),
     "fd": Rule(reads=_without("xX", "--exec")),
     "file": Rule(reads=_without("C", "--compile")),
     "find": Rule(_find, _without("", "-delete -exec -ok -fprint -fls")),
-    "gsed": Rule(_sed),
+    "gsed": Rule(_sed, _sed_reads),
     "install": Rule(places(f"mog{_PLACING} --mode --owner --group", unless="-d --directory")),
     "ln": Rule(places(default=".")),
     "mv": Rule(places(moves=True)),
     "perl ruby": Rule(_perl),
+    "printf": Rule(reads=lambda args: args[:1] != ["-v"], prints=_echo),
     "rg": Rule(reads=_without("", "--pre --hostname-bin")),
     "rm rmdir unlink": Rule(operands(kind="remove")),
-    "sd": Rule(operands(unless="-p --preview", skip=2)),
     "sed": Rule(_sed, _sed_reads),
-    "shred": Rule(_shred),
+    "shuf": Rule(output("oin --output", "-o --output"), _without("o", "--o"), _listed),
     "sort": Rule(output(_SORT, "-o --output"), _without("oT", "--o --compress --t"), _listed),
     "sponge": Rule(operands()),
     "tee": Rule(operands(), prints=lambda call: call.stdin),
     "touch": Rule(operands("tdr --date --reference --time")),
-    "tree": Rule(reads=_without("o", "--output")),
+    "tree": Rule(reads=_without("oR", "--output")),
     "truncate": Rule(operands("sr --size --reference")),
-    "uniq": Rule(reads=lambda args: len([arg for arg in args if arg[:1] != "-"]) < 2),
-    "wget": Rule(output(_WGET, "-O --output-document")),
-    "yq": Rule(operands(needs="-i --inplace", skip=1)),
+    "uniq": Rule(operands("fsw", skip=1), _uniq_reads, _listed),
 })  # fmt: skip

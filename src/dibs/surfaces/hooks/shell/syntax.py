@@ -183,19 +183,31 @@ class ShellReader:
     def _document(self, redirect: Redirect) -> None:
         """Take the body of a here-document that the line just ended has begun."""
         delimiter = "".join(text for kind, text, _ in redirect.word.parts if kind == TEXT)
-        tabs = "\t" if redirect.op == "<<-" else ""
+        body = self._tabbed(delimiter) if redirect.op == "<<-" else self._lines(delimiter)
+        redirect.body = body
+        quoted = any(quoted for _, _, quoted in redirect.word.parts)
+        if not quoted and ("`" in body or "$(" in body):
+            self._apart(body, lambda: self._parts(redirect.inner, True))
+
+    def _lines(self, delimiter: str) -> str:
+        """Step over the lines up to the delimiter's; give them."""
+        end = f"\n{delimiter}\n"
+        start = self.at - 1  # where the line before has ended
+        close = f"{self.text}\n".find(end, start)
+        self.at = min(len(self.text), close + len(end)) if close >= 0 else len(self.text)
+        return self.text[start + 1 : close + 1 if close >= 0 else None]
+
+    def _tabbed(self, delimiter: str) -> str:
+        """The same for `<<-`, without the tabs in front of each line."""
         lines: list[str] = []
         while self.at < len(self.text):
             close = self._find("\n", self.at) + 1
-            line = self.text[self.at : close].lstrip(tabs)
+            line = self.text[self.at : close].lstrip("\t")
             self.at = close
             if line.removesuffix("\n") == delimiter:
                 break
             lines.append(line)
-        redirect.body = body = "".join(lines)
-        quoted = any(quoted for _, _, quoted in redirect.word.parts)
-        if not quoted and ("`" in body or "$(" in body):
-            self._apart(body, lambda: self._parts(redirect.inner, True))
+        return "".join(lines)
 
     def _arithmetic(self, word: Word) -> bool:
         """Step over `((…))` if there is one here; what is substituted in it is the word's."""

@@ -1,4 +1,4 @@
-"""What is known about git, patches and formatters: an entry of COMMANDS or GIT for each.
+"""What is known about git and patches: an entry of COMMANDS or GIT for each.
 
 Of git, only the working tree matters here, not the index or the commits. Where git itself
 decides which files change, as in `git stash` or `git checkout main`, the edit is the whole tree.
@@ -6,73 +6,8 @@ decides which files change, as in `git stash` or `git checkout main`, the edit i
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.lists import git_prints
 from dibs.surfaces.hooks.shell.rules import Reads, Rule, Writes, output, places, table
-from dibs.surfaces.hooks.shell.values import ShellCall, Values, options, plain, quoted_braces
-
-# Each formatter, with the word that must come first: the options of which one must be there (""
-# if it rewrites without being told), its options with a value, those of _ONLY_LOOKS that mean
-# something else in it, and what it rewrites if it is given no path.
-FORMATTERS = {
-    "autoflake": ("-i --in-place", " --imports --exclude", "", ""),
-    "autopep8": ("-i --in-place", "j --max-line-length --select --ignore --exclude", "", ""),
-    "biome check": ("--write --apply --fix", " --config-path --max-diagnostics", "", "."),
-    "biome format": ("--write --fix", " --config-path --max-diagnostics", "", "."),
-    "biome lint": ("--write --apply --fix", " --config-path --max-diagnostics", "", "."),
-    "black": ("", "ltCW --line-length --target-version --config --exclude", "-l -c", ""),
-    "cargo fix": ("", "p", "", "."),
-    "cargo fmt": ("", "p --package --manifest-path", "", "."),
-    "clang-format": ("-i", " -style -assume-filename -lines", "", ""),
-    "dart format": ("", "lo --line-length --output", "-l", "."),
-    "deno fmt": ("", "c --config --ext --ignore", "-c", "."),
-    "docformatter": ("-i --in-place", " --wrap-summaries --wrap-descriptions", "", ""),
-    "dos2unix": ("", "ci --convmode", "-c -n", ""),
-    "eslint": (
-        "--fix", "cfo --config --ext --format --output-file --rule --max-warnings", "-c", "",
-    ),
-    "go fmt": ("", "", "", "."),
-    "gofmt": ("-w", " -r -cpuprofile", "-l", ""),
-    "gofumpt": ("-w", " -lang -modpath", "-l", ""),
-    "goimports": ("-w", " -local -srcdir", "-l", ""),
-    "isort": ("", "lmpso --profile --line-length --settings-path --skip", "-l -n", ""),
-    "prettier": ("--write -w", " --config --parser --ignore-path --plugin", "-c", ""),
-    "pyupgrade": ("", "", "", ""),
-    "rubocop": ("-a -A --autocorrect --autocorrect-all", "cfr --config --only", "-c -d", "."),
-    "ruff check": (
-        "--fix --unsafe-fixes --fix-only --add-noqa",
-        " --config --select --ignore --extend-select --line-length --exclude", "", ".",
-    ),
-    "ruff format": ("", " --config --line-length --exclude --range --target-version", "", "."),
-    "rustfmt": ("", " --config --config-path --edition --emit", "-l", ""),
-    "shfmt": ("-w --write", "ilp -i -ln --indent --language-dialect", "-l", ""),
-    "stylelint": ("--fix", "cfo --config --formatter", "-c", ""),
-    "stylua": ("", "fg --config-path --glob", "-c", ""),
-    "taplo fmt": ("", "co --config --option", "-c", "."),
-    "taplo format": ("", "co", "-c", "."),
-    "terraform fmt": ("", "", "", "."),
-    "unix2dos": ("", "ci --convmode", "-c -n", ""),
-    "yapf": ("-i --in-place", "els --style --exclude --lines", "", ""),
-}  # fmt: skip
-FORMATTER_NAMES = frozenset(key.partition(" ")[0] for key in FORMATTERS)
-_ONLY_LOOKS = frozenset(
-    "--check -check --diff -d --list-different -l --dry-run --fix-dry-run --help --version --stdout"
-    " --stdin-filepath --stdin-filename --check-only -c -n -V".split()
-)
-
-
-def _format(call: ShellCall) -> None:
-    key, args = call.name, call.args
-    if key not in FORMATTERS and args:
-        key, args = f"{key} {args[0]}", args[1:]
-    if key not in FORMATTERS:
-        return
-    needs, valued, others, default = FORMATTERS[key]
-    found, names = options(args, valued)
-    if found.keys() & _ONLY_LOOKS - {*others.split()} or (needs and not found.has(needs)):
-        return
-    for value in [name for name in names if name != "-"] or [default]:
-        if value and not value.startswith("!"):
-            call.write(quoted_braces(value.removesuffix("/...")))
+from dibs.surfaces.hooks.shell.values import ShellCall, Values, options, plain
 
 
 def _patched(call: ShellCall, text: str | None, folder: str, strip: int | None = 1) -> None:
@@ -283,7 +218,7 @@ def _lists(first: str, *, alone: bool = False) -> Reads:
 
 _READS = (
     "annotate blame cat-file check-attr check-ignore cherry count-objects describe diff-files"
-    " diff-index diff-tree for-each-ref grep help ls-files ls-remote ls-tree merge-base name-rev"
+    " diff-index diff-tree for-each-ref grep help ls-files ls-tree merge-base name-rev"
     " rev-list rev-parse shortlog show-branch show-ref status var version whatchanged"
 )
 _REWRITES = "merge rebase pull cherry-pick revert read-tree checkout-index filter-branch subtree"
@@ -292,7 +227,7 @@ _BRANCHES = (
     " --no-color --sort --format"
 )
 _TAGS = "-l --list -n --contains --points-at --merged --sort --format"
-_CONFIG = "--get --list -l --get-all --get-regexp --show-origin --global --local"
+_CONFIG = "--get --list -l --get-all --get-regexp --show-origin"
 _OUTPUT = output(" -o --output", "--output -o")
 GIT = table({
     _READS: Rule(reads=True),
@@ -321,8 +256,7 @@ GIT = table({
     "worktree": Rule(_worktree, _lists("list")),
 })  # fmt: skip
 COMMANDS = table({
-    " ".join(FORMATTER_NAMES): Rule(_format),
     "apply_patch applypatch": Rule(_apply_patch),
-    "git": Rule(_git, _git_reads, git_prints),
+    "git": Rule(_git, _git_reads),
     "patch": Rule(_patch),
 })  # fmt: skip

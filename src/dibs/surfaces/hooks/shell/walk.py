@@ -81,6 +81,7 @@ class Walk:
     piped: whether a pipe leads into the command at hand, and `feed` is what comes through it
     stdin: what the commands of the loop or group at hand read, if no pipe leads into them
     out: what the commands at hand have printed, as far as it goes nowhere else
+    printed: what each substitution has printed when it was last run, by its name
     closed: where the redirections begin that follow the group just closed
     moved: the directories that the command at hand changes to, "" for one that cannot be known
     unsure: whether the command runs only if the one before has failed
@@ -98,6 +99,7 @@ class Walk:
         self.feed: str | None = None
         self.stdin: str | None = None
         self.out: list[Printed] = []
+        self.printed: dict[str, tuple[str, ...]] = {}
         self.closed = -1
         self.moved: list[str] = []
         self.left = MAX_TOKENS
@@ -229,6 +231,8 @@ class Walk:
                 depth += (keyword in _LOOPS) - (keyword == "done")
             self.left -= 1
             at += 1
+        if self.left <= 0:
+            return
         after = tokens[at : end_of_words(tokens, at)]
         redirects = [one for one in after if isinstance(one, Redirect)]
         words = [one.word for one in redirects]
@@ -335,8 +339,9 @@ class Walk:
         """Run what is substituted into the words, and keep what it prints."""
         for word in words:
             for name, code in word.code.items():
-                printed = self.tokens(code)
-                self.state.set(name, (one.rstrip("\n") for one in printed or ()))
+                printed = self.tokens(code) or ()
+                short = [one.rstrip("\n") for one in printed if len(one) <= values.MAX_LENGTH]
+                self.printed[name] = values.few(short)
 
     def _settings(self, words: list[Word]) -> Iterator[Setting]:
         """Every working directory and choice of values in which a command may run."""
@@ -346,8 +351,11 @@ class Walk:
             for kind, text, _ in word.parts
             if kind in (values.VARIABLE, values.OUTPUT, values.STREAM)
         }
-        sure = {name: held[0] for name, held in self.state.variables.items() if len(held) == 1}
-        many = {name: held for name, held in self.state.variables.items() if name in used - {*sure}}
+        known = self.state.variables | {
+            name: self.printed.get(name, ()) for name in used if name[:1] == "("
+        }
+        sure = {name: held[0] for name, held in known.items() if len(held) == 1}
+        many = {name: held for name, held in known.items() if name in used - {*sure} and held}
         cwds = self.state.cwds or ("",)
         for cwd, *chosen in itertools.islice(itertools.product(cwds, *many.values()), MAX_VALUES):
             if self.runs <= 0:
@@ -415,8 +423,8 @@ class Walk:
             self.state.arguments([])
             self.state.variables |= kept
             return None if printed is None else "".join(printed)
-        if call.name in builtins.COMMANDS:
-            return builtins.COMMANDS[call.name](self, call, words)
+        if builtin := builtins.builtin_of(call.name):
+            return builtin(self, call, words)
         if not call.name:
             return None if words else ""
         said = rules.run(call)

@@ -1,0 +1,131 @@
+"""What packs and unpacks files: an entry of COMMANDS for each.
+
+What is in an archive cannot be known from the text. The members that are named are claimed, else
+the directory that is given to unpack into; unpacked into the working directory, nothing is said:
+the whole tree would be in the way of everybody.
+"""
+
+from __future__ import annotations
+
+from dibs.surfaces.hooks.shell.rules import Rule, table
+from dibs.surfaces.hooks.shell.values import ShellCall, Values, options
+
+_TAR = (
+    "fCbTXIgK --file --directory --exclude --files-from --use-compress-program --transform"
+    " --strip-components --owner --group --mode --format --exclude-from --wildcards-match"
+)
+# What each packer puts behind a name, and whether it keeps what it has packed.
+_ENDINGS = {"gzip": "gz", "bzip2": "bz2", "xz": "xz", "lzma": "lzma", "zstd": "zst", "lz4": "lz4"}
+_UNPACKERS = {
+    "gunzip": "gzip", "bunzip2": "bzip2", "unxz": "xz", "unlzma": "lzma", "unzstd": "zstd",
+    "unlz4": "lz4",
+}  # fmt: skip
+_KEEPING = ("zstd", "lz4")
+
+
+def _tar_args(args: Values) -> Values:
+    """`tar xzf a.tgz` is `tar -x -z -f a.tgz`."""
+    first = args[0] if args else None
+    if not first or first.startswith("-"):
+        return args
+    values = iter(args[1:])
+    spelled: Values = []
+    for letter in first:
+        spelled.append(f"-{letter}")
+        if letter in "fCbTXIgK":
+            spelled.append(next(values, None))
+    return [*spelled, *values]
+
+
+def _tar(call: ShellCall) -> None:
+    found, names = options(_tar_args(call.args), _TAR)
+    archive = found.value("-f --file")
+    if found.has("-c --create -r --append -u --update -A --delete"):
+        if archive != "-":
+            call.write([archive])
+        if "--remove-files" in found:
+            call.write(names, "remove")
+    elif found.has("-x --extract --get") and not found.has("-O --to-stdout"):
+        _unpacked(call, found.value("-C --directory"), names, found.has("--strip-components"))
+
+
+def _tar_reads(args: list[str]) -> bool:
+    found, _ = options(_tar_args([*args]), _TAR)
+    if any(
+        name.startswith(("--use", "--to-c", "--checkp", "--inf", "--new", "--rsh", "--rmt"))
+        for name in found
+    ):
+        return False
+    lists = found.has("-t --list") and not found.has("-x -c -r -u -A --extract --create --append")
+    return lists and not found.has(
+        "-I -F --delete --update --concatenate --catenate --index-file --get"
+    )
+
+
+def _unpacked(call: ShellCall, folder: str | None, names: Values, renamed: bool) -> None:
+    """What is unpacked: the members that are named, else all that is in the directory."""
+    if names and not renamed:
+        call.write(f"{folder}/{name}" if folder and name else name for name in names)
+    elif folder and call.path(folder) != call.cwd:
+        call.write([folder])
+
+
+def _unzip(call: ShellCall) -> None:
+    found, names = options(call.args, "dxP")
+    if found.has("-l -t -p -c -v -Z"):
+        return
+    # After -x come the members that are left out.
+    members = [] if "-x" in found else names[1:]
+    _unpacked(call, found.get("-d"), members, "-j" in found)
+
+
+def _zip(call: ShellCall) -> None:
+    found, names = options(call.args, "bnOPtx")
+    archive = names[0] if names else None
+    if archive and archive != "-" and "-sf" not in call.args:
+        call.write([archive if "." in archive.rpartition("/")[2] else f"{archive}.zip"])
+    if found.has("-m"):
+        call.write(names[1:], "remove")
+
+
+def _pack(call: ShellCall) -> None:
+    packer = _UNPACKERS.get(call.name, call.name)
+    found, names = options(call.args, "SoTMDB --suffix --threads --memory")
+    if found.has("-c --stdout --to-stdout -l --list -t --test -h --help -V --version"):
+        return
+    keeps = found.has("-k --keep") or (packer in _KEEPING and "--rm" not in found)
+    unpacks = call.name in _UNPACKERS or found.has("-d --decompress --uncompress")
+    output = found.get("-o")
+    for name in filter(None, names):
+        ending = f".{_ENDINGS[packer]}"
+        bare = f"{name[:-4]}.tar" if name.endswith(".tgz") else name.removesuffix(ending)
+        call.write([output or (bare if unpacks else name + ending)])
+        if not keeps:
+            call.write([name], "remove")
+
+
+def _pack_reads(args: list[str]) -> bool:
+    return bool(
+        {"-c", "--stdout", "-dc", "-cd", "-l", "--list", "-t", "--test"} & {*args}
+    ) and not any(arg.startswith(("-o", "--output")) for arg in args)
+
+
+def _seven(call: ShellCall) -> None:
+    _, names = options(call.args)
+    folder = next((arg[2:] for arg in call.args if arg and arg.startswith("-o") and arg[2:]), "")
+    if names[:1] in (["a"], ["u"], ["d"]):
+        call.write(names[1:2])
+    elif names[:1] in (["x"], ["e"]):
+        _unpacked(call, folder, names[2:], names[0] == "e")
+
+
+COMMANDS = table({
+    "7z 7za 7zz": Rule(_seven),
+    " ".join((*_ENDINGS, *_UNPACKERS)): Rule(_pack, _pack_reads),
+    "bzcat gzcat lz4cat xzcat zcat zgrep zstdcat": Rule(reads=True),
+    "jar": Rule(_tar),
+    "tar bsdtar gtar": Rule(_tar, _tar_reads),
+    "unzip": Rule(_unzip, lambda args: "".join(args[:1]) in ("-l", "-t", "-v", "-p", "-Z", "-c")),
+    "zip": Rule(_zip),
+    "zipinfo": Rule(reads=True),
+})  # fmt: skip

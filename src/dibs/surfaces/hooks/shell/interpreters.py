@@ -1,0 +1,63 @@
+"""Code that is handed to an interpreter on the command line: `python -c`, `node -e`, `perl <<EOF`.
+
+The code is an option's value, standard input, or a file that the same text has written before. What
+it writes and what it hands to a shell is found by `python_code` and `script_code`.
+"""
+
+from __future__ import annotations
+
+from dibs.surfaces.hooks.shell.values import ShellCall, Values, options, plain
+
+# Each with its options with a value, those whose value is in the same word, and those that are
+# followed by code.
+_INTERPRETERS = {
+    "bun": ("e --eval", "", "-e --eval"),
+    "deno": (" --ext", "", ""),
+    "node nodejs": ("epr --eval --print --require --import", "", "-e -p --eval --print"),
+    "perl": ("eEI", "iFMmD0lCx", "-e -E"),
+    "php": ("rd", "", "-r"),
+    "python": ("cmWX", "", "-c"),
+    "ruby": ("erIC", "iFKx0T", "-e"),
+    "ts-node tsx": ("epr --eval --print", "", "-e -p --eval --print"),
+}
+_BY_NAME = {name: said for names, said in _INTERPRETERS.items() for name in names.split()}
+NAMES = frozenset(_BY_NAME)
+
+
+def name_of(name: str) -> str:
+    """Give the interpreter's plain name: `python` for `python3.12`; "" for any other command."""
+    plain_name = "python" if name.startswith(("python", "pypy")) else name
+    return plain_name if plain_name in NAMES else ""
+
+
+def follow(call: ShellCall) -> list[str]:
+    """Add what the code changes to the call's edits; give the shell commands that it runs."""
+    name = name_of(call.name)
+    valued, optional, coding = _BY_NAME[name]
+    args = call.args[1:] if name == "deno" and call.args[:1] == ["eval"] else call.args
+    found, names = options(args, valued, optional, ordered=True)
+    code = found.value(coding)
+    if found.has("-m"):
+        return _module(call, found["-m"], names)
+    if code is None and name == "deno" and names:
+        code = names[0]
+    elif code is None and not found.has(coding):
+        script = names[0] if names else "-"
+        code = call.stdin if script == "-" else call.text(script)
+        names = names[1:]
+    if not code:
+        return []
+    if name == "python":
+        from dibs.surfaces.hooks.shell import python_code
+
+        return python_code.follow(call, plain(code), ["", *names])
+    from dibs.surfaces.hooks.shell import script_code
+
+    return script_code.follow(call, name, plain(code))
+
+
+def _module(call: ShellCall, module: str | None, names: Values) -> list[str]:
+    """`python -m json.tool IN OUT` writes its second file."""
+    if module == "json.tool":
+        call.write(options(names, " --indent")[1][1:2])
+    return []

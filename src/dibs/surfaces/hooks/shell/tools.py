@@ -1,0 +1,134 @@
+"""What is known about tools that fetch, copy or make files: an entry of COMMANDS for each."""
+
+from __future__ import annotations
+
+from dibs.surfaces.hooks.shell.rules import Reads, Rule, operands, output, table, targets
+from dibs.surfaces.hooks.shell.values import QUESTION, STAR, ShellCall, Values, options, plain
+
+_WGET = "OoaPUtTiQ --output-document --output-file --append-output --directory-prefix --header"
+_OPENSSL = (
+    " -in -out -key -keyout -CA -CAkey -CAserial -days -subj -newkey -passin -passout -config"
+)
+_PANDOC = "ofts --output --from --to --template --metadata"
+_CURL_SHOWS = (
+    "-s -S -f -L -I -i -v -k -H -A -m -w -g --silent --show-error --fail --location --head"
+    " --include --verbose --insecure --header --user-agent --max-time --connect-timeout --retry"
+    " --compressed"
+)
+_VERSIONED = "clang clang++ cmake g++ gcc gem java javac make mypy node nodejs php pytest python python3 rustc rustup tsc uvx"
+_SQL_WRITES = "insert update delete create drop alter replace vacuum reindex begin attach .restore"
+
+
+def _curl(call: ShellCall) -> None:
+    valued = "oHXdAbcDeFKmTuUwxrC --output --output-dir --header --request --data --user-agent"
+    found, urls = options(call.args, valued)
+    names: Values = [found.get("-o"), found.get("--output")]
+    if found.has("-O --remote-name"):
+        names += [plain(url).partition("?")[0].rpartition("/")[2] for url in urls if url]
+    folder = found.get("--output-dir")
+    call.write(f"{folder}/{name}" if folder and name else name for name in names)
+
+
+def _wget(call: ShellCall) -> None:
+    found, urls = options(call.args, _WGET)
+    if found.has("--spider"):
+        return
+    folder = found.value("-P --directory-prefix")
+    names: Values = [found.value("-O --output-document")]
+    if not any(names):
+        names = [plain(url).partition("?")[0].rpartition("/")[2] for url in urls if url]
+    call.write(f"{folder}/{name}" if folder and name else name for name in names)
+    call.write([found.value("-o --output-file -a --append-output")])
+
+
+def _rsync(call: ShellCall) -> None:
+    valued = "efBM --rsh --exclude --include --exclude-from --files-from --filter --log-file"
+    found, names = options(call.args, valued)
+    target = names[-1] if len(names) > 1 else None
+    if found.has("-n --dry-run --list-only") or not target or ":" in target:
+        return
+    sources = [name for name in names[:-1] if name]
+    whole = any(call.is_directory(name) and name.endswith("/") for name in sources)
+    if whole or "--delete" in found:
+        call.write([target])
+    else:
+        call.write(targets(call, [*sources], target, target.endswith("/")))
+    call.write([found.get("--log-file")])
+
+
+def _scp(call: ShellCall) -> None:
+    _, names = options(call.args, "cFiJloPS")
+    target = names[-1] if len(names) > 1 else None
+    if target and ":" not in target:
+        sources: Values = [name.rpartition(":")[2] for name in names[:-1] if name]
+        call.write(targets(call, sources, target, False))
+
+
+def _split(call: ShellCall) -> None:
+    if call.name == "csplit":
+        found, _ = options(call.args, "fbn --prefix --suffix-format --digits")
+        call.write([f"{found.value('-f --prefix') or 'xx'}{STAR}"])
+        return
+    _, names = options(call.args, "abCln --bytes --lines --number --suffix-length --filter")
+    prefix = names[1] if len(names) > 1 else "x"
+    # Without a prefix of its own, the pieces are called xaa, xab and so on.
+    call.write([f"{prefix}{STAR}" if len(names) > 1 else f"{prefix}{QUESTION * 2}"])
+
+
+def _converted(call: ShellCall) -> None:
+    """The last operand is what is made."""
+    names = [arg for arg in call.args if arg != "-y"]
+    if len(names) > 1 and names[-1] and not names[-1].startswith("-"):
+        call.write([names[-1].partition(":")[2] if names[-1][:4] == "png:" else names[-1]])
+
+
+def _sqlite(call: ShellCall) -> None:
+    _, names = options(call.args, " -cmd -separator -init -newline -nullvalue")
+    said = " ".join(plain(text) for text in (*names[1:], call.stdin) if text).lower()
+    words = {*said.replace(";", " ").replace("(", " ").split()}
+    if names and words & {*_SQL_WRITES.split(), ".import", ".read"}:
+        call.write(names[:1])
+
+
+def _shred(call: ShellCall) -> None:
+    found, files = options(call.args, "ns --iterations --size --random-source")
+    call.write(files, "remove" if found.has("-u --remove") else "write")
+
+
+def _curl_reads(args: list[str]) -> bool:
+    """Only what fetches and shows: no file, no cookies, nothing sent."""
+    found, _ = options(args, "HAmw --header --user-agent --max-time --connect-timeout --retry")
+    return bool(args) and not found.keys() - {*_CURL_SHOWS.split()}
+
+
+def _first(*words: str) -> Reads:
+    """Rule: it only shows something if its arguments begin with these."""
+    beginnings = [one.split() for one in words]
+    return lambda args: args == ["--version"] or any(args[: len(one)] == one for one in beginnings)
+
+
+COMMANDS = table({
+    _VERSIONED: Rule(reads=lambda args: args == ["--version"]),
+    "docker podman": Rule(reads=_first("ps", "images", "logs", "inspect", "version", "info")),
+    "gh": Rule(reads=_first(
+        "pr view", "pr list", "pr status", "pr diff", "pr checks", "issue view", "issue list",
+        "run list", "run view", "repo view", "auth status",
+    )),
+    "kubectl": Rule(reads=_first("get", "describe", "logs", "version", "explain")),
+    "systemctl": Rule(reads=_first("status", "is-active", "list-units", "show")),
+    "convert magick ffmpeg sox": Rule(_converted),
+    "csplit": Rule(_split),
+    "curl": Rule(_curl, _curl_reads),
+    "dd": Rule(lambda call: call.write(arg[3:] for arg in call.args if arg and arg[:3] == "of=")),
+    "openssl": Rule(output(_OPENSSL, "-out -keyout -CAserial")),
+    "pandoc": Rule(output(_PANDOC, "-o --output")),
+    "rsync": Rule(_rsync),
+    "scp": Rule(_scp),
+    "sd": Rule(operands(unless="-p --preview", skip=2)),
+    "shred": Rule(_shred),
+    "split": Rule(_split),
+    "sqlite3": Rule(_sqlite),
+    "wget": Rule(_wget),
+    "xxd": Rule(lambda call: call.write(options(call.args, "cglos")[1][1:2])),
+    "yq": Rule(operands(needs="-i --inplace", skip=1)),
+})  # fmt: skip

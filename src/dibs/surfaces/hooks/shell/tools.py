@@ -15,7 +15,10 @@ _CURL_SHOWS = (
     " --include --verbose --insecure --header --user-agent --max-time --connect-timeout --retry"
     " --compressed"
 )
-_VERSIONED = "clang clang++ cmake g++ gcc gem java javac make mypy node nodejs php pytest python python3 rustc rustup tsc uvx"
+_VERSIONED = (
+    "clang clang++ cmake g++ gcc gem java javac make mypy node nodejs php pytest python python3"
+    " rustc rustup tsc uvx"
+)
 _SQL_WRITES = "insert update delete create drop alter replace vacuum reindex begin attach .restore"
 
 

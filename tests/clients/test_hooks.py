@@ -148,7 +148,7 @@ def test_subagents_and_their_agent_do_not_pass_for_each_other(name: str, set_up:
         tried.set()
 
 
-SLIP = """python3 -c 'open("data.bin", "wb").write(b"gone")'"""
+SLIP = """python3 -c 'open("nib.atad"[::-1], "wb").write(b"gone")'"""
 
 
 @pytest.mark.parametrize(("first", "second"), RING)

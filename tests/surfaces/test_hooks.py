@@ -220,7 +220,8 @@ def test_a_command_does_not_make_the_work_of_others_ones_own(a: Client, b: Clien
 
 # An edit that slips past
 
-SLIP = "python3 -c \"open('src/a'+'.py','w').write('stolen')\""
+# The name is not in the text as it stands.
+SLIP = "python3 -c \"open('yp.a/crs'[::-1],'w').write('stolen')\""
 
 
 def test_an_edit_that_slips_past_is_found_both_are_told_and_it_comes_back(
@@ -650,7 +651,7 @@ def test_two_agents_of_one_family_name_are_not_alone(shell: Shell, new_client: N
     a = new_client(shell.with_(DIBS_AGENT="team/alice"), "a")
     b = new_client(shell.with_(DIBS_AGENT="team/bob"), "b")
     text = a.read("src/a.py")
-    b.bash("python3 -c \"open('src/a'+'.py','w').write('b')\"")
+    b.bash("python3 -c \"open('yp.a/crs'[::-1],'w').write('b')\"")
     assert "has changed since you read it" in a.write("src/a.py", text).denied
 
 

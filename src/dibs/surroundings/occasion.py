@@ -65,6 +65,7 @@ class Occasion:
     shown: what the model was shown of the one file it read, "" if the client does not say
     lines: how many lines that file had then, 0 if the client does not say
     command: the text of a shell command, "" for every other tool
+    purpose: what the agent said that the command is for, "" if the client does not ask for that
     again: whether this stop comes after one that the hook has turned into going on
     afresh: whether this start follows another session of the same process (`/clear`)
     deaf: whether the model is shown nothing of what is said here
@@ -82,6 +83,7 @@ class Occasion:
     shown = ""
     lines = 0
     command = ""
+    purpose = ""
     again = False
     afresh = False
     deaf = False
@@ -198,7 +200,7 @@ def read_event(client: Client, payload: Payload) -> Occasion:
     occasion.call = payload.text("tool_use_id")
     occasion.again = payload.get("stop_hook_active") is True
     occasion.afresh = name == "SessionStart" and payload.get("source") == "clear"
-    if occasion.event in (BEFORE, AFTER):
+    if occasion.event in (BEFORE, ASKING, AFTER):
         read_tool(client, occasion, payload.record("tool_input"))
         if name.endswith("Failure"):
             occasion.reads = ()
@@ -226,6 +228,7 @@ def read_tool(client: Client, occasion: Occasion, tool_input: Payload) -> None:
             raise ValueError(f"the input of {tool} is no patch that names a file")
     elif tool in client.shell_tools:
         occasion.command = tool_input.text("command", "command_line")
+        occasion.purpose = tool_input.text("description")
     elif tool in client.read_tools and occasion.event == AFTER:
         occasion.reads = tool_input.files()
 

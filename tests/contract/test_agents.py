@@ -174,6 +174,24 @@ def test_beat_tells_the_others_what_one_is_doing(alice, bob, clock):
             alice.agents.beat(status=status)
 
 
+def test_a_session_says_what_it_is_doing_by_its_status_or_its_task(alice, bob, clock):
+    assert alice.agents.doing() == ""
+    bob.work.claim("other")
+    alice.work.add("t1", title="faster")
+    alice.work.claim("t1", ttl_s=60)
+    assert alice.agents.doing() == "faster"
+    alice.work.claim("t2")
+    assert alice.agents.doing() == "t2"
+    alice.agents.beat(status="measuring")
+    assert alice.agents.doing() == "measuring"
+    alice.agents.beat(status="")
+    alice.work.abandon("t2")
+    assert alice.agents.doing() == "faster"
+    clock.advance(61)
+    assert alice.agents.doing() == ""
+    assert bob.agents.doing() == "other"
+
+
 def test_a_session_without_a_beat_dies_only_where_processes_cannot_be_seen(
     opener: Opener, space, bob, clock
 ):

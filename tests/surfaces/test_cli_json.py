@@ -142,6 +142,7 @@ alice work complete --many <<< $'{"id": "m1", "result": 1}'
 alice work complete --many --each <<< '{"id": "m1"}'
 alice send --many <<< '{"body": "done", "to": "bob"}'
 alice send --many <<< 'done'
+alice agents doing
 """
 # Where a value depends on the machine or the moment.
 SHAPES = [

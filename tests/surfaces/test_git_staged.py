@@ -135,9 +135,13 @@ def test_the_name_of_a_file_cannot_write_to_the_terminal(alice: Client, bob: Cli
     assert "\x1b" not in answer.err
 
 
-def test_a_person_does_not_sweep_it_in_either(person: Worker, alice: Client) -> None:
+def test_a_person_is_told_what_their_agent_has_staged_and_goes_on(
+    person: Worker, alice: Client
+) -> None:
     alice.stages("src/a.py")
-    assert person.git("commit", "-m", "by hand").code == 1
+    answer = person.git("commit", "-q", "-m", "by hand")
+    assert answer.code == 0
+    assert "still working on:\n  src/a.py  staged by alice\n" in answer.err
 
 
 def test_what_a_person_staged_is_nobodys(person: Worker, alice: Client, bob: Client) -> None:
@@ -226,8 +230,8 @@ def test_notes_that_cannot_be_read_stop_nobody(alice: Client, bob: Client) -> No
 
 def lease_of(part: Client, path: str) -> str:
     """Have a part of an agent hold a file, as its edit tool would; its name."""
-    with part.tool(f"touch {path}"):
-        pass
+    with part.tool(f"echo edited > {path}") as shell:
+        shell.write(path, "edited\n")
     (lease,) = [one for one in part.worker.json("leases") if one["resource"] == path]
     name: str = lease["agent"]
     assert name.startswith("alice/")

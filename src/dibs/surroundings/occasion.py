@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     Environment = Mapping[str, str]
 
-EVENTS = "start prompt before after stop end subagent_end other".split()
-START, PROMPT, BEFORE, AFTER, STOP, END, SUBAGENT_END, OTHER = EVENTS
+EVENTS = "start prompt before asking refused after stop end subagent_end other".split()
+START, PROMPT, BEFORE, ASKING, REFUSED, AFTER, STOP, END, SUBAGENT_END, OTHER = EVENTS
 
 
 class Edit:
@@ -51,7 +51,8 @@ class Occasion:
     """One call of a hook.
 
     client: the client's short name, such as `claude`
-    event: one of the words above; `other` if there is nothing to do
+    event: one of the words above; `asking` if the client asks its user whether a tool may run,
+        `refused` if it will not run, or none of the turn will; `other` if there is nothing to do
     name: what the client calls the event, for clients whose answers repeat it
     session: the client's own name for its session, "" if it says none
     subagent: the client's own name for the subagent that acts, "" if it is the agent itself
@@ -64,6 +65,7 @@ class Occasion:
     shown: what the model was shown of the one file it read, "" if the client does not say
     lines: how many lines that file had then, 0 if the client does not say
     command: the text of a shell command, "" for every other tool
+    purpose: what the agent said that the command is for, "" if the client does not ask for that
     again: whether this stop comes after one that the hook has turned into going on
     afresh: whether this start follows another session of the same process (`/clear`)
     deaf: whether the model is shown nothing of what is said here
@@ -81,6 +83,7 @@ class Occasion:
     shown = ""
     lines = 0
     command = ""
+    purpose = ""
     again = False
     afresh = False
     deaf = False
@@ -173,6 +176,9 @@ MEANINGS = {
     "SubagentStart": START,
     "UserPromptSubmit": PROMPT,
     "PreToolUse": BEFORE,
+    "PermissionRequest": ASKING,
+    "PermissionDenied": REFUSED,
+    "Interrupt": REFUSED,
     "PostToolUse": AFTER,
     "PostToolUseFailure": AFTER,
     "Stop": STOP,
@@ -194,7 +200,7 @@ def read_event(client: Client, payload: Payload) -> Occasion:
     occasion.call = payload.text("tool_use_id")
     occasion.again = payload.get("stop_hook_active") is True
     occasion.afresh = name == "SessionStart" and payload.get("source") == "clear"
-    if occasion.event in (BEFORE, AFTER):
+    if occasion.event in (BEFORE, ASKING, AFTER):
         read_tool(client, occasion, payload.record("tool_input"))
         if name.endswith("Failure"):
             occasion.reads = ()
@@ -222,6 +228,7 @@ def read_tool(client: Client, occasion: Occasion, tool_input: Payload) -> None:
             raise ValueError(f"the input of {tool} is no patch that names a file")
     elif tool in client.shell_tools:
         occasion.command = tool_input.text("command", "command_line")
+        occasion.purpose = tool_input.text("description")
     elif tool in client.read_tools and occasion.event == AFTER:
         occasion.reads = tool_input.files()
 

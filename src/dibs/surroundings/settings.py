@@ -25,6 +25,8 @@ WORKTREES = ("warn", "block", "off")
 TTL_S = 1800
 # Whoever changes the repository can change this file, and must not take away the recent past.
 KEEP_MIN_S, KEEP_MAX_S = 3600.0, 36_600 * 86_400.0
+APPENDED = ("CHANGELOG", "CHANGES", "HISTORY", "NEWS", "RELEASES", "RELEASE_NOTES")
+TEXTS = ("", "MD", "RST", "TXT", "ADOC")
 KEEP_MIN_BYTES, KEEP_MAX_BYTES = 16 << 20, 1 << 40
 SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
 Given = dict[str, object]
@@ -34,12 +36,13 @@ class Config:
     """
     policy: what happens to an edit when dibs itself fails: `open` lets it through
     worktrees: what a lease in another worktree means: `warn`, `block` or `off`
-    ttl_s: how long an edited file stays leased without activity
+    ttl_s: how long an edited file stays leased if it is not edited again
     whole_tree_s: how long an agent may hold a whole tree
     keep_s: how much of the past a store keeps
     keep_bytes: from which size on it keeps less
     ignored: paths and globs that hooks and commits pass over
     protected: paths and globs that only people may change
+    appended: paths and globs that everybody appends to, besides changelogs
     problems: what cannot be read; such a setting has its default, and `dibs doctor` says so
     """
 
@@ -54,6 +57,7 @@ class Config:
         self.keep_bytes = self._size(given, "keep_size", KEEP_BYTES)
         self.ignored = self._resources(given, "ignored")
         self.protected = self._resources(given, "protected")
+        self.appended = self._resources(given, "appended")
         self.problems += [f"there is no setting {shown(name)}" for name in given]
 
     def ignores(self, resource: Resource) -> bool:
@@ -66,6 +70,13 @@ class Config:
             # It may become a directory, so that a claim covers what is below; an edit makes a file.
             resource = Resource(resource.text, "file", resource.base)
         return any(resources_overlap(one, resource) for one in self.protected)
+
+    def appends(self, resource: Resource) -> bool:
+        """Whether a file is one that everybody appends to, so that nobody keeps it for long."""
+        name, _, kind = os.path.basename(resource.base).upper().partition(".")
+        if name in APPENDED and kind in TEXTS:
+            return True
+        return any(covers(one, resource) for one in self.appended)
 
     def _choice(self, given: Given, name: str, words: tuple[str, ...]) -> str:
         value = given.pop(name, words[0])

@@ -125,6 +125,14 @@ class Agents(Noun):
         caller.agent = name
         return session_record(tx, row | {"agent": name})
 
+    @operation(by=EVERYBODY)
+    def doing(self) -> str:
+        """Say what this session is doing: its status, or else a task that it has claimed."""
+        with self.scope.read() as tx:
+            rows = tx.rows(AGENTS.doing, session=self.scope.session, now=tx.now)
+        said: str = rows[0]["status"] or rows[0]["title"] or rows[0]["id"] or "" if rows else ""
+        return said
+
     @operation(by=EVERYBODY, cli="agents", empty="nobody is here")
     def list(self, *, everybody: bool = False) -> tuple[Presence, ...]:
         """List who is here, what they are doing, and how much they hold.

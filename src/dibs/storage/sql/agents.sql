@@ -92,6 +92,14 @@ WHERE space = :space AND deadline > :now GROUP BY session;
 SELECT session, COUNT(*) AS number FROM task
 WHERE space = :space AND session IS NOT NULL AND due > :now GROUP BY session;
 
+-- name: doing
+-- What a session says that it does, and the latest task that it has claimed.
+SELECT session.status, task.id, task.title
+FROM session LEFT JOIN task
+  ON task.space = session.space AND task.session = session.id AND task.due > :now
+WHERE session.space = :space AND session.id = :session
+ORDER BY task.epoch DESC LIMIT 1;
+
 -- name: add_token
 INSERT INTO token (space, id, name, scope, digest, created_by, created_at, expires_at, deadline,
                    revoked_at, signature)

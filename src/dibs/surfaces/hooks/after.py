@@ -12,17 +12,17 @@ its holder, or by somebody else. Who had a tool under way that may write decides
 
 What the holder had is kept before anybody is told, so that `dibs recover` brings it back.
 
-After a tool leases last longer too, and what was lent for it ends. After all of them, at the end
-of a session, everything is free.
+After a tool what was leased for it ends (`endings`), but for the files that it has changed. At the
+end of a session, everything is free.
 """
 
 from __future__ import annotations
 
 import os
 
-from dibs.errors import DibsError, NotFoundError, NotYoursError, StaleError, UnavailableError
+from dibs.errors import DibsError, NotFoundError, StaleError, UnavailableError
 from dibs.records import NAME_SHOWN, Lease, called, held_by, quoted
-from dibs.surfaces.hooks.case import BRIEF, EDITED, Case, hooked, is_in
+from dibs.surfaces.hooks.case import Case, hooked, is_in, resting
 from dibs.surfaces.hooks.contents import read_file
 from dibs.surfaces.hooks.notes import Flight, Stagings, notes_in, read_note
 from dibs.surroundings import failures
@@ -33,13 +33,16 @@ UNDOING = "dibs recover"
 
 def after(case: Case) -> list[str]:
     """Note what the tool has done; what the agent has to be told."""
+    from dibs.surfaces.hooks.endings import drop, keep_changed, release
+
     occasion = case.occasion
     for path in occasion.reads:
         if file := file_of(case, path):
             case.read(file, occasion.shown, occasion.lines)
-    told: list[str] = []
+    never = case.flights.never_run(occasion)
+    told = sweep(case) if never or occasion.edits or occasion.command else []
+    drop(case, never)
     if occasion.edits or occasion.command:
-        told = sweep(case)
         for edit in occasion.edits:
             file = file_of(case, edit.path)
             if file and file not in case.intruded:
@@ -50,8 +53,8 @@ def after(case: Case) -> list[str]:
         if flight is not None:
             refresh_reads(case, flight)
             release(case, flight.brief, flight)
+        keep_changed(case, flight)
         case.flights.end(occasion)
-    renew(case)
     return told
 
 
@@ -63,48 +66,14 @@ def file_of(case: Case, path: str) -> str:
     return resource.file
 
 
-def renew(case: Case) -> None:
-    """Activity renews: what has less than half of its time left lasts as long again."""
-    mine = [one for one in case.agent.leases.list(session=case.session) if one.note != BRIEF]
-    if any(lease.expires_in_ms < lease.ttl_ms / 2 for lease in mine):
-        try:
-            case.agent.leases.renew(*(lease.resource for lease in mine))
-        except (NotFoundError, StaleError, NotYoursError):
-            pass  # one of them was lost this moment, which the next briefing says
-
-
-def free_clean(case: Case) -> None:
-    """At the end of a turn, release the files of which git has every change, or that have none.
-
-    Only those that a hook has claimed: what the agent has claimed itself it releases itself.
-    """
-    top = case.place.top
-    mine = {
-        one.resource: file
-        for one, file in case.leased_files()
-        if one.session == case.session and one.note == EDITED and file.startswith(f"{top}/")
-    }
-    if not mine or case.place.checkout.kind != "repository":
-        return
-    from dibs.surroundings.git import elsewhere, git, names
-
-    try:
-        said = git(
-            "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--",
-            *mine.values(), cwd=top, environment=elsewhere() | {"GIT_LITERAL_PATHSPECS": "1"},
-        )  # fmt: skip
-    except UnavailableError:
-        return  # such as for a file of a submodule: it stays leased
-    dirty = {os.path.join(top, entry[3:]) for entry in names(said)}
-    release(case, [name for name, file in mine.items() if file not in dirty])
-
-
 def leave(case: Case) -> None:
     """The session is over: everything it holds is free."""
     from dibs.surfaces.hooks.briefing import Briefing
 
     case.flights.end()
     case.reads.forget()
+    case.claims.forget_all()
+    case.own.remove(resting(case.session))
     Briefing(case).forget()
     case.own.remove(hooked(case.session))
     # The subagents of which no end was told: one that is being noted has a dot in its name.
@@ -123,27 +92,6 @@ def see_index(case: Case) -> None:
         Stagings(case.place).look()
     except UnavailableError as error:
         failures.record(case.store_dir, f"who staged what: {error.message}")
-
-
-def release(case: Case, names: list[str], but: Flight | None = None) -> None:
-    """Give back what was leased for tools, unless another tool of this session needs it.
-
-    but: the tool that does not need it any more
-    """
-    if not names:
-        return
-    needed = {
-        name
-        for flight in case.flights.under_way()
-        if flight.session == case.session and (but is None or flight.name != but.name)
-        for name in flight.brief
-    }
-    for name in names:
-        if name not in needed:
-            try:
-                case.agent.leases.release(name)
-            except (NotFoundError, NotYoursError, StaleError):
-                pass  # it has lapsed, or another hook of the same tool was faster
 
 
 def sweep(case: Case) -> list[str]:
@@ -258,6 +206,7 @@ def settle(case: Case, lease: Lease, file: str, found: str | None) -> list[str]:
     """Note that a change is this session's own."""
     if case.made(file) == found:  # else it changes this very moment: the next look will tell
         case.see(lease)
+        case.claims.edited(lease)
     return []
 
 
@@ -276,6 +225,7 @@ def report(case: Case, lease: Lease, file: str, by: dict[str, str], sure: bool =
     except (NotFoundError, StaleError):
         return []  # somebody else has told it this moment, or the holder has let go
     if lease.session == case.session:
+        case.claims.edited(lease)
         return [intruded(lease, list(by), doing)]
     if case.agent.name not in by or doing.startswith(UNDOING):
         return []

@@ -1,9 +1,11 @@
 """Before an edit: claim the files for this session, or say why the tool must not run.
 
 Free or ours: go on. Held by another: denied, with who, what for, how long, and what to do
-instead. A file stays leased until the session ends, or a turn does and git has every change of
-it; a directory, a pattern or the whole tree is leased for the one tool only. An edit that rests
-on a content which is no longer there is denied once, with the difference.
+instead. What is claimed here is short: whether the tool is going to run is not known yet, since
+the client may ask its user first. A file that it has changed is leased for longer afterwards; a
+directory, a pattern or the whole tree is leased for the one tool only, and so is a file that
+everybody appends to, such as CHANGELOG.md. For that, the tool waits a moment. An edit that rests on
+a content which is no longer there is denied once, with the difference.
 
 All worktrees share one space, so that a file has one name in all of them. Where there are
 several, a file is claimed for this checkout alone; if somebody holds it in another, the agent is
@@ -16,15 +18,33 @@ import os
 from time import time
 
 from dibs.arguments import CLAIM_LIMIT
-from dibs.errors import HeldError, NotFoundError, StaleError
+from dibs.errors import DeadlockError, HeldError, NotFoundError, StaleError, TimeoutError
 from dibs.names.paths import Resource
 from dibs.records import Blocker, called, in_the_way, quoted
-from dibs.surfaces.hooks.after import release, see_index, sweep
-from dibs.surfaces.hooks.case import BRIEF, EDITED, Case
+from dibs.surfaces.hooks.after import see_index, sweep
+from dibs.surfaces.hooks.case import Case
+from dibs.surfaces.hooks.reasons import (
+    CHANGE,
+    CHANGED,
+    EDIT_S,
+    claim,
+    is_claimed_here,
+    purpose,
+    texts_of,
+)
 from dibs.surroundings.occasion import Answer, Edit
 from dibs.surroundings.wording import argument, quote, told, where_held
 
-BRIEF_TTL_S = 900
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dibs.records import Lease
+
+COMMAND_S = 900
+"""How long what is leased for a command stays so: it is not known how long it runs."""
+MOMENT_S = 1.0
+"""How long a hook waits for what others have for one tool only."""
 TEXT_LIMIT = 100_000
 """A longer text is not noted on a tool that is under way."""
 DIFFERENCE_LIMIT = 128 << 10
@@ -55,20 +75,18 @@ def before(case: Case, edits: list[Edit]) -> Answer:
     if len(found) > CLAIM_LIMIT and (top := case.resource(case.place.top)):
         found = {top.text: (Edit(case.place.top, "tree"), top)}
     postpone(case, sweep(case))
-    resources = [resource for _, resource in found.values()]
-    wanted = claimable(case, resources)
-    files = [one for one in wanted if is_file(one)]
-    brief = [one for one in wanted if not is_file(one)]
+    if never := case.flights.never_run(case.occasion):
+        from dibs.surfaces.hooks.endings import drop
+
+        drop(case, never)
+    wanted = Wanted(case, [resource for _, resource in found.values()])
     # First the word and then the lease: a hook that is killed in between leaves nothing held.
-    begin(case, list(found.values()), [one.text for one in brief])
+    begin(case, list(found.values()), [one.text for one in wanted.brief])
     try:
-        warnings = [
-            claim(case, brief, BRIEF_TTL_S, BRIEF),
-            claim(case, files, case.config.ttl_s, EDITED),
-        ]
+        warnings = wanted.claim()
         refusal = next(filter(None, (compare(case, *one) for one in found.values())), "")
-    except HeldError as error:
-        refusal = held(error.details["blockers"], [one.text for one in wanted])
+    except (HeldError, TimeoutError) as error:
+        refusal = held(error.details["blockers"], wanted.names)
         tell_holders(case, error.details["blockers"])
     if refusal:
         abandon(case)
@@ -163,14 +181,69 @@ def meant(case: Case, edit: Edit) -> Resource | None:
     return None if edit.kind == "remove" and file and not os.path.lexists(file) else resource
 
 
-def claimable(case: Case, resources: list[Resource]) -> list[Resource]:
-    """What this session does not hold by a claim of its own, which stays as it is."""
-    own = {
-        one.resource: one.note
-        for one in case.agent.leases.list(session=case.session)
-        if one.mode == "exclusive"
-    }
-    return [one for one in resources if own.get(one.text, EDITED) in (EDITED, BRIEF)]
+class Wanted:
+    """What a tool is going to change, without what the agent has claimed itself, which stays so.
+
+    brief: what is leased for this one tool
+    files: what stays leased if it changes
+    """
+
+    def __init__(self, case: Case, resources: list[Resource]) -> None:
+        self._case = case
+        self._own = {
+            one.resource: (one, case.claims.of(one))
+            for one in case.agent.leases.list(session=case.session)
+            if one.mode == "exclusive"
+        }
+        claimable = [one for one in resources if self._how(one) != ""]
+        self.names = [one.text for one in claimable]
+        self.brief = [one for one in claimable if not is_file(one) or case.config.appends(one)]
+        self.files = [one for one in claimable if one not in self.brief]
+
+    def claim(self) -> list[str]:
+        """Claim what is missing; what is to be known of other worktrees."""
+        case = self._case
+        fresh = [one for one in self.files if not self._lasts(one)]
+        if self.brief or fresh:
+            said = purpose(case)
+            ttl_s = COMMAND_S if case.occasion.command else min(EDIT_S, case.config.ttl_s)
+            appended = [one for one in self.brief if is_file(one) and case.config.appends(one)]
+            obtain(case, appended, ttl_s, said, wait_s=MOMENT_S)
+            obtain(case, [one for one in self.brief if one not in appended], ttl_s, said)
+            obtain(case, fresh, ttl_s, said, {one.text: self._how(one) or CHANGE for one in fresh})
+        return [elsewhere_too(case, self.brief + self.files)]
+
+    def _how(self, resource: Resource) -> str | None:
+        """What a hook has claimed this for already; "" if the agent has, None if nobody has."""
+        if resource.text not in self._own:
+            return None
+        claim = self._own[resource.text][1]
+        return claim.how if claim else ""
+
+    def _lasts(self, resource: Resource) -> bool:
+        """Whether the session has this for long enough already."""
+        if self._how(resource) != CHANGED:
+            return False
+        lease = self._own[resource.text][0]
+        return lease.expires_in_ms > EDIT_S * 1000 and is_here(lease, resource)
+
+
+def asking(case: Case) -> None:
+    """The client asks its user whether a tool may run: nobody waits for the answer for long."""
+    asked = case.flights.ask(case.occasion)
+    names = {name for flight in asked for name in (*flight.edits, *flight.brief)}
+    short = [
+        lease.resource
+        for lease in case.agent.leases.list(session=case.session)
+        if lease.resource in names
+        and (claim := case.claims.of(lease)) is not None
+        and claim.how != CHANGED
+    ]
+    if short:
+        try:
+            case.agent.leases.renew(*short, ttl_s=min(EDIT_S, case.config.ttl_s))
+        except (NotFoundError, StaleError):
+            pass  # they have ended this moment
 
 
 def tell_holders(case: Case, blockers: list[Blocker]) -> None:
@@ -184,6 +257,8 @@ def tell_holders(case: Case, blockers: list[Blocker]) -> None:
 
 def abandon(case: Case) -> None:
     """The tool does not run: give back what was leased for it."""
+    from dibs.surfaces.hooks.endings import release
+
     flight = case.flights.of(case.occasion)
     if flight is not None:
         release(case, flight.brief, flight)
@@ -217,24 +292,39 @@ def is_file(resource: Resource) -> bool:
     )
 
 
-def claim(case: Case, resources: list[Resource], ttl_s: float, note: str) -> str:
-    """Claim for this session; what is to be known of other worktrees."""
+def obtain(
+    case: Case,
+    resources: list[Resource],
+    ttl_s: float,
+    note: str,
+    how: Mapping[str, str] = {},
+    wait_s: float = 0,
+) -> None:
+    """Claim for this session, also from the agent that has sent it, if it is a subagent."""
     if not resources:
-        return ""
-    here = case.config.worktrees != "block" and several_checkouts(case)
-    # By its place on disk: a name from the top may mean another worktree's file.
-    texts = [f"path:{one.file}" if one.file else one.text for one in resources]
+        return
     try:
-        case.agent.leases.claim(*texts, ttl_s=ttl_s, note=note, here=here)
-    except HeldError as error:
+        claim(case, resources, ttl_s, note, how, wait_s)
+    except DeadlockError:
+        claim(case, resources, ttl_s, note, how)  # without a wait, which says who has it
+    except (HeldError, TimeoutError) as error:
         if not case.occasion.subagent or not hand_down(case, error.details["blockers"]):
             raise
-        case.agent.leases.claim(*texts, ttl_s=ttl_s, note=note, here=here)
-    if not here or case.config.worktrees == "off":
+        claim(case, resources, ttl_s, note, how)
+
+
+def is_here(lease: Lease, resource: Resource) -> bool:
+    """Whether a lease is in force where a resource is."""
+    return lease.checkout in (None, resource.checkout)
+
+
+def elsewhere_too(case: Case, resources: list[Resource]) -> str:
+    """What is to be known of who has the same in another worktree."""
+    if not resources or case.config.worktrees == "off" or not is_claimed_here(case):
         return ""
     said = {
         f"{called(one.resource, True)} by {called(one.agent, True)} in {where_held(one)}"
-        for state in case.agent.leases.status(*texts)
+        for state in case.agent.leases.status(*texts_of(resources))
         for one in state.blockers
     }
     if not said:
@@ -265,24 +355,19 @@ def hand_down(case: Case, blockers: list[Blocker]) -> bool:
     return True
 
 
-def several_checkouts(case: Case) -> bool:
-    """Whether the files of this space are in several places, here or on other machines."""
-    place = case.place
-    if place.top != place.root or case.space.scope.beats:
-        return True
-    try:
-        return bool(os.listdir(os.path.join(place.root, ".git", "worktrees")))
-    except OSError:
-        return False
-
-
 def compare(case: Case, edit: Edit, resource: Resource) -> str:
     """Why an edit must wait: its file is not what the session has read. Said once."""
     if edit.kind != "write" or not is_file(resource):
         return ""
     file = resource.file or ""
     known, now = case.reads.known(file), case.content_hash(file)
-    if known is None or now is None or known.content_hash == now or not is_others(case, file, now):
+    if (
+        known is None
+        or now is None
+        or known.content_hash == now
+        or only_adds(case.occasion.command)
+        or not is_others(case, file, now)
+    ):
         case.kept.keep(file, case.agent.name)
         return ""
     then = case.kept.content(known.content_hash)
@@ -293,6 +378,11 @@ def compare(case: Case, edit: Edit, resource: Resource) -> str:
         f"{difference(then, case.kept.content(now))}\n"
         "Look whether your edit still fits, then try again; it is not refused a second time."
     )
+
+
+def only_adds(command: str) -> bool:
+    """Whether all that a command writes goes to the end of files, and undoes nobody's work."""
+    return ">>" in command and ">" not in command.replace(">>", "")
 
 
 def is_others(case: Case, file: str, now: str) -> bool:
@@ -310,7 +400,7 @@ def held(blockers: list[Blocker], wanted: list[str]) -> str:
     """Why an edit is denied: who holds the file, what for, how long, and what to do instead."""
     first = next((one for one in blockers if not one.waiting), blockers[0])
     said = in_the_way(blockers, round(time() * 1000), quote=True)
-    why = AHEAD if first.waiting else f"{HELD}. Their lease is renewed while they work"
+    why = AHEAD if first.waiting else f"{HELD}. Their lease is renewed while they edit it"
     # What this agent wants is its own word; what the other holds may be called anything.
     name = first.resource if first.resource in wanted or not wanted else wanted[0]
     return told(f"{why}. {ADVICE.format(name=argument(name))}", said)

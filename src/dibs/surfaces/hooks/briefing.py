@@ -14,7 +14,7 @@ from dibs.digest import sha256
 from dibs.records import called, quoted
 from dibs.storage.folder import Own
 from dibs.surfaces.hooks.case import Case
-from dibs.surfaces.hooks.notes import append, read_note, write
+from dibs.surfaces.hooks.notes import append, notes_in, read_note, write
 from dibs.surroundings.wording import argument, told
 
 TYPE_CHECKING = False
@@ -73,7 +73,17 @@ class Briefing:
         says = f"another agent wants a file that you hold; {advice}"
         said = told(says, f"{called(agent, True)} wants {called(name, True)}")
         append(self._own, self._wishes, f"{json.dumps(said)}\n")
-        write(self._own, mark, "")
+        write(self._own, mark, name)
+
+    def wanted_names(self) -> set[str]:
+        """What others have wanted lately of this agent."""
+        found = set()
+        mine = self._name("wanted")
+        for file in notes_in(self._own, "hooks"):
+            status = self._own.status(file) if file.startswith(f"{mine}-") else None
+            if status is not None and time() - status.st_mtime < WANTED_S:
+                found.add(read_note(self._own, file) or "")
+        return found
 
     def wishes(self) -> list[str]:
         """What others want of this agent: no reason to go on when it stops."""

@@ -16,15 +16,12 @@ from dibs.records import Lease
 from dibs.storage.folder import Own
 from dibs.surfaces.hooks.contents import Contents, read_file
 from dibs.surfaces.hooks.notes import Flights, Reads, mark_of, read_note, stamp, write
+from dibs.surfaces.hooks.reasons import Claims
 from dibs.surroundings.occasion import Occasion
 from dibs.surroundings.settings import load
 from dibs.surroundings.who import Who
 
 SIGNS = bytes(sign for sign in range(128) if not chr(sign).isalnum())
-BRIEF = "for one command"
-"""The note of a lease that ends with the tool; nobody's activity renews it."""
-EDITED = "being edited"
-"""The note of a lease that a hook has claimed; it ends with the turn once git has the content."""
 LARGE = 1 << 20
 SETTLED_S = 2
 """A file that was written to this recently may change again without looking different."""
@@ -52,6 +49,7 @@ class Case:
         self.mark = mark_of(space)
         self.cwd = occasion.cwd or os.getcwd()
         self.flights = Flights(self.store_dir, self.session)
+        self.claims = Claims(self.store_dir, self.session)
         self.kept = Contents(self.store_dir, self.mark)
         self.reads = Reads(self.store_dir, self.session)
         self.intruded: set[str] = set()
@@ -64,6 +62,18 @@ class Case:
     def is_hooked(self, session: int) -> bool:
         """Whether a session has hooks that run in this store."""
         return self.own.status(hooked(session)) is not None
+
+    def is_resting(self, session: int) -> bool:
+        """Whether the turn of a session with hooks is over, as far as its client has said."""
+        return self.own.status(resting(session)) is not None
+
+    def rests(self) -> None:
+        """The turn of this session is over."""
+        write(self.own, resting(self.session), "")
+
+    def works(self) -> None:
+        """Another turn of this session has begun."""
+        self.own.remove(resting(self.session))
 
     def resource(self, path: str, pattern: bool = False) -> Resource | None:
         """What a path of the client's means here; None for what lies outside the space.
@@ -184,6 +194,11 @@ class Case:
 def hooked(session: int) -> str:
     """The note that says that a session has hooks."""
     return f"hooks/sessions/{session}"
+
+
+def resting(session: int) -> str:
+    """The note that says that the turn of a session is over."""
+    return f"hooks/resting/{session}"
 
 
 def is_in(text: str, content: bytes) -> bool:

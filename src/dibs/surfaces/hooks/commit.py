@@ -14,6 +14,13 @@ to commit without a look.
 What stops a commit: a staged path that another session holds, a path that another session has
 staged, and for agents a protected path. A lease in another worktree warns, by default.
 
+A person is not a stranger to the agents in their checkout. They commit what these have edited or
+staged: without a word when the agent's turn is over, with a warning while it works. Theirs is an
+agent whose hooks run for this user in this checkout. Whoever else holds a file stops them, too.
+
+After a commit the files are released that hooks have claimed and that are clean now: those of
+whoever committed, and if that was a person, those of their agents.
+
 Who commits is an agent's sessions or a person, and the git process itself (`Committer`). A client
 tells the commands of its subagents the same session as its own. So which of them runs git is seen
 from the tools that are under way: those of this agent and its subagents that call git now. Where
@@ -51,6 +58,7 @@ TTL_S = 600.0
 """An editor that stays open keeps others from committing for no longer than this."""
 NOTE = "git commit"
 SHARED = "shared"
+WORKED_ON = "this commit has files that an agent of yours is still working on:"
 MENTIONED = 10
 NAMED = 3
 """How many paths the advice spells out."""
@@ -76,6 +84,13 @@ class Committer(Case):
             and (flight.session == self.session or flight.agent.startswith(f"{self.name}/"))
         }
         self.sessions = calling_git or {self.session}
+
+    def is_own_agent(self, session: int) -> bool:
+        """Whether it is a person who commits, and the session that of an agent of theirs.
+
+        Its hooks leave notes in a folder that only this user can write to.
+        """
+        return self.is_person and self.is_hooked(session)
 
     def turn(self) -> Agent:
         """The session that holds the index for this commit, and ends with git at the latest."""
@@ -150,6 +165,7 @@ class Findings:
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
+        self.worked_on: dict[str, str] = {}
         self.elsewhere: dict[str, str] = {}
         self.staged_by: dict[str, str] = {}
         self.protected: dict[str, str] = {}
@@ -171,6 +187,7 @@ def before(by: Committer, merges: bool) -> int:
         take_turn(turn, index_name(by.place, directory))
         found = look(by, directory)
         found.merges |= merges
+        listed(WORKED_ON, found.worked_on)
         # It does not stop a commit, but the holder there will have to merge.
         if found.elsewhere:
             listed("this commit has files that others hold in another worktree:", found.elsewhere)
@@ -235,13 +252,21 @@ def look(by: Committer, directory: str) -> Findings:
         found.protected = {path: "" for path, one in resources.items() if by.config.protects(one)}
     for path, others in holders(by, resources).items():
         here = [one for one in others if is_here(one, resources[path])]
-        if here or by.config.worktrees == "block":
+        if here and all(by.is_own_agent(one.session) for one in here):
+            if working := [one for one in here if not by.is_resting(one.session)]:
+                found.worked_on[path] = blocker_line(working[0])
+        elif here or by.config.worktrees == "block":
             first = (here or others)[0]
             found.held[path] = f"{blocker_line(first)}{intruders(by, resources[path], first)}"
         elif by.config.worktrees == "warn":
             found.elsewhere[path] = f"{blocker_line(others[0])}, in {where_held(others[0])}"
     if directory == git_directory(by.place.top):  # not the index of a submodule
-        found.staged_by = of_others(by, paths)
+        for path, who in of_others(by, paths).items():
+            said = f"staged by {' or '.join(sorted(map(called, who.values())))}"
+            if not all(map(by.is_own_agent, who)):
+                found.staged_by[path] = said
+            elif not all(map(by.is_resting, who)):
+                found.worked_on.setdefault(path, said)
     return found
 
 
@@ -259,8 +284,8 @@ def intruders(by: Committer, resource: Resource, blocker: Blocker) -> str:
     return f"; changed under that lease by {whom}"
 
 
-def of_others(by: Committer, paths: dict[str, str]) -> dict[str, str]:
-    """The paths that only others have staged, who are here still; and who they are."""
+def of_others(by: Committer, paths: dict[str, str]) -> dict[str, dict[int, str]]:
+    """The paths that only others have staged, one of whom is here still; and who they are."""
     suspects = {
         path: sessions
         for path, (content, sessions) in Stagings(by.place).known().items()
@@ -269,16 +294,13 @@ def of_others(by: Committer, paths: dict[str, str]) -> dict[str, str]:
     if not suspects:
         return {}
     here = {session.id for one in by.space.agents.list() for session in one.sessions}
-    return {
-        path: f"staged by {' or '.join(sorted(map(called, who.values())))}"
-        for path, who in suspects.items()
-        if here & set(who)
-    }
+    return {path: who for path, who in suspects.items() if here & set(who)}
 
 
 def after(by: Committer) -> int:
-    """Give the index to the next, and note who made this commit."""
+    """Give the index to the next, note who made this commit, and release what is clean now."""
     from dibs.surfaces.hooks import git_events
+    from dibs.surfaces.hooks.endings import free_clean
 
     if not by.space.leases.status(index_name(by.place, own_git_dir()))[0].free:
         by.turn().agents.leave()
@@ -286,6 +308,8 @@ def after(by: Committer) -> int:
         commit = git("rev-parse", "HEAD").decode().strip()
         git_events.note_made(by.place, [(commit, (sum(by.sessions), by.space.events.last()))])
     Stagings(by.place).refresh()
+    holding = {one.session for one in by.space.leases.list()}
+    free_clean(by, {one for one in holding if one in by.sessions or by.is_own_agent(one)})
     return 0
 
 

@@ -146,7 +146,7 @@ def before_push(by: Committer, refs: str) -> int:
         for one in others:
             # Under their lease, and not by themselves.
             made = any(session != one.session and seq > one.epoch for session, seq in changed[path])
-            if made and is_here(one, resources[path]):
+            if made and is_here(one, resources[path]) and not by.is_own_agent(one.session):
                 found.setdefault(path, blocker_line(one))
     if not found:
         return 0

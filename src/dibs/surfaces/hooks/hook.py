@@ -25,10 +25,12 @@ from dibs.surfaces.hooks.notes import Visits, begin_notes, prune, write
 from dibs.surroundings import failures
 from dibs.surroundings.occasion import (
     AFTER,
+    ASKING,
     BEFORE,
     END,
     OTHER,
     PROMPT,
+    REFUSED,
     START,
     STOP,
     SUBAGENT_END,
@@ -94,7 +96,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
 
 def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
     edits = planned(occasion)
-    if occasion.event == OTHER or (occasion.event == BEFORE and edits is None):
+    if occasion.event == OTHER or (occasion.event in (BEFORE, ASKING) and edits is None):
         return 0
     if occasion.event == SUBAGENT_END and not occasion.subagent:
         return 0  # a client that does not say which; the agent itself goes on
@@ -158,11 +160,12 @@ def in_other(case: Case, edits: list[Edit]) -> Answer:
 
         return before(case, edits)
     from dibs.surfaces.hooks.after import after, leave
+    from dibs.surfaces.hooks.endings import renew
 
     if case.occasion.event == AFTER:
         from dibs.surfaces.hooks.briefing import Briefing
 
-        Briefing(case).postpone(after(case))
+        Briefing(case).postpone([*after(case), *renew(case)])
     elif case.occasion.event == END:
         leave(case)
     return Answer()
@@ -201,6 +204,13 @@ def decide(
     case = case_of(space, occasion)
     if case.is_first:
         arrive(case)
+    if occasion.event in (BEFORE, PROMPT):
+        case.works()
+    if occasion.event == ASKING:
+        from dibs.surfaces.hooks.before import asking
+
+        asking(case)
+        return 0
     if occasion.event == BEFORE:
         from dibs.surfaces.hooks.before import abandon, before
 
@@ -214,9 +224,24 @@ def decide(
         from dibs.surfaces.hooks.after import leave
 
         leave(case)
+    elif occasion.event == REFUSED:
+        refused(case)
     else:
         brief(case, dialect)
     return 0
+
+
+def refused(case: Case) -> None:
+    """A tool will not run; if it is not said which, none that this session has begun will."""
+    from dibs.surfaces.hooks.briefing import Briefing
+    from dibs.surfaces.hooks.endings import drop
+
+    if case.occasion.call:
+        flight = case.flights.of(case.occasion)
+        drop(case, [flight] if flight else [])
+        return
+    Briefing(case).postpone(catch_up(case))
+    case.rests()
 
 
 def arrive(case: Case) -> None:
@@ -253,29 +278,35 @@ def respond(dialect: Client, occasion: Occasion, answer: Answer) -> int:
 
 def brief(case: Case, dialect: Client) -> None:
     """Tell the agent what it has to know after a tool, at a prompt, at the start or at a stop."""
-    from dibs.surfaces.hooks.after import after, free_clean
+    from dibs.surfaces.hooks.after import after
     from dibs.surfaces.hooks.briefing import Briefing
+    from dibs.surfaces.hooks.endings import free_clean, renew
 
-    occasion = case.occasion
+    occasion, stops = case.occasion, case.occasion.event == STOP
     told = after(case) if occasion.event == AFTER else catch_up(case)
+    given = renew(case)
     found = case.agent.agents.overview(limit=1000) if occasion.event in (START, PROMPT) else None
     briefing = Briefing(case)
     if occasion.event == START:
         prune(case.store_dir, LONGEST_S)
         begin(case, dialect)
-    if occasion.event == STOP:
-        free_clean(case)
+    if stops:
+        free_clean(case, {case.session})
     if occasion.deaf:
-        briefing.postpone(told)
+        briefing.postpone([*told, *given])
         return
-    if not (occasion.event == STOP and occasion.again):
+    if not (stops and occasion.again):
         told = [*briefing.postponed(), *told, *briefing.messages(found)]
-    if occasion.event != STOP:
-        told += briefing.wishes()
+    if not stops:
+        told += [*given, *briefing.wishes()]
     if found is not None:
         told += briefing.picture(found)
     if told:
         respond(dialect, occasion, Answer(context="\n".join(told)))
+    elif stops:
+        case.rests()
+    if stops:  # what was given away is no reason to go on
+        briefing.postpone(given)
     try:
         briefing.remember()
     except (DibsError, OSError) as error:
@@ -285,14 +316,12 @@ def brief(case: Case, dialect: Client) -> None:
 
 def catch_up(case: Case) -> list[str]:
     """Look at what tools have done whose end no hook was told of, and free what they left."""
-    from dibs.surfaces.hooks.after import release, sweep
-    from dibs.surfaces.hooks.case import BRIEF
+    from dibs.surfaces.hooks.after import sweep
+    from dibs.surfaces.hooks.endings import release, unused
 
-    flights = case.flights.under_way()
-    told = sweep(case) if any(one.session == case.session for one in flights) else []
+    told = sweep(case) if case.flights.own() else []
     case.flights.end()
-    mine = case.agent.leases.list(session=case.session)
-    release(case, [lease.resource for lease in mine if lease.note == BRIEF])
+    release(case, unused(case))
     return told
 
 

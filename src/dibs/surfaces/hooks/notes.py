@@ -43,6 +43,10 @@ LONGEST_S = 7200
 """No tool runs for longer; what is older was left behind."""
 EDIT_S = 30
 """No edit takes longer, once it is allowed: older ones wait for a person, or were not allowed."""
+BATCH_S = 10
+"""Tools that a model asks for at the same time begin within this."""
+COMMAND = 4000
+"""So much is noted of a command."""
 SHOWN = 60
 WORDS = 6
 BY = ".by-"
@@ -50,7 +54,8 @@ FLIGHTS = "hooks/flights"
 OF = "hooks/of"
 NAMES = (
     r"hooks/(?:(?:(?:told|pending|wishes)-\d+|wanted-\d+-[0-9a-f]{20}|visited-[0-9a-f]{20}|commits"
-    r"|flights/\d+-[0-9a-f]{20}(?:\.by-\d+)?|reads/\d+(?:/[0-9a-f]{40})?|sessions/\d+"
+    r"|flights/\d+-[0-9a-f]{20}(?:\.by-\d+)?|(?:reads|claims)/\d+(?:/[0-9a-f]{40})?"
+    r"|sessions/\d+|resting/\d+"
     r"|staged/[0-9a-f]{16}(?:/(?:index|staged|lock))?|hashes/[0-9a-f]{40}|clients/[\d-]+)"
     r"(?:\.\d+|\.part-\d+)?)"
 )
@@ -65,10 +70,12 @@ class Flight:
     command: the shell command, "" for an edit tool
     brief: resources that were claimed for this one tool, and end with it
     stale: files that its session has read and that had changed before the tool began
+    asked: whether the client has asked its user whether the tool may run
     """
 
     def __init__(self, name: str, said: dict[str, Any]) -> None:
         self.name = name
+        self.said = said
         self.session: int = said["session"]
         self.agent: str = said["agent"]
         self.edits: dict[str, list[str]] = said["edits"]
@@ -78,6 +85,11 @@ class Flight:
         self.since: float = said["since"]
         self.host: str = said["host"]
         self.process: str | None = said["process"]
+        self.asked = said.get("asked") is True
+
+    @property
+    def age_s(self) -> float:
+        return time() - self.since
 
     def names(self, resource: str) -> bool:
         """Whether the tool said that it would change this, or its command mentions it."""
@@ -103,7 +115,7 @@ class Flights:
         """Leave word of a tool; said: what its `Flight` has beyond who, when and where."""
         said |= {
             "session": self._session,
-            "command": occasion.command[:4000],
+            "command": occasion.command[:COMMAND],
             "since": time(),
             "host": os.uname().nodename,
         }
@@ -113,9 +125,36 @@ class Flights:
         """What this tool said before it began."""
         return read_flight(self._own, self._name(occasion))
 
-    def end(self, occasion: Occasion | None = None) -> None:
+    def own(self) -> list[Flight]:
+        """The tools of this session that have begun, and have not said that they ended."""
+        return [one for one in self.under_way() if one.session == self._session]
+
+    def never_run(self, occasion: Occasion) -> list[Flight]:
+        """The tools of this session that began before this one, and will not run any more.
+
+        Their user has said no, or nothing at all. A command may run beside others, unless the user
+        was asked for it.
+        """
+        return [
+            one
+            for one in self.own()
+            if (one.asked or not one.command)
+            and one.age_s > BATCH_S
+            and one.name != self._name(occasion)
+        ]
+
+    def ask(self, occasion: Occasion) -> list[Flight]:
+        """Note on the tools that an occasion may be about that the user is asked."""
+        found = [one for one in self.own() if one.command == occasion.command[:COMMAND]]
+        for flight in found:
+            write(self._own, flight.name, json.dumps(flight.said | {"asked": True}))
+        return found
+
+    def end(self, tool: Occasion | Flight | None = None) -> None:
         """Take the notes of this tool away, by default those of all tools of the session."""
-        mine = self._name(occasion) if occasion else f"{FLIGHTS}/{self._session}-"
+        mine = f"{FLIGHTS}/{self._session}-"
+        if tool is not None:
+            mine = tool.name if isinstance(tool, Flight) else self._name(tool)
         for name in notes_in(self._own, FLIGHTS):
             if name.startswith(mine):
                 self._own.remove(name)
@@ -146,10 +185,9 @@ class Flights:
             if flight is None:
                 continue
             over = flight.process is not None and not runs(flight.host, flight.process)
-            age_s = time() - flight.since
-            if over or age_s > LONGEST_S:
+            if over or flight.age_s > LONGEST_S:
                 self._own.remove(name)
-            elif flight.command or age_s < EDIT_S or flight.session == self._session:
+            elif flight.command or flight.age_s < EDIT_S or flight.session == self._session:
                 found.append(flight)
         return found
 

@@ -359,7 +359,8 @@ def marks(victim: Victim) -> Iterator[Path]:
     assert not mark.exists(), mark.read_text()
 
 
-def test_nothing_that_a_repository_configures_is_run(victim: Victim, marks: Path) -> None:
+def arm(victim: Victim, marks: Path) -> list[str]:
+    """Clone a repository whose settings run the script wherever git can; words that keep it off."""
     (victim.origin / ".gitattributes").write_text("* filter=evil diff=evil merge=evil\n")
     victim.clone()
     evil = str(marks)
@@ -383,15 +384,19 @@ def test_nothing_that_a_repository_configures_is_run(victim: Victim, marks: Path
         "remote.origin.url": f"ext::{evil}", "protocol.ext.allow": "always",
     }.items():  # fmt: skip
         victim.git("config", key, value)
-    other = victim.folder.parent / "other"
-    # Made by a git that is told to run nothing, as an archive would bring it along.
-    off = [
+    return [
         word
         for setting in ("core.hooksPath=/dev/null", "core.fsmonitor=false", "filter.evil.clean=",
-                        "filter.evil.smudge=", "filter.evil.process=",
-                        "filter.evil.required=false")
+                        "filter.evil.smudge=", "filter.evil.process=", "commit.gpgSign=false",
+                        "filter.evil.required=false", "merge.evil.driver=false")
         for word in ("-c", setting)
     ]  # fmt: skip
+
+
+def test_nothing_that_a_repository_configures_is_run(victim: Victim, marks: Path) -> None:
+    off = arm(victim, marks)
+    other = victim.folder.parent / "other"
+    # Made by a git that is told to run nothing, as an archive would bring it along.
     victim.git(*off, "worktree", "add", "-q", "-b", "side", str(other))
     for folder, text in ((victim.folder, "a = 3\n"), (other, "a = 4\n")):
         (folder / "a.py").write_text(text)

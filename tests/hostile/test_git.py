@@ -25,7 +25,7 @@ from dibs.setup.parts import Hook
 from dibs.setup.targets import is_shell
 from dibs.surfaces.hooks.before import recording
 from dibs.surroundings.git import git as quiet_git
-from tests.hostile.test_files import Victim, marks, snapshot, victim  # noqa: F401 - fixtures
+from tests.hostile.test_files import Victim, arm, marks, snapshot, victim  # noqa: F401 - fixtures
 from tests.surfaces.conftest import pycache  # noqa: F401 - a fixture
 from tests.surfaces.hooked import Client
 from tests.surfaces.shell import finish
@@ -123,6 +123,56 @@ def test_a_submodules_own_settings_run_nothing_in_overlap(victim: Victim, marks:
     found = victim.shell("overlap", "--json").json
     assert [file["path"] for pair in found for file in pair["files"]] == ["sub"]
     works(victim, victim.folder, "sub/b.py")
+
+
+# Each way to ask git what a command would change.
+ASKING = """
+git checkout side
+git checkout -f side
+git checkout remote-only
+git checkout .
+git checkout side -- a.py
+git merge side
+git rebase side
+git pull --rebase
+git cherry-pick side
+git revert HEAD
+git stash
+git stash -a
+git stash pop
+git reset --hard side
+git reset --merge side
+git clean -fdx
+git restore -s side .
+git apply a.diff
+git bisect start HEAD side
+git submodule update
+git rebase --abort
+git cherry-pick -- --output=evil
+git checkout --output=evil
+git merge ext::evil
+""".strip().splitlines()
+
+
+def test_to_ask_git_what_a_command_would_change_runs_nothing(victim: Victim, marks: Path) -> None:  # noqa: F811
+    off = arm(victim, marks)
+    victim.git(*off, "checkout", "-q", "-b", "side")
+    (victim.folder / "a.py").write_text("a = 5\n")
+    victim.git(*off, "commit", "-q", "-a", "-m", "side")
+    victim.git(*off, "checkout", "-q", "main")
+    (victim.folder / "a.py").write_text("a = 6\n")
+    victim.git(*off, "stash", "-q")
+    (victim.folder / "a.diff").write_text("--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n")
+    (victim.folder / ".git/rebase-merge").mkdir()
+    (victim.folder / ".git/rebase-merge/orig-head").write_text("--output=evil\n")
+    (victim.folder / "new.py").write_text("n = 1\n")
+    victim.shell.as_("other").ok("claim", "a.py", "new.py")
+    os.utime(victim.folder / "a.py", (1, 1))  # so that its content has to be compared
+    client = Client(victim.shell, "s")
+    denied = [bool(client.before("Bash", command=command).denied) for command in ASKING]
+    client.kill()
+    assert {True, False} == {*denied}
+    assert not list(victim.folder.rglob("evil"))
 
 
 def test_an_extension_of_git_lfs_that_a_repository_defines_is_not_reached(

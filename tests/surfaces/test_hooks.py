@@ -98,6 +98,7 @@ def test_a_client_that_is_killed_holds_nothing(on_each: Shell, new_client: NewCl
     ],
 )
 def test_the_shell_is_no_way_around(a: Client, b: Client, command: str) -> None:
+    a.shell.sh("git add src && git -c user.name=x -c user.email=x@x commit -qm first")
     a.write("src/a.py", "a = 2\n")
     said = b.bash(command)
     assert "is held by" in said.denied
@@ -608,6 +609,7 @@ def test_an_mcp_server_that_ends_does_not_end_the_session_of_the_hooks(
 
 
 def test_ignored_paths_do_not_open_the_rest_to_commands_on_the_tree(a: Client, b: Client) -> None:
+    a.shell.sh("git add src && git -c user.name=x -c user.email=x@x commit -qm first")
     config(a.shell, 'ignored = ["dist/"]\nprotected = ["LICENSE"]\n')
     a.write("src/a.py", "1")
     for command in ("git stash", "rm -r src", "rm src/*"):

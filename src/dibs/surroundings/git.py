@@ -47,7 +47,7 @@ PLAIN = ("--no-ext-diff", "--no-textconv")
 COMPARING = ("diff", "log", "show", "diff-tree", "diff-index", "diff-files")
 UNFILTERED = (
     "rev-parse", "config", "cat-file", "rev-list", "log", "diff", "diff-tree", "merge-base",
-    "worktree", "submodule", "version",
+    "worktree", "submodule", "version", "for-each-ref", "ls-tree",
 )  # fmt: skip
 """What reads no file of the working tree. Whatever writes an index does, if only to compare."""
 SECTIONS = (b"[filter", b"[merge", b"[lfs", b"[include")

@@ -26,25 +26,39 @@ class Edit:
 
     kind: `write` for a file whose content changes or appears, `remove` for what disappears (a
         deleted file or directory, the source of a move), `tree` for a command that may rewrite
-        any file of the checkout around `path` (`git stash`, `git checkout main`)
+        any file of the checkout around `path` (`git stash`, `git checkout main`), `passing` for
+        a file of which git has said that such a command would change it
     texts: what the tool puts into the file, as far as it says, to see that it is there afterwards
+    asks: what git can be asked to know which files at `path` change (`Asking` in
+        `surroundings.changes`), each a word and its arguments; nothing if it cannot be asked
     """
 
-    __slots__ = ("kind", "path", "texts")
+    __slots__ = ("asks", "kind", "path", "texts")
 
-    def __init__(self, path: str, kind: str = "write", texts: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        path: str,
+        kind: str = "write",
+        texts: tuple[str, ...] = (),
+        asks: tuple[tuple[str, ...], ...] = (),
+    ) -> None:
         self.path = path
         self.kind = kind
         self.texts = texts
+        self.asks = asks
 
     def __repr__(self) -> str:
         return f"Edit({self.path!r}, {self.kind!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Edit) and (self.path, self.kind) == (other.path, other.kind)
+        return isinstance(other, Edit) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash((self.path, self.kind))
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self.path, self.kind, self.asks
 
 
 class Occasion:

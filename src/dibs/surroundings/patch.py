@@ -63,7 +63,7 @@ def _unified(lines: list[str], strip: int | None) -> list[tuple[str, str]]:
             old = ""
         elif line.startswith(("rename from ", "rename to ", "copy to ")):
             removed = line.startswith("rename from ")
-            found.append((_unquoted(line.split(" ", 2)[2]), "remove" if removed else "write"))
+            found.append((unquoted(line.split(" ", 2)[2]), "remove" if removed else "write"))
         elif line.startswith(("new file mode", "deleted file mode", "GIT binary", "Binary files")):
             name = _stripped(_from_header(header), strip)
             found.append((name, "remove" if line.startswith("deleted") else "write"))
@@ -95,12 +95,12 @@ def _length(name: str) -> tuple[int, int, int]:
 def _name(rest: str) -> str:
     """Take the name from a header line: quoted, or up to the tab before its time."""
     if rest.startswith('"'):
-        return _unquoted(rest)
+        return unquoted(rest)
     name = rest.partition("\t")[0].rstrip()
     return re.sub(r"(?<!\s)\s+\d{4}-\d\d-\d\d .*", "", name)
 
 
-def _unquoted(name: str) -> str:
+def unquoted(name: str) -> str:
     if not name.startswith('"') or len(name) < 2:
         return name.strip()
     inside = name[1:].rpartition('"')[0] or name[1:]
@@ -117,7 +117,7 @@ def _letter(found: re.Match[str]) -> str:
 def _from_header(header: str) -> str:
     """Take a name from `a/x b/x`, where both are the same."""
     if header.startswith('"'):
-        return _unquoted(header.partition('" ')[0] + '"')
+        return unquoted(header.partition('" ')[0] + '"')
     return header[: len(header) // 2].strip()
 
 

@@ -3,9 +3,9 @@
 Free or ours: go on. Held by another: denied, with who, what for, how long, and what to do
 instead. What is claimed here is short: whether the tool is going to run is not known yet, since
 the client may ask its user first. A file that it has changed is leased for longer afterwards; a
-directory, a pattern or the whole tree is leased for the one tool only, and so is a file that
-everybody appends to, such as CHANGELOG.md. For that, the tool waits a moment. An edit that rests on
-a content which is no longer there is denied once, with the difference.
+directory, a pattern or what git changes by itself is leased for the one tool only, and so is a file
+that everybody appends to, such as CHANGELOG.md. For that, the tool waits a moment. An edit that
+rests on a content which is no longer there is denied once, with the difference.
 
 All worktrees share one space, so that a file has one name in all of them. Where there are
 several, a file is claimed for this checkout alone; if somebody holds it in another, the agent is
@@ -66,6 +66,10 @@ def before(case: Case, edits: list[Edit]) -> Answer:
     found: dict[str, tuple[Edit, Resource]] = {}
     if "git" in case.occasion.command and (reason := unhooked(case)):
         return Answer(deny=reason)
+    if any(edit.asks for edit in edits) and (theirs := of_others(case)):
+        from dibs.surfaces.hooks.narrowing import narrowed
+
+        edits = narrowed(case, edits, theirs)
     for edit in edits:
         resource = meant(case, edit)
         if reason := forbidden(case, edit, resource):
@@ -79,7 +83,8 @@ def before(case: Case, edits: list[Edit]) -> Answer:
         from dibs.surfaces.hooks.endings import drop
 
         drop(case, never)
-    wanted = Wanted(case, [resource for _, resource in found.values()])
+    passing = {name for name, (edit, _) in found.items() if edit.kind == "passing"}
+    wanted = Wanted(case, [resource for _, resource in found.values()], passing)
     # First the word and then the lease: a hook that is killed in between leaves nothing held.
     begin(case, list(found.values()), [one.text for one in wanted.brief])
     try:
@@ -111,10 +116,17 @@ def forbidden(case: Case, edit: Edit, resource: Resource | None) -> str:
     """Why nobody may do this, whoever holds what."""
     path = quoted(edit.path)
     if case.is_own(edit.path):
+        if edit.kind == "passing":
+            return told(
+                "this would delete the store of dibs, with what everybody here holds. Leave it "
+                "out (git clean … -e .dibs)",
+                path,
+            )
         return told("this belongs to dibs itself; leave it to the people here", path)
     if case.is_unnamed(edit.path):
         return told("there are characters in this name that nobody can claim; rename it", path)
-    if resource is not None and edit.kind != "tree" and case.config.protects(resource):
+    rewritten = edit.kind in ("tree", "passing")  # as others have committed it
+    if resource is not None and not rewritten and case.config.protects(resource):
         return told(
             "this is protected in this repository; only people may change it. Say what you would "
             "change there, and leave it to them.",
@@ -174,11 +186,21 @@ def recording(command: str) -> str:
 
 def meant(case: Case, edit: Edit) -> Resource | None:
     """What an edit is about; None for what lies elsewhere, or is to be removed and is not there."""
-    if edit.kind == "tree":
-        return case.resource(case.place.top)
     resource = case.resource(edit.path, pattern=bool(case.occasion.command))
+    if edit.kind == "tree":
+        # Of the checkout that the command runs in, which may be another worktree.
+        top = (resource.checkout or "").partition(":")[2] if resource else ""
+        return case.resource(top) if top else None
     file = resource.file if resource else None
     return None if edit.kind == "remove" and file and not os.path.lexists(file) else resource
+
+
+def of_others(case: Case) -> list[Lease | Blocker]:
+    """What others hold or wait for, but for things that are no files."""
+    leases = case.agent.leases
+    found: list[Lease | Blocker] = [one for one in leases.list() if one.kind != "name"]
+    found += leases.waiting()
+    return [one for one in found if one.session != case.session]
 
 
 class Wanted:
@@ -188,7 +210,8 @@ class Wanted:
     files: what stays leased if it changes
     """
 
-    def __init__(self, case: Case, resources: list[Resource]) -> None:
+    def __init__(self, case: Case, resources: list[Resource], passing: set[str]) -> None:
+        """passing: the names of files that git changes by itself"""
         self._case = case
         self._own = {
             one.resource: (one, case.claims.of(one))
@@ -197,7 +220,11 @@ class Wanted:
         }
         claimable = [one for one in resources if self._how(one) != ""]
         self.names = [one.text for one in claimable]
-        self.brief = [one for one in claimable if not is_file(one) or case.config.appends(one)]
+        self.brief = [
+            one
+            for one in claimable
+            if not is_file(one) or one.text in passing or case.config.appends(one)
+        ]
         self.files = [one for one in claimable if one not in self.brief]
 
     def claim(self) -> list[str]:

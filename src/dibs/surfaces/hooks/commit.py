@@ -43,8 +43,9 @@ from dibs.records import Blocker, called
 from dibs.storage.clock import process_name
 from dibs.surfaces.hooks.case import Case
 from dibs.surfaces.hooks.notes import Stagings
+from dibs.surroundings.changes import Asking
 from dibs.surroundings.commands import Globals
-from dibs.surroundings.git import elsewhere, git, names, own_git_dir, staged_paths
+from dibs.surroundings.git import git, own_git_dir, staged_paths
 from dibs.surroundings.occasion import OTHER, Occasion
 from dibs.surroundings.running import QUEUE_S, perform
 from dibs.surroundings.who import Who, ancestors, of_environment, person
@@ -388,9 +389,7 @@ def refuse_held(call: Globals, branch: str) -> None:
         by = Committer(space)
         os.chdir(by.place.top)  # where git names its paths from
         try:
-            words = ("diff", "--name-only", "-z", f"HEAD...{branch}")
-            said = git(*words, environment=elsewhere(), codes=(0, 128))
-            resources = named(by, names(said))
+            resources = named(by, Asking(by.place.top, WAIT_S).merged(branch))
             for path, others in holders(by, resources).items():
                 if any(is_here(one, resources[path]) for one in others):
                     first = others[0]

@@ -1,8 +1,8 @@
 """What is known about each command: what it changes, whether it only reads, what it prints.
 
 To add a command is to add an entry to COMMANDS here if it is an everyday one, else to that of the
-module that is about its like: `tools`, `archives`, `formatters`, `packages`, `toolchain`. A command
-that is nowhere may write anything.
+module that is about its like: `tools`, `archives`, `formatters`, `packages`, `toolchain`; those of
+git are in `git_rules`. A command that is nowhere may write anything.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ def rule_of(name: str) -> Rule:
     """Give what is known about the command of that name."""
     if name in COMMANDS:
         return COMMANDS[name]
+    if name == "git":
+        from dibs.surfaces.hooks.shell import git_rules
+
+        return git_rules.RULE
     from dibs.surfaces.hooks.shell import toolchain
 
     if name in toolchain.COMMANDS:

@@ -14,6 +14,7 @@ from dibs.surroundings.occasion import Edit
 
 Part = tuple[int, str, bool]
 Values = list[str | None]
+Asks = tuple[tuple[str, ...], ...]
 TEXT, VARIABLE, OUTPUT, STREAM, UNKNOWN = range(5)
 
 MAX_EDITS = 1_000
@@ -399,20 +400,20 @@ class ShellCall:
             done += "?" + piece[close + 1 :] if close > 0 else "[" + piece
         return done
 
-    def add(self, path: str | None, kind: str = "write") -> None:
+    def add(self, path: str | None, kind: str = "write", asks: Asks = ()) -> None:
         if path is None or path == "/dev" or path.startswith("/dev/"):
             return
         if len(self.edits) < MAX_EDITS:
-            self.edits[Edit(path, kind)] = None
+            self.edits[Edit(path, kind, asks=asks)] = None
 
-    def write(self, values: Iterable[str | None], kind: str = "write") -> None:
+    def write(self, values: Iterable[str | None], kind: str = "write", asks: Asks = ()) -> None:
         for value in values:
-            self.add(self.path(value), kind)
+            self.add(self.path(value), kind, asks)
 
-    def tree(self) -> None:
-        """Say that any file of the checkout may change."""
+    def tree(self, *asks: tuple[str, ...]) -> None:
+        """Say that any file of the checkout may change, or what to ask git to know which."""
         if self.cwd:
-            self.add(self.cwd, "tree")
+            self.add(self.cwd, "tree", asks)
 
     def is_directory(self, value: str) -> bool:
         """Say whether the value names a directory, by how it is written or by looking."""

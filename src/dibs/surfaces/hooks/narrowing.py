@@ -1,0 +1,165 @@
+"""Before a command of git that may change any file: which files it does change.
+
+An agent that is alone leases the whole tree for the one command, which costs nothing. As soon as
+others hold or wait for something in the checkout, git is asked (`surroundings.changes`), and only
+what the command would change is leased. So it is denied if it would change a file that somebody
+holds, and nobody begins to edit a file that it is about to change.
+
+What others have not committed is safe from most commands: git itself refuses to overwrite it, and
+then changes nothing at all. Such a command is let through. It is denied if it would take that work
+away (`reset --hard`, `stash`, `clean`, `restore`), or change a held file that is as it was
+committed.
+
+A command that changes very many files leases none of those that nobody holds: a thousand leases
+would cost more than the moment of the command is worth.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.errors import InvalidError
+from dibs.names.checkouts import index_around
+from dibs.names.paths import Resource, ancestors, resources_overlap
+from dibs.surfaces.hooks.case import Case
+from dibs.surfaces.hooks.contents import read_file
+from dibs.surroundings.changes import Asking
+from dibs.surroundings.occasion import Edit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.records import Blocker, Lease
+
+ASK_S = 1.0
+"""So long may git take to say what a command would change."""
+LEASED = 20
+"""If more files change, only those are claimed that others hold."""
+ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+
+
+def narrowed(case: Case, edits: list[Edit], held: list[Lease | Blocker]) -> list[Edit]:
+    """Replace what may be any file by the files that git says would change.
+
+    held: what others hold or wait for
+    """
+    if any(name in case.occasion.command for name in ELSEWHERE):
+        return edits
+    narrowing = Narrowing(case, held)
+    return [found for at, edit in enumerate(edits) for found in narrowing.of(edit, at == 0)]
+
+
+class Narrowing:
+    def __init__(self, case: Case, held: list[Lease | Blocker]) -> None:
+        self._case = case
+        self._held = held
+        mine = case.agent.leases.list(session=case.session)
+        # What this session holds already needs no further lease.
+        self._own = {one.resource for one in mine if one.mode == "exclusive"}
+        self._checkouts: dict[str, tuple[Asking, Others] | None] = {}
+
+    def of(self, edit: Edit, first: bool) -> list[Edit]:
+        """What to lease instead of an edit that git can say more about.
+
+        first: whether nothing that the same text does before it changes files
+        """
+        resource = self._case.resource(edit.path, pattern=True) if edit.asks else None
+        if resource is None:
+            return [edit]
+        wild = resource.kind == "glob"
+        found = self._checkout(edit, resource.checkout or "")
+        if found is None:
+            return [edit]
+        asking, others = found
+        if edit.asks[0][0] == "patch":
+            return patched(edit, asking, others)
+        path = (
+            edit.path.replace("?", "*").partition("*")[0].rpartition("/")[0] if wild else edit.path
+        )
+        changed = asking.changed(edit.asks, path, below=edit.kind != "tree")
+        if changed is None:
+            return [edit]
+        if wild:
+            changed = {name for name in changed if self._is_in(resource, asking.top, name)}
+        met = sorted(filter(others.meets, changed))
+        # What others have is still there when the command runs; whatever else is uncommitted may
+        # have been committed or stashed by then.
+        settled = first and " commit" not in self._case.occasion.command
+        counts = (lambda _: True) if settled else others.meets
+        if met and asking.refuses(edit.asks, path, changed, counts):
+            return []
+        if edit.kind != "tree" and not wild and not os.path.isdir(path):
+            return [Edit(edit.path, edit.kind)] if changed else []
+        leased = changed if len(changed) <= LEASED else met[:LEASED]
+        files = [os.path.join(asking.top, name) for name in sorted(leased)]
+        return [Edit(file, "passing") for file in files if not self._is_own(file)]
+
+    def _checkout(self, edit: Edit, checkout: str) -> tuple[Asking, Others] | None:
+        """How to ask about the checkout of an edit; None if nobody else is there."""
+        around = index_around(os.path.realpath(edit.path))
+        if around is None:
+            return None
+        top = around[0]
+        if top not in self._checkouts:
+            blocks = self._case.config.worktrees == "block"
+            held = [one for one in self._held if blocks or one.checkout in (None, checkout)]
+            others = Others(self._case, top, held)
+            self._checkouts[top] = (Asking(top, ASK_S, others.names), others) if held else None
+        return self._checkouts[top]
+
+    def _is_in(self, pattern: Resource, top: str, name: str) -> bool:
+        resource = self._case.resource(os.path.join(top, name))
+        return resource is not None and resources_overlap(resource, pattern)
+
+    def _is_own(self, file: str) -> bool:
+        resource = self._case.resource(file)
+        return resource is not None and resource.text in self._own
+
+
+class Others:
+    """What others hold in one checkout.
+
+    names: as git names it, from the top: where to look for their work; empty if it may be anywhere
+    """
+
+    def __init__(self, case: Case, top: str, held: list[Lease | Blocker]) -> None:
+        self._case = case
+        self._top = top
+        self._held: list[Resource] = []
+        for one in held:
+            try:
+                self._held.append(case.place.resource(one.resource))
+            except InvalidError:
+                continue  # a link that leads out of the space by now
+        self._bases = {one.base for one in self._held}
+        self._above = {up for base in self._bases for up in ancestors(base)}
+        self._prefix = getattr(case.resource(top), "base", "")
+        inside = [base.removeprefix(self._prefix).lstrip("/") for base in self._bases]
+        known = all(inside) and not case.place.case_blind
+        self.names = tuple(inside) if known else ()
+
+    def meets(self, name: str) -> bool:
+        """Whether a name, as git has it, is among what others hold."""
+        key = f"{self._prefix}/{name}"
+        near = key in self._above or not self._bases.isdisjoint(ancestors(key))
+        if not near and key.isascii() and not self._case.place.case_blind:
+            return False  # as most are, which is seen without looking at the disk
+        resource = self._case.resource(os.path.join(self._top, name))
+        return resource is not None and any(resources_overlap(resource, one) for one in self._held)
+
+
+def patched(edit: Edit, asking: Asking, others: Others) -> list[Edit]:
+    """What the patch in a file changes; what cannot be read is found when it has changed."""
+    from dibs.surroundings import patch
+
+    _, file, strip, folder, *tried = edit.asks[0]
+    content = read_file(file)
+    if content is None:
+        return []
+    text = content.decode("utf-8", "surrogateescape")
+    base = asking.top if "diff --git " in text else edit.path
+    found = patch.names(text, os.path.join(base, folder), int(strip))
+    met = any(others.meets(os.path.relpath(one.path, asking.top)) for one in found)
+    if met and tried:
+        options = (*tried, f"-p{strip}", *([f"--directory={folder}"] if folder else []))
+        return found if asking.applies(file, edit.path, options) else []
+    return found

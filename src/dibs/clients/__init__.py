@@ -105,10 +105,10 @@ class Client:
 
     def matcher(self, event: str) -> dict[str, str]:
         """For which tools it is to call at an event, as its settings say it; nothing for all."""
-        from dibs.surroundings.occasion import AFTER, BEFORE, MEANINGS
+        from dibs.surroundings.occasion import AFTER, ASKING, BEFORE, MEANINGS
 
         meaning = (self.meanings or MEANINGS).get(event)
-        if not self.matches_tools or meaning not in (BEFORE, AFTER):
+        if not self.matches_tools or meaning not in (BEFORE, ASKING, AFTER):
             return {}
         tools = [*self.edit_tools, *self.remove_tools, *self.patch_tools, *self.shell_tools]
         if meaning == AFTER:

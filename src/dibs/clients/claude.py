@@ -22,8 +22,8 @@ class Claude(Client):
     after = "Claude Code asks once whether to use the server dibs of this repository: say yes."
 
     events = (
-        "SessionStart UserPromptSubmit PreToolUse PostToolUse PostToolUseFailure"
-        " Stop SubagentStop SessionEnd"
+        "SessionStart UserPromptSubmit PreToolUse PermissionRequest PermissionDenied PostToolUse"
+        " PostToolUseFailure Stop SubagentStop SessionEnd"
     ).split()
     edit_tools = ("Edit", "Write", "MultiEdit", "NotebookEdit")
     shell_tools = ("Bash",)

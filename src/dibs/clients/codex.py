@@ -25,8 +25,9 @@ class Codex(Client):
     )
 
     events = (
-        "SessionStart UserPromptSubmit PreToolUse PostToolUse Stop SubagentStop SessionEnd".split()
-    )
+        "SessionStart UserPromptSubmit PreToolUse PermissionRequest PostToolUse Interrupt"
+        " Stop SubagentStop SessionEnd"
+    ).split()
     patch_tools = {"apply_patch": "command"}
     shell_tools = ("Bash",)
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     Environment = Mapping[str, str]
 
-EVENTS = "start prompt before after stop end subagent_end other".split()
-START, PROMPT, BEFORE, AFTER, STOP, END, SUBAGENT_END, OTHER = EVENTS
+EVENTS = "start prompt before asking refused after stop end subagent_end other".split()
+START, PROMPT, BEFORE, ASKING, REFUSED, AFTER, STOP, END, SUBAGENT_END, OTHER = EVENTS
 
 
 class Edit:
@@ -51,7 +51,8 @@ class Occasion:
     """One call of a hook.
 
     client: the client's short name, such as `claude`
-    event: one of the words above; `other` if there is nothing to do
+    event: one of the words above; `asking` if the client asks its user whether a tool may run,
+        `refused` if it will not run, or none of the turn will; `other` if there is nothing to do
     name: what the client calls the event, for clients whose answers repeat it
     session: the client's own name for its session, "" if it says none
     subagent: the client's own name for the subagent that acts, "" if it is the agent itself
@@ -173,6 +174,9 @@ MEANINGS = {
     "SubagentStart": START,
     "UserPromptSubmit": PROMPT,
     "PreToolUse": BEFORE,
+    "PermissionRequest": ASKING,
+    "PermissionDenied": REFUSED,
+    "Interrupt": REFUSED,
     "PostToolUse": AFTER,
     "PostToolUseFailure": AFTER,
     "Stop": STOP,

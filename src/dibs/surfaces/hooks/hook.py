@@ -25,10 +25,12 @@ from dibs.surfaces.hooks.notes import Visits, begin_notes, prune, write
 from dibs.surroundings import failures
 from dibs.surroundings.occasion import (
     AFTER,
+    ASKING,
     BEFORE,
     END,
     OTHER,
     PROMPT,
+    REFUSED,
     START,
     STOP,
     SUBAGENT_END,
@@ -94,7 +96,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
 
 def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
     edits = planned(occasion)
-    if occasion.event == OTHER or (occasion.event == BEFORE and edits is None):
+    if occasion.event in (OTHER, ASKING) or (occasion.event == BEFORE and edits is None):
         return 0
     if occasion.event == SUBAGENT_END and not occasion.subagent:
         return 0  # a client that does not say which; the agent itself goes on
@@ -214,6 +216,10 @@ def decide(
         from dibs.surfaces.hooks.after import leave
 
         leave(case)
+    elif occasion.event == REFUSED:
+        from dibs.surfaces.hooks.briefing import Briefing
+
+        Briefing(case).postpone(catch_up(case))
     else:
         brief(case, dialect)
     return 0

@@ -84,20 +84,23 @@ def test_every_client_is_given_its_server_and_its_hooks(shell: Shell) -> None:
 
     (edit,) = read(".claude/settings.json")["hooks"]["PreToolUse"]
     assert "Edit" in edit["matcher"].split("|")
-    assert edit["hooks"] == [
-        {"type": "command", "command": "dibs", "args": ["hook", "claude"], "timeout": 10}
-    ]
+    quietly = "command -v dibs >/dev/null || exit 0; trap 'exit 0' EXIT; "
+    quietly += "shopt -s execfail 2>/dev/null; "
+    called = {"type": "command", "command": f"{quietly}exec dibs hook claude", "timeout": 10}
+    assert edit["hooks"] == [called]
     (edit,) = read(".codex/hooks.json")["hooks"]["PreToolUse"]
-    assert "apply_patch" in edit["matcher"] and edit["hooks"][0]["command"] == "dibs hook codex"
+    assert "apply_patch" in edit["matcher"]
+    assert edit["hooks"][0]["command"] == f"{quietly}exec dibs hook codex"
     (edit,) = read(".gemini/settings.json")["hooks"]["BeforeTool"]
     assert edit["hooks"][0]["timeout"] == 10_000
     assert read(".cursor/hooks.json")["version"] == 1
     (edit,) = read(".cursor/hooks.json")["hooks"]["preToolUse"]
-    assert edit["command"] == "dibs hook cursor"
-    assert read(".github/hooks/dibs.json")["hooks"]["PreToolUse"][0]["command"] == (
-        "dibs hook copilot"
-    )
-    assert read(".devin/hooks.v1.json")["PreToolUse"][0]["hooks"][0]["command"] == "dibs hook devin"
+    assert edit["command"] == f"{quietly}exec dibs hook cursor"
+    assert read(".github/hooks/dibs.json")["version"] == 1
+    (edit,) = read(".github/hooks/dibs.json")["hooks"]["PreToolUse"]
+    assert edit["command"].endswith("exec dibs hook copilot")
+    (edit,) = read(".devin/hooks.v1.json")["PreToolUse"]
+    assert edit["hooks"][0]["command"] == f"{quietly}exec dibs hook devin"
     assert "pre_write_code" in read(".windsurf/hooks.json")["hooks"]
     assert "dibs" in (at / ".opencode/plugin/dibs.js").read_text()
 

@@ -41,6 +41,7 @@ class Client:
     meanings: what its events are in the words of dibs, if they have other names than in Claude
         Code and the same form
     denies_by_exit: whether a denial is a text on standard error and exit code 2, not an answer
+    fails_closed: whether it refuses a tool when its hook ends with any code but 0
     edit_tools, remove_tools, shell_tools, read_tools: its tools that change the files they name,
         that delete them, that run a command, and that show the model a file
     patch_tools: its tools that take a patch, and the field that holds it
@@ -72,6 +73,7 @@ class Client:
     matches_tools = True
     meanings: Mapping[str, str] = {}
     denies_by_exit = False
+    fails_closed = False
     edit_tools: tuple[str, ...] = ()
     remove_tools: tuple[str, ...] = ()
     shell_tools: tuple[str, ...] = ()

@@ -42,7 +42,9 @@ class OpenCode(Client):
 
         there = [name for name in SETTINGS if os.path.lexists(f"{top}/{name}")]
         server = {"type": "local", "command": ["dibs", "mcp"], "enabled": True}
-        parts: list[Part] = [JsonMember(("mcp", "dibs"), server)]
+        # It writes the schema into a file without one, which git then shows as changed.
+        schema = JsonMember(("$schema",), "https://opencode.ai/config.json", serves="mcp")
+        parts: list[Part] = [schema, JsonMember(("mcp", "dibs"), server)]
         if os.path.isfile(f"{top}/CLAUDE.md") and only_ours(f"{top}/AGENTS.md"):
             # It reads CLAUDE.md only where there is no AGENTS.md, and there is one now.
             parts.append(ListedName(("instructions",), "CLAUDE.md", ["CLAUDE.md"]))

@@ -33,9 +33,9 @@ class Windsurf(Client):
     processes = ("windsurf",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import JsonFile, flat
+        from dibs.setup.parts import JsonFile, flat, line
 
-        handler = {"command": "dibs hook windsurf", "show_output": True}
+        handler = {"command": line(self), "show_output": True}
         return [JsonFile(f"{top}/.windsurf/hooks.json", flat(self, handler, "hooks"))]
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:

@@ -105,7 +105,7 @@ class Answer:
 
 PATHS = ("file_path", "filePath", "notebook_path", "path", "target_file")
 """What clients call the file a tool works on."""
-NEW = ("content", "new_string", "newString")
+NEW = ("content", "new_string", "newString", "file_text", "new_str")
 """What they call the text that a tool puts into a file."""
 SEVERAL = ("files", "edits", "replacements")
 """What they call a list of files, or of changes that name a file each."""

@@ -7,7 +7,8 @@ dibs is claimed there, and freed there when the client's session ends (`visit`).
 
 Never silent, never in the way by accident: if dibs itself fails, the policy of the repository
 decides whether the tool runs, and the failure is written down for `dibs doctor`. The exit code
-is 0, or 1 with a line on standard error when dibs has failed; 2 would mean a refusal.
+is 0, or 1 with a line on standard error when dibs has failed; 2 would mean a refusal. A client
+that takes every code but 0 for one is given 0.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import os
 import sys
 
-from dibs.clients import Client, client_of
+from dibs.clients import Client, client_of, find_client
 from dibs.errors import DibsError, NotYoursError, UnfitError
 from dibs.operation import EVERYBODY
 from dibs.records import quoted
@@ -91,7 +92,9 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
         occasion = dialect.read(Payload(payload), os.environ)
         return answer(call, occasion, dialect)
     except Exception as error:
-        return failed(client, occasion, error)
+        code = failed(client, occasion, error)
+        known = find_client(occasion.client if occasion else client)
+        return 0 if code == FAILED and known and known.fails_closed else code
 
 
 def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
@@ -319,8 +322,7 @@ def unguarded(occasion: Occasion, error: UnfitError) -> int:
     """Say once that dibs guards no file where a person has to look first; the exit code."""
     if not failures.is_news(f"{occasion.client} {occasion.session} {error.message}"):
         return 0
-    says = f"dibs: no file is guarded here: {error.message}; next: {error.next}"
-    note(says)
+    note(f"dibs: no file is guarded here: {error.message}; next: {error.next}")
     return FAILED
 
 

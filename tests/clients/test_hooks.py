@@ -306,7 +306,8 @@ def test_the_plugin_refuses_an_edit_where_dibs_is_missing_and_the_policy_is_clos
 
 
 @pytest.mark.parametrize(
-    ("name", "policy"), [("claude", "open"), *((name, "closed") for name in CLIENTS)]
+    ("name", "policy"),
+    [("claude", "open"), ("copilot", "open"), *((name, "closed") for name in CLIENTS)],
 )
 def test_the_policy_decides_when_dibs_is_broken(
     name: str, policy: str, set_up: Path, shell: Shell

@@ -9,6 +9,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,6 +144,7 @@ def test_the_settings_can_be_committed_and_nothing_else_of_the_store(shell: Shel
     assert set(tomllib.loads(settings)) == {
         "policy",
         "worktrees",
+        "wake",
         "ttl",
         "whole_tree",
         "keep",
@@ -472,6 +474,34 @@ def test_hooks_of_an_older_dibs_are_brought_up_to_date(shell: Shell) -> None:
     )
     shell.ok("init", "--remove")
     assert json.loads(path.read_text()) == {"hooks": {"Mixed": [mine]}}
+
+
+OLD_FORMS: dict[str, dict[str, Any]] = {
+    ".claude/settings.json": {"command": "dibs", "args": ["hook", "claude"]},
+    ".codex/hooks.json": {"command": "dibs hook codex"},
+    ".gemini/settings.json": {
+        "command": "command -v dibs >/dev/null || exit 1; exec dibs hook gemini"
+    },
+}
+
+
+@pytest.mark.parametrize("file", OLD_FORMS)
+def test_hooks_that_were_not_silent_without_dibs_are_replaced_and_removed(
+    shell: Shell, file: str
+) -> None:
+    name = file[1:].partition("/")[0]
+    event = "SessionStart"
+    old = {"hooks": {event: [{"hooks": [{"type": "command", **OLD_FORMS[file]}]}]}}
+    path = put(shell, file, json.dumps(old))
+    assert shell("init", "--check", "--client", name).code == 1
+    shell.ok("init", "--client", name)
+    (group,) = json.loads(path.read_text())["hooks"][event]
+    (handler,) = group["hooks"]
+    assert handler["command"].startswith("command -v dibs >/dev/null || exit 0; ")
+    assert shell("init", "--check", "--client", name).code == 0
+    path.write_text(json.dumps(old))
+    shell.ok("init", "--remove")
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["with notes", "without"])

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from dibs.surroundings.occasion import Answer, Environment, Payload
 
 
+WAITS_S = 86_400
+
+
 class Claude(Client):
     title = "Claude Code"
     order = 1
@@ -24,10 +27,11 @@ class Claude(Client):
 
     events = (
         "SessionStart UserPromptSubmit PreToolUse PermissionRequest PermissionDenied PostToolUse"
-        " PostToolUseFailure Stop SubagentStop SessionEnd"
+        " PostToolUseFailure Stop StopFailure SubagentStart SubagentStop SessionEnd"
     ).split()
     edit_tools = ("Edit", "Write", "MultiEdit", "NotebookEdit")
     shell_tools = ("Bash",)
+    tells_subagents = True
     read_tools = ("Read",)
     other_tools = ("PowerShell",)
 
@@ -49,11 +53,13 @@ class Claude(Client):
         ]
 
     def hooks(self) -> list[Part]:
-        from dibs.setup.parts import groups, shell
+        from dibs.setup.parts import Hook, groups, line, shell
 
         # A line, not a program with `args`: those Copilot leaves out, and where the program is
         # missing every event would be an error.
-        return groups(self, shell(self), "hooks")
+        waiting = {"type": "command", "command": line(self, "wake"), "asyncRewake": True}
+        item = {"hooks": [waiting | {"timeout": WAITS_S}]}
+        return [*groups(self, shell(self), "hooks"), Hook(("hooks", "Stop"), item)]
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
         if "hookEventName" in payload or "COPILOT_PROJECT_DIR" in environment:
@@ -64,6 +70,11 @@ class Claude(Client):
         if "DEVIN_PROJECT_DIR" in environment and "cwd" not in payload:
             return client_of("devin").read(payload, environment)
         return super().read(payload, environment)
+
+    def can_wake(self, environment: Environment) -> bool:
+        # Versions that do not know such a hook, and other clients, would wait for its end. In
+        # --print nobody is left to be woken.
+        return environment.get("CLAUDE_CODE_SESSION_ATTENDED") == "1"
 
     def write(self, occasion: Occasion, answer: Answer) -> str:
         if occasion.client != self.name:

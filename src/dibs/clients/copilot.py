@@ -49,6 +49,7 @@ class Copilot(Client):
     )
     patch_tools = {"apply_patch": "input"}
     shell_tools = ("Bash", "run_in_terminal")
+    tells_subagents = True
     read_tools = ("Read", "read_file")
 
     session_variable = server_variable = "COPILOT_AGENT_SESSION_ID"

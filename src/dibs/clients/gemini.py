@@ -38,6 +38,7 @@ class Gemini(Client):
     edit_tools = ("write_file", "replace")
     shell_tools = ("run_shell_command",)
     read_tools = ("read_file",)
+    hook_shell = "bash"
     runs_git_hooks = False
 
     shell_variable = "GEMINI_CLI"

@@ -53,6 +53,10 @@ class OpenCode(Client):
             OwnFile(f"{top}/.opencode/plugin/dibs.js", plugin(), "// dibs"),
         ]
 
+    def example(self, event: str, session: str, cwd: str, file: str) -> dict[str, object]:
+        said = {"tool": "write", "call": session, "args": {"filePath": file}}
+        return {"event": event, "session": session, "cwd": cwd, **said}
+
     def read(self, payload: Payload, environment: Environment) -> Occasion:
         event = payload.event("event")
         occasion = Occasion(self.name, event if event in EVENTS else OTHER)
@@ -74,6 +78,9 @@ class OpenCode(Client):
         if answer.deny:
             return json.dumps({"deny": answer.deny})
         return json.dumps({"context": answer.context}) if answer.context else ""
+
+    def can_wake(self, environment: Environment) -> bool:
+        return True  # the plugin does it
 
     def subagent(self, session: str, environment: Environment) -> str:
         return environment.get("DIBS_SUBAGENT", "")

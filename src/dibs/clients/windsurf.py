@@ -38,6 +38,10 @@ class Windsurf(Client):
         handler = {"command": line(self), "show_output": True}
         return [JsonFile(f"{top}/.windsurf/hooks.json", flat(self, handler, "hooks"))]
 
+    def example(self, event: str, session: str, cwd: str, file: str) -> dict[str, object]:
+        about = {"file_path": file, "command_line": "true", "cwd": cwd}
+        return {"agent_action_name": event, "trajectory_id": session, "tool_info": about}
+
     def read(self, payload: Payload, environment: Environment) -> Occasion:
         name = payload.event("agent_action_name")
         when, _, tool = name.partition("_") if name in self.events else ("", "", "")

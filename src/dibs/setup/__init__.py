@@ -39,6 +39,9 @@ CONFIG = """\
 # What a file held in another worktree means: "warn", "block" or "off".
 # worktrees = "warn"
 
+# Whether a message for an idle agent wakes it, in clients that can be woken: "direct" or "off".
+# wake = "direct"
+
 # How long an edited file stays claimed without activity.
 # ttl = "30m"
 

@@ -239,15 +239,18 @@ def shell(client: Client, per_second: int = 1) -> Item:
     return {"type": "command", "command": line(client), "timeout": TIMEOUT_S * per_second}
 
 
-def line(client: Client) -> str:
+def line(client: Client, *more: str) -> str:
     """What a shell is to run for a hook: nothing where dibs is missing, else dibs and no shell.
+
+    more: what the hook is told besides
 
     A dibs that is there and cannot be started, as after its Python was removed, must not stop
     anybody, and some clients take every failure for a refusal. A shell ends when `exec` fails:
     dash runs the trap then, bash does not, unless it is told to go on.
     """
     spared = "trap 'exit 0' EXIT; shopt -s execfail 2>/dev/null"
-    return f"command -v dibs >/dev/null || exit 0; {spared}; exec dibs hook {client.name}"
+    said = " ".join((client.name, *more))
+    return f"command -v dibs >/dev/null || exit 0; {spared}; exec dibs hook {said}"
 
 
 def handlers(item: Item) -> list[Any]:
@@ -266,8 +269,8 @@ def words(handler: object) -> list[str]:
 
 
 def is_ours(handler: object) -> bool:
-    said = words(handler)
-    return said[:2] == ["dibs", "hook"] or said[-4:-1] == ["exec", "dibs", "hook"]
+    said = " ".join(words(handler))
+    return said.startswith("dibs hook ") or "; exec dibs hook " in said
 
 
 def descend(draft: Draft, path: tuple[str, ...], holder: type) -> tuple[list[str], Node]:

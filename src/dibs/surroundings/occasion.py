@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 EVENTS = "start prompt before asking refused after stop end subagent_end other".split()
 START, PROMPT, BEFORE, ASKING, REFUSED, AFTER, STOP, END, SUBAGENT_END, OTHER = EVENTS
 
+PROVE, SEEN = "DIBS_PROVE", "dibs has seen"
+"""`dibs doctor --prove` sets this variable for a hook, and looks for these words."""
+
 
 class Edit:
     """One path that a tool is going to change, or has changed.
@@ -177,6 +180,7 @@ MEANINGS = {
     "PermissionRequest": ASKING,
     "PermissionDenied": REFUSED,
     "Interrupt": REFUSED,
+    "StopFailure": REFUSED,
     "PostToolUse": AFTER,
     "PostToolUseFailure": AFTER,
     "Stop": STOP,

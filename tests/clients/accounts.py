@@ -79,4 +79,22 @@ def opencode(home: Path, repository: Path, url: str) -> Start:
     return ["run", "--print-logs", "--model", "scripted/model"], offline
 
 
-ACCOUNTS = {"claude": claude, "codex": codex, "gemini": gemini, "opencode": opencode}
+def copilot(home: Path, repository: Path, url: str) -> Start:
+    environment = {
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_PROVIDER_BASE_URL": f"{url}/copilot/v1",
+        "COPILOT_PROVIDER_API_KEY": "scripted",
+        "COPILOT_MODEL": "model",
+    }
+    # Without trust it ignores the repository's hooks and servers.
+    words = ["--allow-all-tools", "--allow-all-paths", "--trust-folder", "--prompt"]
+    return words, environment
+
+
+ACCOUNTS = {
+    "claude": claude,
+    "codex": codex,
+    "gemini": gemini,
+    "opencode": opencode,
+    "copilot": copilot,
+}

@@ -1,4 +1,4 @@
-"""The four model APIs, as far as the agent CLIs use them. Pure translation: no sockets, no files.
+"""The model APIs, as far as the agent CLIs use them. Pure translation: no sockets, no files.
 
 A dialect hears the body of a request (what is the model shown?), names the client's own tool for
 a step of the script, and speaks a turn as the body of the answer that the client expects.
@@ -312,8 +312,27 @@ class Chat(Dialect):
         return chunks + "data: [DONE]\n\n"
 
 
-BY_CLIENT = {"claude": Anthropic(), "codex": Responses(), "gemini": Gemini(), "opencode": Chat()}
+class CopilotChat(Chat):
+    """Copilot CLI: the same with other tools; `create` refuses to write over a file."""
+
+    mcp = "{server}-{name}"
+    tools = {
+        "edit": ("create", {"path": "path", "file_text": "content"}),
+        "replace": ("edit", {"path": "path", "old_str": "old", "new_str": "new"}),
+        "read": ("view", {"path": "path"}),
+        "shell": ("bash", {"command": "command", "description": "kind"}),
+    }
+
+
+BY_CLIENT = {
+    "claude": Anthropic(),
+    "codex": Responses(),
+    "gemini": Gemini(),
+    "opencode": Chat(),
+    "copilot": CopilotChat(),
+}
 BY_PATH = {
+    "/copilot/": BY_CLIENT["copilot"],
     "/messages": BY_CLIENT["claude"],
     "/responses": BY_CLIENT["codex"],
     "enerateContent": BY_CLIENT["gemini"],

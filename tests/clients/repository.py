@@ -19,7 +19,7 @@ def add_server(client: str, repository: Path, command: tuple[str, ...] = COMMAND
     first, *rest = command
     server = {"mcpServers": {"dibs": {"command": first, "args": rest}}}
     match client:
-        case "claude":
+        case "claude" | "copilot":
             write(repository / ".mcp.json", server)
         case "codex":
             lines = [f"command = {json.dumps(first)}", f"args = {json.dumps(rest)}"]

@@ -92,12 +92,15 @@ def delegate(client: str, name: str, *, wait: bool) -> Step:
             return call("Agent", description=name, prompt=told, **kind)
         case "codex":
             return call("multi_agent_v1.spawn_agent", message=told)
+        case "copilot":
+            kind = {"agent_type": "general-purpose", "mode": "sync" if wait else "background"}
+            return call("task", description=name, name=name, prompt=told, **kind)
         case _:
             return call("task", description=name, prompt=told, subagent_type="general")
 
 
 # Gemini CLI does not say to its hooks whether a subagent acts.
-@pytest.mark.parametrize("name", ["claude", "codex", "opencode"])
+@pytest.mark.parametrize("name", ["claude", "codex", "opencode", "copilot"])
 def test_a_file_passes_to_the_subagent_that_is_sent_and_back_at_its_end(
     name: str, set_up: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -125,7 +128,7 @@ def test_a_file_passes_to_the_subagent_that_is_sent_and_back_at_its_end(
     assert (set_up / "c.py").read_text() == "c = 3\n", client.story("was refused")
 
 
-@pytest.mark.parametrize("name", ["claude", "codex"])
+@pytest.mark.parametrize("name", ["claude", "codex", "copilot"])
 def test_subagents_and_their_agent_do_not_pass_for_each_other(name: str, set_up: Path) -> None:
     written, tried = Event(), Event()
     parts = {
@@ -183,7 +186,7 @@ def told(client: Running, pattern: str) -> None:
     assert re.search(pattern, said, re.DOTALL), client.story(f"was told: {said}")
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "gemini"])
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "copilot"])
 def test_a_message_that_comes_last_makes_the_model_go_on(
     name: str, set_up: Path, shell: Shell
 ) -> None:
@@ -215,6 +218,7 @@ def silence(repository: Path) -> None:
     """Take the hooks out, and nothing else."""
     write(repository / ".claude/settings.json", "{}")
     write(repository / ".codex/hooks.json", "{}")
+    write(repository / ".github/hooks/dibs.json", '{"version": 1, "hooks": {}}')
     write(repository / ".opencode/plugin/dibs.js", "")
     settings = json.loads((repository / ".gemini/settings.json").read_text())
     write(repository / ".gemini/settings.json", {**settings, "hooks": {}})
@@ -258,6 +262,39 @@ def test_an_edit_goes_through_where_dibs_is_not_installed(name: str, set_up: Pat
     assert (set_up / "c.py").read_text() == "c = 2\n", client.story("could not edit")
 
 
+# In the words of clients that have called a hook, whatever came of it.
+CALLED = re.compile(r"(?m)^(hook: \w+( Completed)?|.*project-level hooks.*|  - dibs|)$\n?")
+
+
+@pytest.mark.parametrize("name", [name for name in CLIENTS if name != "opencode"])
+def test_a_teammate_without_dibs_sees_no_line_about_it(name: str, set_up: Path) -> None:
+    script = [
+        edit("c.py", "c = 1\n"),
+        shell("echo 'c = 2' > c.py; git add c.py; git commit --allow-empty -qm c"),
+        say(),
+    ]
+    client = run(name, set_up, script, variables={"PATH": path_without_dibs()})
+    seen = [line for line in CALLED.sub("", client.output()).splitlines() if is_about_us(line)]
+    assert not seen, client.story("\n".join(seen))
+    assert "dibs" not in client.result(1)
+
+
+def is_about_us(line: str) -> bool:
+    """Whether a user would wonder; folders of the test have our name, too."""
+    return bool(re.search(r"(?i)\bdibs\b(?!-client)|hook\(?s?\)?.*fail", line))
+
+
+@pytest.mark.parametrize("name", ["gemini", "copilot"])
+def test_a_dibs_whose_python_is_gone_blocks_nobody(name: str, set_up: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "bin/dibs"
+    write(broken, "#!/nowhere/python\n")
+    broken.chmod(0o755)
+    path = os.pathsep.join([str(broken.parent), path_without_dibs()])
+    script = [edit("c.py", "c = 1\n"), shell("echo 'c = 2' > c.py"), say()]
+    client = run(name, set_up, script, variables={"PATH": path})
+    assert (set_up / "c.py").read_text() == "c = 2\n", client.story("could not edit")
+
+
 def test_the_plugin_refuses_an_edit_where_dibs_is_missing_and_the_policy_is_closed(
     set_up: Path,
 ) -> None:
@@ -269,7 +306,8 @@ def test_the_plugin_refuses_an_edit_where_dibs_is_missing_and_the_policy_is_clos
 
 
 @pytest.mark.parametrize(
-    ("name", "policy"), [("claude", "open"), *((name, "closed") for name in CLIENTS)]
+    ("name", "policy"),
+    [("claude", "open"), ("copilot", "open"), *((name, "closed") for name in CLIENTS)],
 )
 def test_the_policy_decides_when_dibs_is_broken(
     name: str, policy: str, set_up: Path, shell: Shell
@@ -299,12 +337,17 @@ def hurry(repository: Path) -> None:
 
     Without the server: that a client waits for one is not what this is about.
     """
-    for name in (".claude/settings.json", ".codex/hooks.json", ".gemini/settings.json"):
+    for name in (
+        ".claude/settings.json",
+        ".codex/hooks.json",
+        ".gemini/settings.json",
+        ".github/hooks/dibs.json",
+    ):
         text = (repository / name).read_text()
         (repository / name).write_text(re.sub(r'("timeout": )\d+?(000)?\b', r"\g<1>1\2", text))
     plugin = repository / ".opencode/plugin/dibs.js"
     plugin.write_text(plugin.read_text().replace("PATIENCE_MS = 5_000", "PATIENCE_MS = 1_000"))
-    for name in (".mcp.json", ".codex/config.toml", "opencode.json"):
+    for name in (".mcp.json", ".vscode/mcp.json", ".codex/config.toml", "opencode.json"):
         (repository / name).unlink()
     settings = json.loads((repository / ".gemini/settings.json").read_text())
     write(repository / ".gemini/settings.json", {**settings, "mcpServers": {}})

@@ -11,18 +11,21 @@ import pytest
 from tests.clients.client import CLIENTS, run, start
 from tests.clients.repository import add_daemon
 from tests.clients.script import claim, mcp, say
-from tests.clients.test_mcp import RING
 from tests.surfaces.daemon import Daemon, serving
 from tests.surfaces.shell import Shell
 
 pytestmark = pytest.mark.clients
+
+# Copilot reads the server from the file of Claude Code, and no token from the environment.
+WITH_TOKEN = [name for name in CLIENTS if name != "copilot"]
+RING = [(WITH_TOKEN[i - 1], WITH_TOKEN[i]) for i in range(len(WITH_TOKEN))]
 
 
 @pytest.fixture
 def daemon(repository: Path, shell: Shell) -> Iterator[Daemon]:
     """A daemon that every client finds in the repository."""
     with serving(shell) as daemon:
-        for name in CLIENTS:
+        for name in WITH_TOKEN:
             add_daemon(name, repository, f"{daemon.url}/mcp")
         yield daemon
         ended = daemon.stop()

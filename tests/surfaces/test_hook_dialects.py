@@ -18,7 +18,7 @@ from dibs.errors import InvalidError
 from dibs.surroundings.occasion import Answer, Edit, Occasion, Payload
 
 PAYLOADS = Path(__file__).parent / "payloads"
-ENVIRONMENT = {"devin": {"DEVIN_PROJECT_DIR": "/repo"}}
+ENVIRONMENT = {"devin": {"DEVIN_PROJECT_DIR": "/repo"}, "copilot": {"COPILOT_PROJECT_DIR": "/repo"}}
 TOLD = "bob holds a.py"
 WRONG: tuple[Any, ...] = (None, 0, 1.5, True, "", "x", [], [1], {}, {"x": 1}, [{}])
 
@@ -53,6 +53,7 @@ def gist(occasion: Occasion) -> dict[str, Any]:
 
 
 AT_REPO = {"cwd": "/repo"}
+PART = {"subagent": "5feabc6f-8995-47f9-866e-26c050632f6e", "subagent_kind": "general-purpose"}
 CASES = [
     ("claude", "start", {"event": "start"}),
     ("claude", "start after clear", {"event": "start", "afresh": True}),
@@ -133,6 +134,18 @@ CASES = [
     ),
     ("copilot", "before edit of a list", {"tool": "editFiles", "edits": (Edit("src/main.ts"),)}),
     ("copilot", "before shell", {"tool": "run_in_terminal", "command": "npm test"}),
+    ("copilot", "before write in cli", {"tool": "Write", "edits": (Edit("/repo/b.py"),)}),
+    ("copilot", "before edit in cli", {"tool": "Edit", "edits": (Edit("/repo/b.py"),)}),
+    ("copilot", "before patch in cli", {"tool": "apply_patch", "edits": (Edit("/repo/c.py"),)}),
+    ("copilot", "before shell in cli", {"tool": "Bash", "command": "echo hi > z.txt"}),
+    ("copilot", "after read in cli", {"tool": "Read", "reads": ("/repo/b.py",)}),
+    (
+        "copilot",
+        "subagent before shell in cli",
+        {"event": "before", "tool": "Bash", "command": "echo sub > s.txt", **PART},
+    ),
+    ("copilot", "subagent stop in cli", {"event": "other", **PART}),
+    ("copilot", "subagent end in cli", {"event": "subagent_end", **PART}),
     ("devin", "before edit", {"tool": "edit", "edits": (Edit("/repo/a.py"),)}),
     ("devin", "before shell", {"tool": "exec", "command": "rm -rf build"}),
 ]
@@ -206,6 +219,8 @@ def test_a_tool_call_has_the_same_name_before_and_after(
         ("opencode", "before write", ("hello\n",)),
         ("windsurf", "before write", ("b",)),
         ("copilot", "before several edits", ()),
+        ("copilot", "before write in cli", ("b = 1\n",)),
+        ("copilot", "before edit in cli", ("b = 2",)),
     ],
 )
 def test_an_edit_of_one_file_says_what_it_puts_there(
@@ -259,6 +274,7 @@ def test_the_end_of_a_subagent_is_not_the_end_of_its_session() -> None:
                 ("claude", "before edit"),
                 ("codex", "before patch"),
                 ("copilot", "before edit"),
+                ("copilot", "before edit in cli"),
             ]
         ),
         ("gemini", "before edit", {"decision": "deny", "reason": TOLD}),
@@ -321,9 +337,10 @@ GO_ON = {"decision": "block", "reason": TOLD}
         ("cursor", "prompt", None),
         ("cursor", "stop", {"followup_message": TOLD}),
         ("cursor", "end", None),
-        ("copilot", "start", said_as("SessionStart")),
+        ("copilot", "start", {"additionalContext": TOLD, **said_as("SessionStart")}),
         ("copilot", "prompt", None),
-        ("copilot", "stop", {"hookSpecificOutput": {"hookEventName": "Stop", **GO_ON}}),
+        ("copilot", "stop", {**GO_ON, "hookSpecificOutput": {"hookEventName": "Stop", **GO_ON}}),
+        ("copilot", "end in cli", None),
         ("devin", "start", said_as("SessionStart")),
         ("devin", "stop", GO_ON),
         ("windsurf", "before write", None),

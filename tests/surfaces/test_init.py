@@ -9,6 +9,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,20 +85,23 @@ def test_every_client_is_given_its_server_and_its_hooks(shell: Shell) -> None:
 
     (edit,) = read(".claude/settings.json")["hooks"]["PreToolUse"]
     assert "Edit" in edit["matcher"].split("|")
-    assert edit["hooks"] == [
-        {"type": "command", "command": "dibs", "args": ["hook", "claude"], "timeout": 10}
-    ]
+    quietly = "command -v dibs >/dev/null || exit 0; trap 'exit 0' EXIT; "
+    quietly += "shopt -s execfail 2>/dev/null; "
+    called = {"type": "command", "command": f"{quietly}exec dibs hook claude", "timeout": 10}
+    assert edit["hooks"] == [called]
     (edit,) = read(".codex/hooks.json")["hooks"]["PreToolUse"]
-    assert "apply_patch" in edit["matcher"] and edit["hooks"][0]["command"] == "dibs hook codex"
+    assert "apply_patch" in edit["matcher"]
+    assert edit["hooks"][0]["command"] == f"{quietly}exec dibs hook codex"
     (edit,) = read(".gemini/settings.json")["hooks"]["BeforeTool"]
     assert edit["hooks"][0]["timeout"] == 10_000
     assert read(".cursor/hooks.json")["version"] == 1
     (edit,) = read(".cursor/hooks.json")["hooks"]["preToolUse"]
-    assert edit["command"] == "dibs hook cursor"
-    assert read(".github/hooks/dibs.json")["hooks"]["PreToolUse"][0]["command"] == (
-        "dibs hook copilot"
-    )
-    assert read(".devin/hooks.v1.json")["PreToolUse"][0]["hooks"][0]["command"] == "dibs hook devin"
+    assert edit["command"] == f"{quietly}exec dibs hook cursor"
+    assert read(".github/hooks/dibs.json")["version"] == 1
+    (edit,) = read(".github/hooks/dibs.json")["hooks"]["PreToolUse"]
+    assert edit["command"].endswith("exec dibs hook copilot")
+    (edit,) = read(".devin/hooks.v1.json")["PreToolUse"]
+    assert edit["hooks"][0]["command"] == f"{quietly}exec dibs hook devin"
     assert "pre_write_code" in read(".windsurf/hooks.json")["hooks"]
     assert "dibs" in (at / ".opencode/plugin/dibs.js").read_text()
 
@@ -140,6 +144,7 @@ def test_the_settings_can_be_committed_and_nothing_else_of_the_store(shell: Shel
     assert set(tomllib.loads(settings)) == {
         "policy",
         "worktrees",
+        "wake",
         "ttl",
         "whole_tree",
         "keep",
@@ -469,6 +474,34 @@ def test_hooks_of_an_older_dibs_are_brought_up_to_date(shell: Shell) -> None:
     )
     shell.ok("init", "--remove")
     assert json.loads(path.read_text()) == {"hooks": {"Mixed": [mine]}}
+
+
+OLD_FORMS: dict[str, dict[str, Any]] = {
+    ".claude/settings.json": {"command": "dibs", "args": ["hook", "claude"]},
+    ".codex/hooks.json": {"command": "dibs hook codex"},
+    ".gemini/settings.json": {
+        "command": "command -v dibs >/dev/null || exit 1; exec dibs hook gemini"
+    },
+}
+
+
+@pytest.mark.parametrize("file", OLD_FORMS)
+def test_hooks_that_were_not_silent_without_dibs_are_replaced_and_removed(
+    shell: Shell, file: str
+) -> None:
+    name = file[1:].partition("/")[0]
+    event = "SessionStart"
+    old = {"hooks": {event: [{"hooks": [{"type": "command", **OLD_FORMS[file]}]}]}}
+    path = put(shell, file, json.dumps(old))
+    assert shell("init", "--check", "--client", name).code == 1
+    shell.ok("init", "--client", name)
+    (group,) = json.loads(path.read_text())["hooks"][event]
+    (handler,) = group["hooks"]
+    assert handler["command"].startswith("command -v dibs >/dev/null || exit 0; ")
+    assert shell("init", "--check", "--client", name).code == 0
+    path.write_text(json.dumps(old))
+    shell.ok("init", "--remove")
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["with notes", "without"])

@@ -40,12 +40,15 @@ class Client:
     matches_tools: whether it can be told for which tools it is to call, which then are those below
     meanings: what its events are in the words of dibs, if they have other names than in Claude
         Code and the same form
+    hook_shell: what runs a hook that is a line
     denies_by_exit: whether a denial is a text on standard error and exit code 2, not an answer
+    fails_closed: whether it refuses a tool when its hook ends with any code but 0
     edit_tools, remove_tools, shell_tools, read_tools: its tools that change the files they name,
         that delete them, that run a command, and that show the model a file
     patch_tools: its tools that take a patch, and the field that holds it
     other_tools: its tools of which dibs knows only that they may have changed something
     runs_git_hooks: whether git runs hooks in its shell
+    tells_subagents: whether it says to its hooks which subagent acts
 
     Its sessions:
 
@@ -71,7 +74,9 @@ class Client:
     events: Sequence[str] | None = None
     matches_tools = True
     meanings: Mapping[str, str] = {}
+    hook_shell = "sh"
     denies_by_exit = False
+    fails_closed = False
     edit_tools: tuple[str, ...] = ()
     remove_tools: tuple[str, ...] = ()
     shell_tools: tuple[str, ...] = ()
@@ -79,6 +84,7 @@ class Client:
     patch_tools: Mapping[str, str] = {}
     other_tools: tuple[str, ...] = ()
     runs_git_hooks = True
+    tells_subagents = False
 
     session_variable = ""
     shell_variable = ""
@@ -129,6 +135,25 @@ class Client:
         from dibs.surroundings.occasion import write_event
 
         return write_event(occasion, answer)
+
+    def example(self, event: str, session: str, cwd: str, file: str) -> dict[str, object]:
+        """What it would say to its hook at an event about a file, to try the hook."""
+        patch = f"*** Begin Patch\n*** Add File: {file}\n+\n*** End Patch\n"
+        field = next(iter(self.patch_tools.values()), "")
+        tool = self.edit_tools[0] if self.edit_tools else next(iter(self.patch_tools), "")
+        tool_input = {"file_path": file} if self.edit_tools else {field: patch}
+        return {
+            "hook_event_name": event,
+            "session_id": session,
+            "cwd": cwd,
+            "tool_name": tool,
+            "tool_input": tool_input,
+            "tool_use_id": session,
+        }
+
+    def can_wake(self, environment: Environment) -> bool:
+        """Whether a hook that waits in the background can begin a turn of it."""
+        return False
 
     def subagent(self, session: str, environment: Environment) -> str:
         """Its name for the subagent in whose shell a command runs, "" if in none."""

@@ -1,16 +1,20 @@
-"""Claude Code. Devin and VS Code run the hooks of its settings too, and say so by their payload."""
+"""Claude Code. Devin and Copilot run the hooks of its settings, too, and show that it is them."""
 
 from __future__ import annotations
 
 import os
 
 from dibs.clients import Client, client_of
+from dibs.surroundings.occasion import OTHER, Occasion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.setup.parts import Part
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
+    from dibs.surroundings.occasion import Answer, Environment, Payload
+
+
+WAITS_S = 86_400
 
 
 class Claude(Client):
@@ -23,10 +27,11 @@ class Claude(Client):
 
     events = (
         "SessionStart UserPromptSubmit PreToolUse PermissionRequest PermissionDenied PostToolUse"
-        " PostToolUseFailure Stop SubagentStop SessionEnd"
+        " PostToolUseFailure Stop StopFailure SubagentStart SubagentStop SessionEnd"
     ).split()
     edit_tools = ("Edit", "Write", "MultiEdit", "NotebookEdit")
     shell_tools = ("Bash",)
+    tells_subagents = True
     read_tools = ("Read",)
     other_tools = ("PowerShell",)
 
@@ -48,18 +53,28 @@ class Claude(Client):
         ]
 
     def hooks(self) -> list[Part]:
-        from dibs.setup.parts import TIMEOUT_S, groups
+        from dibs.setup.parts import Hook, groups, line, shell
 
-        # The program with its arguments, so that no shell has to be started for it.
-        handler = {"type": "command", "command": "dibs", "args": ["hook", "claude"]}
-        return groups(self, handler | {"timeout": TIMEOUT_S}, "hooks")
+        # A line, not a program with `args`: those Copilot leaves out, and where the program is
+        # missing every event would be an error.
+        waiting = {"type": "command", "command": line(self, "wake"), "asyncRewake": True}
+        item = {"hooks": [waiting | {"timeout": WAITS_S}]}
+        return [*groups(self, shell(self), "hooks"), Hook(("hooks", "Stop"), item)]
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
-        if "hookEventName" in payload:
+        if "hookEventName" in payload or "COPILOT_PROJECT_DIR" in environment:
+            top = environment.get("COPILOT_PROJECT_DIR") or payload.text("cwd")
+            if os.path.exists(f"{top}/.github/hooks/dibs.json"):
+                return Occasion("copilot", OTHER)  # it calls dibs for that one, too
             return client_of("copilot").read(payload, environment)
         if "DEVIN_PROJECT_DIR" in environment and "cwd" not in payload:
             return client_of("devin").read(payload, environment)
         return super().read(payload, environment)
+
+    def can_wake(self, environment: Environment) -> bool:
+        # Versions that do not know such a hook, and other clients, would wait for its end. In
+        # --print nobody is left to be woken.
+        return environment.get("CLAUDE_CODE_SESSION_ATTENDED") == "1"
 
     def write(self, occasion: Occasion, answer: Answer) -> str:
         if occasion.client != self.name:

@@ -30,6 +30,7 @@ class Codex(Client):
     ).split()
     patch_tools = {"apply_patch": "command"}
     shell_tools = ("Bash",)
+    tells_subagents = True
 
     session_variable = "CODEX_SESSION_ID"
     shell_marks = ("CODEX_THREAD_ID", "CODEX_SANDBOX")

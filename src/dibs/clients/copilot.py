@@ -1,7 +1,11 @@
-"""Copilot in VS Code: hooks as in Claude Code, with other tools, and a stop of its own form.
+"""Copilot, in its own command line and in VS Code: hooks as in Claude Code, with other tools.
 
-It calls a hook for every tool, whatever the matcher says, and shows nothing of what a hook says
-at a prompt.
+Both read `.github/hooks`, and so does the agent that GitHub runs. They call a hook for every tool,
+and show the model nothing of what a hook says at a prompt. What the two read of an answer differs
+in where it stands, so it stands in both places.
+
+The command line names its tools as Claude Code does, gives a subagent a session of its own that
+names the one above it, and refuses a tool when the hook fails in any way.
 """
 
 from __future__ import annotations
@@ -9,25 +13,33 @@ from __future__ import annotations
 import json
 
 from dibs.clients import Client
-from dibs.surroundings.occasion import PROMPT, STOP
+from dibs.surroundings.occasion import OTHER, PROMPT, STOP, Payload, name_of_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.setup.targets import Target
-    from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
+    from dibs.surroundings.occasion import Answer, Environment, Occasion
 
 
 class Copilot(Client):
-    title = "VS Code Copilot"
+    title = "Copilot"
     order = 6
-    commands = ("code", "code-insiders", "copilot")
+    commands = ("copilot", "code", "code-insiders")
     home = (".copilot", ".vscode", ".vscode-server", ".config/Code")
     traces = (".github/copilot-instructions.md", ".github/hooks", ".vscode/mcp.json")
-    after = "VS Code asks once whether to trust the server dibs: say yes."
+    after = (
+        "Copilot reads these files only in a folder that you trust, and VS Code asks once whether "
+        "to trust the server dibs: say yes."
+    )
 
-    events = "SessionStart PreToolUse PostToolUse Stop SubagentStop".split()
+    events = (
+        "SessionStart PreToolUse PostToolUse PostToolUseFailure Stop SubagentStop SessionEnd"
+    ).split()
     matches_tools = False
+    fails_closed = True
     edit_tools = (
+        "Edit",
+        "Write",
         "create_file",
         "editFiles",
         "edit_notebook_file",
@@ -36,31 +48,49 @@ class Copilot(Client):
         "replace_string_in_file",
     )
     patch_tools = {"apply_patch": "input"}
-    shell_tools = ("run_in_terminal",)
-    read_tools = ("read_file",)
+    shell_tools = ("Bash", "run_in_terminal")
+    tells_subagents = True
+    read_tools = ("Read", "read_file")
 
+    session_variable = server_variable = "COPILOT_AGENT_SESSION_ID"
+    shell_marks = ("COPILOT_CLI",)
     processes = ("copilot",)
+    # Also for the shell of a subagent, which has a session that no hook is told of.
+    clear_renames = True
 
     def targets(self, top: str) -> list[Target]:
         from dibs.setup.parts import STDIO, JsonFile, JsonMember, flat, shell
 
-        # Also where Claude Code is set up: VS Code reads that file too, but runs a command
-        # without its arguments.
+        version = JsonMember(("version",), 1, serves="hooks")
+        hooks = [version, *flat(self, shell(self), "hooks")]
         return [
+            JsonFile(f"{top}/.mcp.json", [JsonMember(("mcpServers", "dibs"), STDIO)]),
             JsonFile(f"{top}/.vscode/mcp.json", [JsonMember(("servers", "dibs"), STDIO)]),
-            JsonFile(f"{top}/.github/hooks/dibs.json", flat(self, shell(self), "hooks")),
+            JsonFile(f"{top}/.github/hooks/dibs.json", hooks),
         ]
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
+        patch = payload.get("tool_input")
+        if isinstance(patch, str):
+            payload = Payload(payload, tool_name="apply_patch", tool_input={"input": patch})
         occasion = super().read(payload, environment)
+        if occasion.subagent:
+            occasion.session = payload.text("parent_agent_id") or occasion.session
+            if occasion.event == STOP:
+                occasion.event = OTHER  # its end comes right after, and it is not sent on
+        if occasion.tool and not occasion.call:
+            occasion.call = name_of_call(occasion.tool, payload.record("tool_input"))
         occasion.deaf = occasion.event == PROMPT
         return occasion
 
     def write(self, occasion: Occasion, answer: Answer) -> str:
-        if occasion.event == STOP and answer.context:
-            said = {"hookEventName": "Stop", "decision": "block", "reason": answer.context}
-            return json.dumps({"hookSpecificOutput": said})
-        return super().write(occasion, answer)
+        said = super().write(occasion, answer)
+        if answer.deny or not said:
+            return said
+        if occasion.event == STOP:
+            stop = {"decision": "block", "reason": answer.context}
+            return json.dumps({**stop, "hookSpecificOutput": {"hookEventName": "Stop", **stop}})
+        return json.dumps({"additionalContext": answer.context, **json.loads(said)})
 
 
 CLIENT = Copilot()

@@ -34,9 +34,9 @@ class Cursor(Client):
     processes = ("cursor",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import STDIO, TIMEOUT_S, JsonFile, JsonMember, flat
+        from dibs.setup.parts import STDIO, TIMEOUT_S, JsonFile, JsonMember, flat, line
 
-        handler = {"command": "dibs hook cursor", "timeout": TIMEOUT_S}
+        handler = {"command": line(self), "timeout": TIMEOUT_S}
         version = JsonMember(("version",), 1, serves="hooks")
         return [
             JsonFile(f"{top}/.cursor/mcp.json", [JsonMember(("mcpServers", "dibs"), STDIO)]),

@@ -38,6 +38,7 @@ class Gemini(Client):
     edit_tools = ("write_file", "replace")
     shell_tools = ("run_shell_command",)
     read_tools = ("read_file",)
+    hook_shell = "bash"
     runs_git_hooks = False
 
     shell_variable = "GEMINI_CLI"
@@ -46,10 +47,8 @@ class Gemini(Client):
     def targets(self, top: str) -> list[Target]:
         from dibs.setup.parts import SERVER, JsonFile, JsonMember, ListedName, groups, shell
 
-        handler = {"name": "dibs"} | shell(self, per_second=1000)
-        # Where dibs is not installed it would block every prompt; exit code 1 is only a warning.
         # It ends what hangs, but waits for the children of that: hence no shell around dibs.
-        handler["command"] = f"command -v dibs >/dev/null || exit 1; exec {handler['command']}"
+        handler = {"name": "dibs"} | shell(self, per_second=1000)
         parts = [
             JsonMember(("mcpServers", "dibs"), SERVER),
             ListedName(("context", "fileName"), "AGENTS.md", ["AGENTS.md", "GEMINI.md"]),

@@ -12,11 +12,13 @@ const PATIENCE_MS = 5_000
 const CHANGING = new Set(["edit", "write", "multiedit", "apply_patch", "patch", "bash"])
 const REPORTED = new Set([...CHANGING, "read"])
 const COMMAND = ["dibs", ["hook", "opencode"]]
+const WAKES = 2
 
 export const Dibs = async ({ client, directory, worktree }) => {
   const sessions = new Map() // id -> { parent, kind }
   const begun = new Set() // sessions that have had a prompt
   const sentOn = new Set() // sessions whose next prompt is ours
+  const waiting = new Map() // idle sessions, and the process that waits beside each
   // `opencode run` is gone when its session is idle: whatever is said then is lost.
   const endsWhenIdle = process.argv[2] === "run"
 
@@ -84,13 +86,44 @@ export const Dibs = async ({ client, directory, worktree }) => {
     return answer({ event, cwd: directory, pid: process.pid, ...who, ...more })
   }
 
+  const send = async (id, text) => {
+    sentOn.add(id)
+    const body = { parts: [{ type: "text", text, synthetic: true }] }
+    await client.session.promptAsync({ path: { id }, body }).catch(() => sentOn.delete(id))
+  }
+
   const goOn = async (id) => {
     const again = sentOn.delete(id)
     const { context } = await ask("stop", id, { again })
-    if (!context) return
-    sentOn.add(id)
-    const body = { parts: [{ type: "text", text: context, synthetic: true }] }
-    await client.session.promptAsync({ path: { id }, body }).catch(() => sentOn.delete(id))
+    if (context) await send(id, context)
+    else standBy(id)
+  }
+
+  // The process ends when this one does, whatever ends it.
+  const standBy = (id) => {
+    stir(id)
+    try {
+      const stdio = ["pipe", "ignore", "pipe"]
+      const child = spawn("dibs", ["hook", "opencode", "wake"], { cwd: directory, stdio })
+      waiting.set(id, child)
+      const parts = []
+      child.stderr.on("data", (part) => parts.push(part))
+      child.stdin.on("error", () => {})
+      child.on("error", () => {})
+      child.on("close", (code) => {
+        const mine = waiting.get(id) === child
+        if (mine) waiting.delete(id)
+        if (mine && code === WAKES) send(id, Buffer.concat(parts).toString())
+      })
+      child.stdin.end(JSON.stringify({ event: "stop", cwd: directory, session: id }))
+    } catch {
+      // Nobody is woken then.
+    }
+  }
+
+  const stir = (id) => {
+    waiting.get(id)?.kill()
+    waiting.delete(id)
   }
 
   return {
@@ -109,6 +142,7 @@ export const Dibs = async ({ client, directory, worktree }) => {
     "chat.message": async ({ sessionID }, { message, parts }) => {
       const { parent } = await known(sessionID)
       if (parent || sentOn.has(sessionID)) return
+      stir(sessionID)
       const event = begun.has(sessionID) ? "prompt" : "start"
       begun.add(sessionID)
       const { context } = await ask(event, sessionID)
@@ -136,6 +170,7 @@ export const Dibs = async ({ client, directory, worktree }) => {
 
     // OpenCode does not wait for more than this function itself.
     dispose: async () => {
+      for (const id of [...waiting.keys()]) stir(id)
       const input = JSON.stringify({ event: "end", cwd: directory, pid: process.pid })
       spawnSync(...COMMAND, { cwd: directory, input, timeout: PATIENCE_MS, stdio: "pipe" })
     },

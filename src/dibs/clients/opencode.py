@@ -42,7 +42,9 @@ class OpenCode(Client):
 
         there = [name for name in SETTINGS if os.path.lexists(f"{top}/{name}")]
         server = {"type": "local", "command": ["dibs", "mcp"], "enabled": True}
-        parts: list[Part] = [JsonMember(("mcp", "dibs"), server)]
+        # It writes the schema into a file without one, which git then shows as changed.
+        schema = JsonMember(("$schema",), "https://opencode.ai/config.json", serves="mcp")
+        parts: list[Part] = [schema, JsonMember(("mcp", "dibs"), server)]
         if os.path.isfile(f"{top}/CLAUDE.md") and only_ours(f"{top}/AGENTS.md"):
             # It reads CLAUDE.md only where there is no AGENTS.md, and there is one now.
             parts.append(ListedName(("instructions",), "CLAUDE.md", ["CLAUDE.md"]))
@@ -50,6 +52,10 @@ class OpenCode(Client):
             JsonFile(f"{top}/{(there or SETTINGS)[0]}", parts),
             OwnFile(f"{top}/.opencode/plugin/dibs.js", plugin(), "// dibs"),
         ]
+
+    def example(self, event: str, session: str, cwd: str, file: str) -> dict[str, object]:
+        said = {"tool": "write", "call": session, "args": {"filePath": file}}
+        return {"event": event, "session": session, "cwd": cwd, **said}
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
         event = payload.event("event")
@@ -72,6 +78,9 @@ class OpenCode(Client):
         if answer.deny:
             return json.dumps({"deny": answer.deny})
         return json.dumps({"context": answer.context}) if answer.context else ""
+
+    def can_wake(self, environment: Environment) -> bool:
+        return True  # the plugin does it
 
     def subagent(self, session: str, environment: Environment) -> str:
         return environment.get("DIBS_SUBAGENT", "")

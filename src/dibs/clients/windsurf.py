@@ -33,10 +33,14 @@ class Windsurf(Client):
     processes = ("windsurf",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import JsonFile, flat
+        from dibs.setup.parts import JsonFile, flat, line
 
-        handler = {"command": "dibs hook windsurf", "show_output": True}
+        handler = {"command": line(self), "show_output": True}
         return [JsonFile(f"{top}/.windsurf/hooks.json", flat(self, handler, "hooks"))]
+
+    def example(self, event: str, session: str, cwd: str, file: str) -> dict[str, object]:
+        about = {"file_path": file, "command_line": "true", "cwd": cwd}
+        return {"agent_action_name": event, "trajectory_id": session, "tool_info": about}
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
         name = payload.event("agent_action_name")

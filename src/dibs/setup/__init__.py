@@ -39,6 +39,9 @@ CONFIG = """\
 # What a file held in another worktree means: "warn", "block" or "off".
 # worktrees = "warn"
 
+# Whether a message for an idle agent wakes it, in clients that can be woken: "direct" or "off".
+# wake = "direct"
+
 # How long an edited file stays claimed without activity.
 # ttl = "30m"
 
@@ -149,7 +152,11 @@ class Setup:
         """The clients that were set up here before, as far as can be told."""
         if self.named or self.record.clients:
             return self.named or self.record.clients
-        return [name for name in known() if any(map(self.has_ours, self.of_clients([name])))]
+        return [
+            name
+            for name in known()
+            if any(map(self.has_ours, self.not_for([one for one in known() if one != name], name)))
+        ]
 
     def drift(self) -> list[Step]:
         """The files that are not as they would be written, each with why and what to do."""
@@ -169,7 +176,16 @@ class Setup:
             return False
 
     def of_clients(self, names: Iterable[str]) -> list[Target]:
-        return [target for name in names for target in client_of(name).targets(self.place.top)]
+        """The files of these clients; what two of them read says the same for both."""
+        found: dict[str, Target] = {}
+        for target in (one for name in names for one in client_of(name).targets(self.place.top)):
+            found.setdefault(target.path, target)
+        return list(found.values())
+
+    def not_for(self, others: list[str], *names: str) -> list[Target]:
+        """The files of these clients that none of the others reads."""
+        theirs = {target.path for target in self.of_clients(others)}
+        return [target for target in self.of_clients(names) if target.path not in theirs]
 
     @cached_property
     def of_repository(self) -> list[Target]:
@@ -244,7 +260,8 @@ class Setup:
 
     def plan_remove(self) -> list[Step]:
         """Find out what is ours, and what is left without it."""
-        targets = self.of_clients(self.named or known())
+        left = [name for name in self.record.clients if name not in self.named]
+        targets = self.not_for(left if self.named else [], *(self.named or known()))
         if not self.named:
             targets += [one for one in self.of_repository if not isinstance(one, Ignore)]
         planned = [Step(target) for target in targets]

@@ -6,7 +6,8 @@ event, its matcher and its command; the rest of it, such as the timeout, is the 
 
 Every client starts `dibs mcp` for its tools. Those that have hooks run `dibs hook CLIENT` at the
 events that they name. The command is always just `dibs`, found on the PATH: these files are
-shared by git, and a path of one machine would be wrong on every other.
+shared by git, and a path of one machine would be wrong on every other. For the same reason a hook
+says nothing where dibs is not installed (`line`): a teammate without it must not notice.
 """
 
 from __future__ import annotations
@@ -235,8 +236,21 @@ def hooks(client: Client, above: tuple[str, ...], item: Callable[[str], Item]) -
 
 def shell(client: Client, per_second: int = 1) -> Item:
     """A hook that is a line for a shell; per_second: how finely the client counts time."""
-    timeout = TIMEOUT_S * per_second
-    return {"type": "command", "command": f"dibs hook {client.name}", "timeout": timeout}
+    return {"type": "command", "command": line(client), "timeout": TIMEOUT_S * per_second}
+
+
+def line(client: Client, *more: str) -> str:
+    """What a shell is to run for a hook: nothing where dibs is missing, else dibs and no shell.
+
+    more: what the hook is told besides
+
+    A dibs that is there and cannot be started, as after its Python was removed, must not stop
+    anybody, and some clients take every failure for a refusal. A shell ends when `exec` fails:
+    dash runs the trap then, bash does not, unless it is told to go on.
+    """
+    spared = "trap 'exit 0' EXIT; shopt -s execfail 2>/dev/null"
+    said = " ".join((client.name, *more))
+    return f"command -v dibs >/dev/null || exit 0; {spared}; exec dibs hook {said}"
 
 
 def handlers(item: Item) -> list[Any]:
@@ -255,8 +269,8 @@ def words(handler: object) -> list[str]:
 
 
 def is_ours(handler: object) -> bool:
-    said = words(handler)
-    return said[:2] == ["dibs", "hook"] or said[-4:-1] == ["exec", "dibs", "hook"]
+    said = " ".join(words(handler))
+    return said.startswith("dibs hook ") or "; exec dibs hook " in said
 
 
 def descend(draft: Draft, path: tuple[str, ...], holder: type) -> tuple[list[str], Node]:

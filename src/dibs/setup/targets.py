@@ -206,8 +206,6 @@ class YamlLine(Line):
 
 
 READ_LINES = ("pre-push", "post-rewrite")
-SAYING = ("pre-commit", "pre-merge-commit", "pre-push")
-"""Those that say that dibs is missing; of several hooks for one commit, one is enough."""
 ASIDE = ".before-dibs"
 SHELL = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(\S*/)?(ba|da|a|k|z)?sh(\s|$)")
 FIRST_LINE = "#!/bin/sh\n"
@@ -222,8 +220,8 @@ class GitHook(Delimited):
     """One hook of one repository.
 
     The block stands right after the first line. It stops git only if dibs says so, with exit code
-    1, and only before something happens; where dibs is not installed it says so and goes on. Two
-    hooks are given lines to read, and the rest of the script finds them there again.
+    1, and only before something happens; where dibs is not installed it says nothing and goes on.
+    Two hooks are given lines to read, and the rest of the script finds them there again.
 
     A shell script gets the block. Anything else (another language, a link to a file that may
     serve several hooks, a script that is switched off by its mode) is moved aside as
@@ -261,8 +259,6 @@ class GitHook(Delimited):
             ]
         else:
             lines += [f'  dibs hook git {name} "$@" </dev/null || {stops}']
-        if name in SAYING:
-            lines += ["else", "  echo 'dibs is not installed: git goes on without it' >&2"]
         lines += ["fi"]
         if calls_aside:
             lines += [f'[ ! -x "$0{ASIDE}" ] || exec "$0{ASIDE}" "$@"']

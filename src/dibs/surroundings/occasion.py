@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 EVENTS = "start prompt before asking refused after stop end subagent_end other".split()
 START, PROMPT, BEFORE, ASKING, REFUSED, AFTER, STOP, END, SUBAGENT_END, OTHER = EVENTS
 
+PROVE, SEEN = "DIBS_PROVE", "dibs has seen"
+"""`dibs doctor --prove` sets this variable for a hook, and looks for these words."""
+
 
 class Edit:
     """One path that a tool is going to change, or has changed.
@@ -121,7 +124,7 @@ class Answer:
 
 PATHS = ("file_path", "filePath", "notebook_path", "path", "target_file")
 """What clients call the file a tool works on."""
-NEW = ("content", "new_string", "newString")
+NEW = ("content", "new_string", "newString", "file_text", "new_str")
 """What they call the text that a tool puts into a file."""
 SEVERAL = ("files", "edits", "replacements")
 """What they call a list of files, or of changes that name a file each."""
@@ -193,6 +196,7 @@ MEANINGS = {
     "PermissionRequest": ASKING,
     "PermissionDenied": REFUSED,
     "Interrupt": REFUSED,
+    "StopFailure": REFUSED,
     "PostToolUse": AFTER,
     "PostToolUseFailure": AFTER,
     "Stop": STOP,

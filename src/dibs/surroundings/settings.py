@@ -22,6 +22,8 @@ _PART = r'(?>[\w-]++|"(?:\\.|[^"\\\n])*+"|\'[^\'\n]*+\')[ \t]*+\.[ \t]*+'
 LONG_KEY = rf"(?<![\w-])(?:{_PART}){{30}}"
 POLICIES = ("open", "closed")
 WORKTREES = ("warn", "block", "off")
+WAKE = ("direct", "off")
+"""A repository cannot ask for more: a turn costs, and its user pays for it."""
 TTL_S = 1800
 # Whoever changes the repository can change this file, and must not take away the recent past.
 KEEP_MIN_S, KEEP_MAX_S = 3600.0, 36_600 * 86_400.0
@@ -36,6 +38,7 @@ class Config:
     """
     policy: what happens to an edit when dibs itself fails: `open` lets it through
     worktrees: what a lease in another worktree means: `warn`, `block` or `off`
+    wake: whether a message that is for an idle agent alone wakes it: `direct` or `off`
     ttl_s: how long an edited file stays leased if it is not edited again
     whole_tree_s: how long an agent may hold a whole tree
     keep_s: how much of the past a store keeps
@@ -51,6 +54,7 @@ class Config:
         self.problems = list(problems)
         self.policy = self._choice(given, "policy", POLICIES)
         self.worktrees = self._choice(given, "worktrees", WORKTREES)
+        self.wake = self._choice(given, "wake", WAKE)
         self.ttl_s = self._duration(given, "ttl", TTL_S)
         self.whole_tree_s = self._duration(given, "whole_tree", TREE_S)
         self.keep_s = self._duration(given, "keep", KEEP_S, KEEP_MIN_S, KEEP_MAX_S)

@@ -43,14 +43,16 @@ class Finding:
         return {"check": self.check, "state": self.state, "says": self.says, "next": self.next}
 
 
-def doctor(call: Globals, *, fix: bool = False) -> int:
+def doctor(call: Globals, *, fix: bool = False, prove: bool = False) -> int:
     """Check versions, hooks, set-up, files, clock, key, server, log, sessions and signatures.
 
     fix: fix what can be fixed without losing anything
+    prove: run every hook that is set up here as its client would, with a harmless event, and say
+        for each client whether dibs has seen them
     example: --fix
     """
     findings = []
-    for finding in examine(call):  # the store is open until this ends
+    for finding in proofs(call) if prove else examine(call):  # the store is open until this ends
         if fix and finding.state != OK and finding.mend is not None:
             finding.mend()
             finding.state, finding.says = OK, f"{finding.says}; mended"
@@ -61,6 +63,15 @@ def doctor(call: Globals, *, fix: bool = False) -> int:
         for finding in findings:
             draw(finding)
     return int(any(finding.state == FAULT for finding in findings))
+
+
+def proofs(call: Globals) -> Iterator[Finding]:
+    from dibs.surfaces.cli.prove import prove
+
+    states = {"seen": OK, "not set up": WARNING}
+    with call.open() as space:
+        for title, state, says, advice in prove(space):
+            yield Finding(title, states.get(state, FAULT), f"{state}: {says}", advice)
 
 
 def backup(call: Globals, file: str) -> int:

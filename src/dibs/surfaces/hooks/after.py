@@ -24,7 +24,7 @@ from dibs.errors import DibsError, NotFoundError, StaleError, UnavailableError
 from dibs.records import NAME_SHOWN, Lease, called, held_by, quoted
 from dibs.surfaces.hooks.case import Case, hooked, is_in, resting
 from dibs.surfaces.hooks.contents import read_file
-from dibs.surfaces.hooks.notes import Flight, Stagings, notes_in, read_note
+from dibs.surfaces.hooks.notes import Flight, Stagings, notes_in, read_note, stir
 from dibs.surroundings import failures
 from dibs.surroundings.wording import argument, told
 
@@ -71,6 +71,7 @@ def leave(case: Case) -> None:
     from dibs.surfaces.hooks.briefing import Briefing
 
     case.flights.end()
+    stir(case.own, case.session)
     case.reads.forget()
     case.claims.forget_all()
     case.own.remove(resting(case.session))

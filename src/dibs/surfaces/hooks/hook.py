@@ -7,7 +7,8 @@ dibs is claimed there, and freed there when the client's session ends (`visit`).
 
 Never silent, never in the way by accident: if dibs itself fails, the policy of the repository
 decides whether the tool runs, and the failure is written down for `dibs doctor`. The exit code
-is 0, or 1 with a line on standard error when dibs has failed; 2 would mean a refusal.
+is 0, or 1 with a line on standard error when dibs has failed; 2 would mean a refusal. A client
+that takes every code but 0 for one is given 0.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import json
 import os
 import sys
 
-from dibs.clients import Client, client_of
+from dibs.clients import Client, client_of, find_client
 from dibs.errors import DibsError, NotYoursError, UnfitError
 from dibs.operation import EVERYBODY
 from dibs.records import quoted
 from dibs.storage.clock import HOOK_S, SILENCE
-from dibs.surfaces.hooks.notes import Visits, begin_notes, prune, write
+from dibs.surfaces.hooks.notes import Visits, begin_notes, prune, stir, write
 from dibs.surroundings import failures
 from dibs.surroundings.occasion import (
     AFTER,
@@ -30,7 +31,9 @@ from dibs.surroundings.occasion import (
     END,
     OTHER,
     PROMPT,
+    PROVE,
     REFUSED,
+    SEEN,
     START,
     STOP,
     SUBAGENT_END,
@@ -65,7 +68,8 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
     output in the client's own form. For git it is dibs hook git NAME [ARGUMENT]…
 
     client: which client, such as claude or codex, or git
-    arguments: what git gives its hook: its name, and what belongs to it
+    arguments: what git gives its hook: its name, and what belongs to it; or wake, to wait until
+        an idle agent is written to
     example: claude < event.json
     """
     call.tidies = False  # the client waits for the answer
@@ -74,7 +78,8 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
         from dibs.surfaces.hooks import git_events
 
         return git_events.run(call, arguments[0], list(arguments[1:]))
-    if not client or arguments:
+    waits = arguments == ("wake",)
+    if not client or (arguments and not waits):
         # Not 2: to clients that means that the tool must not run.
         note("dibs hook: which client? see: dibs hook --help")
         return FAILED
@@ -89,9 +94,17 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
         if not isinstance(payload, dict):
             raise ValueError("the client sent something else than an object")
         occasion = dialect.read(Payload(payload), os.environ)
-        return answer(call, occasion, dialect)
+        if PROVE not in os.environ:
+            return (stand_by if waits else answer)(call, occasion, dialect)
+        code = 0 if waits else answer(call, occasion, dialect)
+        note(f"{SEEN} {client}")
+        return code
     except Exception as error:
-        return failed(client, occasion, error)
+        code = failed(client, occasion, error)
+        if waits:
+            return 0  # any other code would begin a turn, or trouble the user
+        known = find_client(occasion.client if occasion else client)
+        return 0 if code == FAILED and known and known.fails_closed else code
 
 
 def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
@@ -113,6 +126,20 @@ def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
                 raise
             # Another process of the client has ended the session this moment: begin anew.
             return decide(globals_, space, occasion, edits or [], dialect)
+
+
+def stand_by(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
+    """Wait beside an agent that has stopped (`wake`)."""
+    if occasion.client != dialect.name or not dialect.can_wake(os.environ):
+        return 0
+    with globals_.open(start=occasion.cwd or None) as space:
+        from dibs.surfaces.hooks import wake
+        from dibs.surroundings.who import of_client
+
+        who = of_client(occasion.client, occasion.session, os.environ)
+        if space.scope.place.checkout.kind == "none" or who.find(space) is None:
+            return 0  # it has ended this moment
+        return wake.wait(case_of(space, occasion))
 
 
 def visit(globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit]) -> Answer:
@@ -287,6 +314,8 @@ def brief(case: Case, dialect: Client) -> None:
     given = renew(case)
     found = case.agent.agents.overview(limit=1000) if occasion.event in (START, PROMPT) else None
     briefing = Briefing(case)
+    if occasion.event == PROMPT:
+        stir(case.own, case.session)
     if occasion.event == START:
         prune(case.store_dir, LONGEST_S)
         begin(case, dialect)
@@ -302,6 +331,8 @@ def brief(case: Case, dialect: Client) -> None:
     if found is not None:
         told += briefing.picture(found)
     if told:
+        if occasion.event == STOP:
+            stir(case.own, case.session)  # it goes on
         respond(dialect, occasion, Answer(context="\n".join(told)))
     elif stops:
         case.rests()
@@ -342,8 +373,7 @@ def unguarded(occasion: Occasion, error: UnfitError) -> int:
     """Say once that dibs guards no file where a person has to look first; the exit code."""
     if not failures.is_news(f"{occasion.client} {occasion.session} {error.message}"):
         return 0
-    says = f"dibs: no file is guarded here: {error.message}; next: {error.next}"
-    note(says)
+    note(f"dibs: no file is guarded here: {error.message}; next: {error.next}")
     return FAILED
 
 

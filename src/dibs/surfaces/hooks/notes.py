@@ -49,11 +49,14 @@ COMMAND = 4000
 """So much is noted of a command."""
 SHOWN = 60
 WORDS = 6
+NUMBER = 20
+"""Longer than any number of a process."""
 BY = ".by-"
 FLIGHTS = "hooks/flights"
 OF = "hooks/of"
 NAMES = (
-    r"hooks/(?:(?:(?:told|pending|wishes)-\d+|wanted-\d+-[0-9a-f]{20}|visited-[0-9a-f]{20}|commits"
+    r"hooks/(?:(?:(?:told|pending|wishes|idle)-\d+|woken-[0-9a-f]{20}|wanted-\d+-[0-9a-f]{20}"
+    r"|visited-[0-9a-f]{20}|commits"
     r"|flights/\d+-[0-9a-f]{20}(?:\.by-\d+)?|(?:reads|claims)/\d+(?:/[0-9a-f]{40})?"
     r"|sessions/\d+|resting/\d+"
     r"|staged/[0-9a-f]{16}(?:/(?:index|staged|lock))?|hashes/[0-9a-f]{40}|clients/[\d-]+)"
@@ -372,6 +375,26 @@ def append(own: Own, name: str, text: str) -> None:
 
 def write(own: Own, name: str, text: str) -> None:
     own.write(name, text.encode("utf-8", "surrogateescape"))
+
+
+def idle_note(session: int) -> str:
+    """The note that says which process waits beside an idle agent."""
+    return f"hooks/idle-{session}"
+
+
+def write_over(own: Own, name: str, text: str) -> None:
+    """Write a short note in place, so that who watches the file is told."""
+    handle = open_own(own.file(name), os.O_RDWR | os.O_CREAT)
+    try:
+        os.pwrite(handle, text.ljust(NUMBER).encode(), 0)
+    finally:
+        os.close(handle)
+
+
+def stir(own: Own, session: int) -> None:
+    """Have nobody wait beside this agent any more: it works, or it has ended."""
+    if own.status(idle_note(session)) is not None:
+        write_over(own, idle_note(session), "")
 
 
 def prune(store_dir: str, age_s: float) -> None:

@@ -124,9 +124,9 @@ def victim(tmp_path: Path, pycache: Path) -> Victim:  # noqa: F811
 
 
 FOLDERS = (
-    ".dibs", ".dibs/hooks", ".dibs/kept", ".dibs/hooks/flights", ".dibs/hooks/reads",
-    ".dibs/hooks/staged", ".dibs/hooks/clients", ".dibs/hooks/sessions", ".dibs/kept/names",
-    ".dibs/dibs.db.d", ".dibs/dibs.db.d/bells", ".dibs/dibs.db.d/alive",
+    ".dibs", ".dibs/hooks", ".dibs/hooks/flights", ".dibs/hooks/reads", ".dibs/hooks/staged",
+    ".dibs/hooks/clients", ".dibs/hooks/sessions", ".dibs/dibs.db.d",
+    ".dibs/dibs.db.d/bells", ".dibs/dibs.db.d/alive",
 )  # fmt: skip
 FILES = (
     ".dibs/hooks/failures.log", ".dibs/hooks/commits", ".dibs/hooks/of", ".dibs/dibs.db",

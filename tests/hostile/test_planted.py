@@ -474,7 +474,7 @@ def test_a_damaged_index_of_contents_gives_what_can_be_read(victim: Shell) -> No
     edit(victim, "a = 2\n")
     known = victim.json("recover", "a.py", "--list")
     assert known
-    (index,) = (victim.folder / ".dibs/kept/names").iterdir()
+    (index,) = (Path(victim.user_dir) / "kept").glob("*/names/*")
     lines = ["nonsense", "x y z a", f"{'9' * 5000} {'0' * 64} own a", "1 ../../../x own a", "1"]
     index.write_text(index.read_text() + "".join(f"{line}\n" for line in lines))
     assert victim.json("recover", "a.py", "--list") == known

@@ -45,7 +45,7 @@ BY_HAND = {
     "demo": "dibs.surfaces.cli.demo",
     "open": "dibs.surfaces.http.daemon_commands",
     "stop": "dibs.surfaces.http.daemon_commands",
-    "recover": "dibs.surfaces.hooks.contents",
+    "recover": "dibs.surfaces.hooks.recover",
     "hook": "dibs.surfaces.hooks.hook",
     "port": "dibs.surfaces.cli.port",
     "overlap": "dibs.surfaces.cli.overlap",

@@ -51,6 +51,10 @@ def after(case: Case) -> list[str]:
             see_index(case)
         flight = case.flights.of(occasion)
         if flight is not None:
+            if occasion.command:
+                from dibs.surfaces.hooks import losses
+
+                losses.look(case, flight)
             refresh_reads(case, flight)
             release(case, flight.brief, flight)
         keep_changed(case, flight)

@@ -97,6 +97,10 @@ def before(case: Case, edits: list[Edit]) -> Answer:
         abandon(case)
         return Answer(deny=refusal)
     postpone(case, warnings, again=False)
+    if case.occasion.command or any(edit.kind == "remove" for edit in edits):
+        from dibs.surfaces.hooks import uncommitted
+
+        uncommitted.keep(case, edits)
     return Answer()
 
 

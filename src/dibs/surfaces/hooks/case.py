@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from time import time
 
 from dibs.dibs import Agent, Dibs
@@ -21,7 +20,11 @@ from dibs.surroundings.occasion import Occasion
 from dibs.surroundings.settings import load
 from dibs.surroundings.who import Who
 
-SIGNS = bytes(sign for sign in range(128) if not chr(sign).isalnum())
+LAYOUT = b" \t\r\n\f\v'\",;()\\"
+"""What formatters put in, take out and exchange."""
+IMPORTS = (b"import ", b"from ", b"use ", b"using ", b"#include", b"require")
+FORMATTER_S = 30
+"""A formatter is done so soon after the edit that it follows."""
 LARGE = 1 << 20
 SETTLED_S = 2
 """A file that was written to this recently may change again without looking different."""
@@ -50,7 +53,7 @@ class Case:
         self.cwd = occasion.cwd or os.getcwd()
         self.flights = Flights(self.store_dir, self.session)
         self.claims = Claims(self.store_dir, self.session)
-        self.kept = Contents(self.store_dir, self.mark)
+        self.kept = Contents(self.store_dir)
         self.reads = Reads(self.store_dir, self.session)
         self.intruded: set[str] = set()
         """Files of which was seen that somebody else has changed them."""
@@ -152,17 +155,26 @@ class Case:
         return now
 
     def is_formatted(self, file: str, session: int) -> bool:
-        """Whether a file is what a session has made of it, but for how it is written down.
+        """Whether a file is what a session has just made of it, but for how it is laid out.
 
-        A formatter that the user has hung on the client's edits moves words and changes signs
-        between them. The letters stay.
+        A formatter that the user has hung on the client's edits follows right after one of them.
+        It changes what no program depends on, and perhaps the order of imports; while others have
+        tools under way, lines that changed places may be their work.
         """
-        known = Reads(self.store_dir, session).known(file)
-        then = self.kept.content(known.content_hash) if known and known.made else None
-        now = read_file(file)
+        reads = Reads(self.store_dir, session)
+        known = reads.known(file)
+        if known is None or not known.made or abs(reads.age_s(file)) > FORMATTER_S:
+            return False
+        others = [one for one in self.flights.under_way() if one.session != session]
+        resource = self.resource(file)
+        if resource is None or any(one.names(resource.text) for one in others):
+            return False
+        then, now = self.kept.content(known.content_hash), read_file(file)
         if then is None or now is None:
             return False
-        return Counter(then.translate(None, SIGNS)) == Counter(now.translate(None, SIGNS))
+        return laid_out(then) == laid_out(now) or (
+            not others and without_imports(then) == without_imports(now)
+        )
 
     def see(self, lease: Lease) -> None:
         """What is in the file of a lease now is its holder's own."""
@@ -175,6 +187,7 @@ class Case:
         """This session has made what is in the file now; its hash."""
         found = self.kept.keep(file, self.agent.name) or self.content_hash(file)
         self.reads.note(file, found, made=True)
+        self.kept.note_author(self.place.top, self.agent.name)
         return found
 
     def read(self, file: str, shown: str = "", lines: int = 0) -> None:
@@ -199,6 +212,19 @@ def hooked(session: int) -> str:
 def resting(session: int) -> str:
     """The note that says that the turn of a session is over."""
     return f"hooks/resting/{session}"
+
+
+def laid_out(content: bytes) -> bytes:
+    """What remains of a text if it does not matter how it is laid out."""
+    return content.translate(None, LAYOUT)
+
+
+def without_imports(content: bytes) -> tuple[bytes, list[bytes]]:
+    """The same, and the imports in it apart, in whatever order they are."""
+    lines = content.splitlines()
+    imports = [line for line in lines if line.lstrip().startswith(IMPORTS)]
+    rest = [line for line in lines if not line.lstrip().startswith(IMPORTS)]
+    return laid_out(b"".join(rest)), sorted(map(laid_out, imports))
 
 
 def is_in(text: str, content: bytes) -> bool:

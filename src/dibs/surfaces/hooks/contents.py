@@ -1,12 +1,12 @@
-"""Contents of leased files, kept by their hash, so that what was overwritten comes back.
+"""Contents of files, kept by their hash, so that what was overwritten or removed comes back.
 
-The hooks keep what a file holds before each edit and after it. A content is one file named by
-its SHA-256, written once; an index beside it says which names had it, when, and whose it was.
-Both are bounded: the contents that were not used for longest go first. `dibs recover PATH` brings
-back what a file held before somebody overwrote it.
+The hooks keep what a file holds before each edit and after it, and what is uncommitted before a
+command that could destroy it (`uncommitted`). A content is one file named by its SHA-256, written
+once; an index for each file says which contents it had, when, and whose they were. `dibs recover`
+brings them back.
 
-They are of this machine, like the files themselves, and lie beside its store. The name of an index
-depends on the store's key, so that one that came with an archive is not found.
+All of it lies in the user's data folder: `git clean -fdx` removes `.dibs`, and `rm -rf` a whole
+checkout. It is bounded: what was not used for longest goes first.
 """
 
 from __future__ import annotations
@@ -15,23 +15,30 @@ import os
 from stat import S_ISREG
 from time import time
 
-from dibs.dibs import Dibs
+from dibs.dibs import home_user_dir
 from dibs.digest import sha256
-from dibs.errors import HeldError, InvalidError, NotFoundError
-from dibs.names.checkouts import content_hash
-from dibs.operation import EVERYBODY
-from dibs.records import called, in_the_way
+from dibs.errors import UnfitError
 from dibs.storage.folder import Own
-from dibs.surfaces.hooks.notes import mark_of, read_note, write
-from dibs.surroundings.commands import Globals
-from dibs.surroundings.wording import ago, argument, note, print_json, say
+from dibs.surfaces.hooks.notes import append, read_note, write
 
-BY = EVERYBODY
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 FILE_LIMIT = 4 << 20
-TOTAL_LIMIT = 256 << 20
-NAMES = r"kept/(?:[0-9a-f]{2}/[0-9a-f]{64}|names/[0-9a-f]{40})(?:\.part-\d+)?"
+TOTAL_LIMIT = 512 << 20
+"""For all repositories of the user together."""
+NAMES = (
+    r"kept/(?:contents/[0-9a-f]{2}/[0-9a-f]{64}"
+    r"|[0-9a-f]{32}/(?:names/[0-9a-f]{40}|seen/[0-9a-f]{16}|authors/[0-9a-f]{16}|tools"
+    r"|snapshots/\d+-\d+-[0-9a-f]{20}))"
+    r"(?:\.part-[0-9a-f]+)?"
+)
+"""Every file that is kept; nothing else is ever pruned."""
 NAMES_LIMIT = 100
 """How many contents of one file the index remembers."""
+UNKNOWN = "?"
+"""Instead of an agent: nobody knows who made it."""
 
 
 class Version:
@@ -49,12 +56,14 @@ class Version:
 
 
 class Contents:
-    def __init__(self, store_dir: str, mark: str) -> None:
-        """
-        mark: what nobody knows who might have put an index there (`mark_of`)
-        """
-        self._own = Own(store_dir)
-        self._mark = mark
+    def __init__(self, store_dir: str) -> None:
+        self.own = Own(os.path.realpath(home_user_dir()))
+        try:
+            self.own.folder("kept", make=True)
+        except (OSError, UnfitError):
+            self.own = Own(store_dir)  # there is no home that this process may write to
+        self.place = f"kept/{sha256(os.fsencode(store_dir)).hexdigest()[:32]}"
+        """Where everything lies that belongs to this store, but for the contents themselves."""
 
     def keep(self, file: str, agent: str = "", foreign: bool = False) -> str | None:
         """Keep the content of a file; its hash, or None if there is no file that fits.
@@ -64,60 +73,105 @@ class Contents:
         content = read_file(file)
         if content is None:
             return None
-        name: str = sha256(content).hexdigest()
-        try:
-            os.utime(self._own.file(kept(name)), follow_symlinks=False)
-        except FileNotFoundError:
-            self._own.write(kept(name), content)
-            if name[0] == "0":  # once in sixteen, so that no call pays much
-                self.prune()
+        name = self.add(content)
         if agent:
             self._index(file, name, agent, foreign)
         return name
 
+    def add(self, content: bytes) -> str:
+        """Keep a content that belongs to no file yet; its hash."""
+        name: str = sha256(content).hexdigest()
+        status = self.own.status(kept(name))
+        # After a power cut a file may be there and empty.
+        if status is not None and status.st_size == len(content):
+            os.utime(self.own.file(kept(name)), follow_symlinks=False)
+            return name
+        self.own.write(kept(name), content)
+        if name < "04":  # once in sixty-four, so that no call pays much
+            self.prune()
+        return name
+
+    def note(self, file: str, content_hash: str, maker: str = "", otherwise: str = UNKNOWN) -> str:
+        """Note that a file was found with a content; whose it is, as far as that is known.
+
+        maker: who made it, by the time at which it was written
+        otherwise: whose it is if nobody is known to have worked on the file
+        """
+        known = self._known(file)
+        if known and known[0].content_hash == content_hash:
+            return known[0].agent
+        agent = maker or next((one.agent for one in known if not one.foreign), otherwise)
+        self._index(file, content_hash, agent, foreign=False)
+        return agent
+
+    def authors(self, top: str) -> set[str]:
+        """Who may have something uncommitted in a checkout."""
+        return {*(read_note(self.own, self.of(top, "authors")) or "").split("\n")} - {""}
+
+    def note_author(self, top: str, agent: str) -> None:
+        if agent not in self.authors(top):
+            append(self.own, self.of(top, "authors"), f"{agent}\n")
+
+    def of(self, top: str, what: str) -> str:
+        """The name of a note about one checkout."""
+        return f"{self.place}/{what}/{sha256(os.fsencode(top)).hexdigest()[:16]}"
+
     def has(self, content_hash: str) -> bool:
-        return self._own.status(kept(content_hash)) is not None
+        return self.own.status(kept(content_hash)) is not None
 
     def content(self, content_hash: str) -> bytes | None:
-        return self._own.read(kept(content_hash))
+        return self.own.read(kept(content_hash))
 
     def versions(self, file: str) -> list[Version]:
         """What a file has held, the latest first, as far as it is still kept."""
-        found = []
-        for line in reversed(self._lines(file)[1:]):
-            try:
-                version = Version(line)
-            except ValueError:
-                continue  # damaged
-            if self.has(version.content_hash):
-                found.append(version)
-        return found
+        return [one for one in self._known(file) if self.has(one.content_hash)]
+
+    def files(self) -> Iterator[str]:
+        """Every file of which something was kept."""
+        folder = f"{self.place}/names"
+        for last in self.own.names(folder):
+            first = (read_note(self.own, f"{folder}/{last}") or "").partition("\n")[0]
+            file = first.encode("ascii", "ignore").decode("unicode_escape", "replace")
+            if self._names(file) == f"{folder}/{last}":
+                yield file
 
     def prune(self) -> None:
-        """Remove the contents that were not used for longest, until the rest is small enough."""
+        """Remove what was not used for longest, until the rest is small enough."""
         import re
 
         found = []
-        for folder in self._own.names("kept"):
-            for last in self._own.names(f"kept/{folder}"):
-                name = f"kept/{folder}/{last}"
-                status = self._own.status(name)
-                # Else somebody removes, too; and what dibs has not named is somebody's.
-                if status is not None and re.fullmatch(NAMES, name):
-                    found.append((status.st_mtime_ns, status.st_size, name))
+        for folder, _, names in os.walk(self.own.folder("kept")):
+            below = folder[len(self.own.base) + 1 :]
+            for last in names:
+                if not re.fullmatch(NAMES, f"{below}/{last}"):
+                    continue  # what dibs has not named is somebody's
+                try:
+                    status = os.lstat(f"{folder}/{last}")
+                except OSError:
+                    continue  # somebody else removes, too
+                found.append((status.st_mtime_ns, status.st_size, f"{below}/{last}"))
         total = sum(size for _, size, _ in found)
         for _, size, name in sorted(found):
             if total <= TOTAL_LIMIT:
                 break
             total -= size
-            self._own.remove(name)
+            self.own.remove(name)
 
     def _names(self, file: str) -> str:
-        name = os.fsencode(f"{self._mark}\n{file}")
-        return f"kept/names/{sha256(name).hexdigest()[:40]}"
+        return f"{self.place}/names/{sha256(os.fsencode(file)).hexdigest()[:40]}"
 
     def _lines(self, file: str) -> list[str]:
-        return (read_note(self._own, self._names(file)) or file).splitlines()
+        return (read_note(self.own, self._names(file)) or "").split("\n")[:-1]
+
+    def _known(self, file: str) -> list[Version]:
+        """What the index says of a file, the latest first."""
+        found = []
+        for line in reversed(self._lines(file)):
+            try:
+                found.append(Version(line))
+            except ValueError:
+                continue  # the name of the file, or damaged
+        return found
 
     def _index(self, file: str, content_hash: str, agent: str, foreign: bool) -> None:
         """Add a line to what is known of a file, unless the last one says so already."""
@@ -125,12 +179,18 @@ class Contents:
         how = "foreign" if foreign else "own"
         if lines[1:] and lines[-1].partition(" ")[2] == f"{content_hash} {how} {agent}":
             return
-        lines.append(f"{round(time() * 1000)} {content_hash} {how} {agent}")
-        write(self._own, self._names(file), "\n".join([lines[0], *lines[1:][-NAMES_LIMIT:], ""]))
+        line = f"{round(time() * 1000)} {content_hash} {how} {agent}\n"
+        # A name may have any character in it, and the lines are lines.
+        head = file.encode("unicode_escape").decode()
+        if len(lines) > 2 * NAMES_LIMIT:
+            recent = "\n".join(lines[-NAMES_LIMIT:])
+            write(self.own, self._names(file), f"{head}\n{recent}\n{line}")
+        else:  # at its end, so that two who do so at once lose nothing
+            append(self.own, self._names(file), line if lines else f"{head}\n{line}")
 
 
 def kept(content_hash: str) -> str:
-    return f"kept/{content_hash[:2]}/{content_hash}"
+    return f"kept/contents/{content_hash[:2]}/{content_hash}"
 
 
 def read_file(file: str) -> bytes | None:
@@ -144,106 +204,3 @@ def read_file(file: str) -> bytes | None:
     except OSError:
         return None
     return content if len(content) <= FILE_LIMIT else None
-
-
-def main(call: Globals, path: str, *, list: bool = False, show: bool = False, to: str = "") -> int:
-    """Bring back what the last holder of a file had in it, after somebody else wrote to it.
-
-    What is in the file now is kept too, so that this can be undone. Whoever has written to a file
-    that another holds may undo just that; anything else is refused while another holds it.
-
-    path: the file
-    list: list the contents that are kept, the latest first
-    show: print that content instead of writing it
-    to: this content instead, by the first letters of its hash
-    example: src/a.py
-    """
-    from dibs.setup.files import replace
-
-    with call.open() as space:
-        resource = space.scope.place.resource(f"path:{path}")
-        file = resource.file or ""
-        if os.path.isdir(file):
-            raise InvalidError(f"{called(resource.text)} is a directory", next="name a file")
-        contents = Contents(space.scope.place.store_dir, mark_of(space))
-        versions = contents.versions(file)
-        if list:
-            listed(call, versions, content_hash(file))
-            return 0
-        chosen = choose(versions, to, content_hash(file), called(resource.text))
-        content = contents.content(chosen.content_hash)
-        if content is None or sha256(content).hexdigest() != chosen.content_hash:
-            raise NotFoundError(
-                f"the content {chosen.content_hash[:12]} is damaged or gone",
-                next=f"choose another: dibs recover {path} --list",
-            )
-        if show:
-            import sys
-
-            sys.stdout.flush()
-            if sys.stdout.isatty():
-                say(content.decode("utf-8", "backslashreplace"), end="")
-            else:
-                sys.stdout.buffer.write(content)
-            return 0
-        last = versions[0]
-        undoes = not to and last.foreign and last.content_hash == content_hash(file)
-        permit(call, space, path, last.agent if undoes else "")
-        contents.keep(file, "recover", foreign=True)
-        os.makedirs(os.path.dirname(file), exist_ok=True)
-        replace(file, content, 0o666, os.stat(file) if os.path.exists(file) else None)
-        if call.json:
-            print_json(vars(chosen))
-        else:
-            note(f"{called(resource.text)} is as {called(chosen.agent)} left it {ago(chosen.at)}")
-        return 0
-
-
-def choose(versions: list[Version], to: str, now: str | None, name: str) -> Version:
-    """The content that was asked for, or the latest that a holder had."""
-    for version in versions:
-        if version.content_hash.startswith(to) if to else not version.foreign:
-            if version.content_hash == now:
-                raise NotFoundError(
-                    f"{name} is as {called(version.agent)} left it already",
-                    next=f"choose an earlier one: dibs recover {name} --list",
-                )
-            return version
-    raise NotFoundError(
-        f"nothing {'of that hash ' if to else ''}is kept of {name}",
-        next=f"look at what is: dibs recover {name} --list"
-        if versions
-        else "contents are kept by the hooks of dibs init, when an agent edits a file",
-    )
-
-
-def permit(call: Globals, space: Dibs, path: str, undone: str) -> None:
-    """Refuse to write under the lease of another; whoever is told to recover may hold it.
-
-    undone: whose work alone is undone, who did not hold the file; they may
-    """
-    who = call.who()
-    agent = who.join(space) if who else None
-    if agent is not None and agent.name == undone:
-        return
-    (state,) = (agent or space).leases.status(path)
-    if state.free:
-        return
-    raise HeldError(
-        in_the_way(state.blockers, round(time() * 1000)),
-        next="ask them to recover it (dibs send TEXT --to "
-        f"{argument(state.blockers[0].agent)}), or look: dibs recover {path} --show",
-        blockers=state.blockers,
-    )
-
-
-def listed(call: Globals, versions: list[Version], now: str | None) -> None:
-    if call.json:
-        print_json([vars(one) for one in versions])
-        return
-    for one in versions:
-        here = "  (in the file now)" if one.content_hash == now else ""
-        how = "  (without the lease)" if one.foreign else ""
-        say(f"{one.content_hash[:12]}  {ago(one.at):<12}  {called(one.agent)}{how}{here}")
-    if not versions:
-        note("nothing is kept of this file")

@@ -244,6 +244,14 @@ class Reads:
     def known(self, file: str) -> Known | None:
         return read_known(self._own, self._name(file))
 
+    def age_s(self, file: str) -> float:
+        """How long after it was noted what a session has made the file was written to again."""
+        noted = self._own.status(self._name(file))
+        try:
+            return os.stat(file).st_mtime - noted.st_mtime if noted else LONGEST_S
+        except OSError:
+            return LONGEST_S
+
     def changed(self) -> list[Known]:
         """The files that the disk says were written since they were read."""
         names = notes_in(self._own, self._folder, whole=True)

@@ -16,9 +16,9 @@ import pytest
 
 from tests.clients.accounts import ACCOUNTS
 from tests.clients.client import BINARIES, Running, end_all, surroundings
+from tests.clients.idle import at_prompt
 from tests.clients.script import Step, edit, say
 from tests.clients.scripted_model import ScriptedModel
-from tests.clients.idle import at_prompt
 from tests.surfaces.shell import Shell, until
 
 pytestmark = pytest.mark.clients

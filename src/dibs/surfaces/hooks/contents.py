@@ -23,6 +23,7 @@ from dibs.operation import EVERYBODY
 from dibs.records import called, in_the_way
 from dibs.storage.folder import Own
 from dibs.surfaces.hooks.notes import mark_of, read_note, write
+from dibs.surfaces.hooks.swept import forget
 from dibs.surroundings.commands import Globals
 from dibs.surroundings.wording import ago, argument, note, print_json, say
 
@@ -111,6 +112,7 @@ class Contents:
                 break
             total -= size
             self._own.remove(name)
+            forget(self._own)
 
     def _names(self, file: str) -> str:
         name = os.fsencode(f"{self._mark}\n{file}")

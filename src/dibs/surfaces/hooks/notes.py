@@ -203,8 +203,9 @@ def mentions(command: str, name: str) -> bool:
 
 
 def read_flight(own: Own, name: str) -> Flight | None:
+    said = read_note(own, name)
     try:
-        return Flight(name, read_json(read_note(own, name) or ""))
+        return Flight(name, read_json(said)) if said else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None  # it has ended this moment, or is of another release
 

@@ -21,10 +21,10 @@ from tests.surfaces.shell import Shell, alive, finish, scrubbed, until
 ROOT = Path(__file__).parent.parent
 BOTH = [portable] if is_denied() else [linux, portable]
 SELECTION = {
-    "tests/test_system.py": "denied or runs or ends",
-    "tests/surfaces/test_cli_run.py": "kill_9 or passed_on or lost_lease",
-    "tests/surfaces/test_hooks.py": "killed or ended or process or subagent",
-    "tests/contract/test_agents.py": "dead or process or lives or wait",
+    "tests/test_system.py": "denied",
+    "tests/surfaces/test_cli_run.py": "kill_9 or passed_on",
+    "tests/surfaces/test_hooks.py": "killed",
+    "tests/contract/test_agents.py": "dead",
 }
 CALLS = ("/proc", "inotify_", "prctl", "eventfd", "pidfd", "sigtimedwait", "SOCK_CLOEXEC")
 

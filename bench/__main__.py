@@ -171,19 +171,25 @@ def waking_lines(url: str, folder: str) -> Iterator[str]:
     )
 
 
-def start_lines(folder: str) -> Iterator[str]:
-    yield "Bare is `python -c pass` with the same interpreter. Both are processes, start to end.\n"
-    yield HEAD
-    figures = start.commands(folder, rounds=15, calls=10)
+def start_ratios(figures: dict[str, list[float]], hook_goal: float) -> Iterator[str]:
     bare = statistics.median(figures[start.BARE]) * 1e3
-    for name in (*start.COMMANDS, *start.HOOKS):
+    for name, seconds in figures.items():
+        if name == start.BARE:
+            continue
         middle, low, high = ratio(figures, name, start.BARE)
-        taken = statistics.median(figures[name]) * 1e3
-        shown, goal = (f"`{name}`", 2.6) if name in start.COMMANDS else (name, 5)
+        taken = statistics.median(seconds) * 1e3
+        shown, goal = (f"`{name}`", 2.6) if name in start.COMMANDS else (name, hook_goal)
         yield (
             f"| {shown} | {bare:.1f} ms | {taken:.1f} ms "
             f"| **{middle:.2f}** ({low:.2f} to {high:.2f}) | {goal} |"
         )
+
+
+def start_lines(folder: str) -> Iterator[str]:
+    yield "Bare is `python -c pass` with the same interpreter. Both are processes, start to end.\n"
+    yield HEAD
+    yield from start_ratios(start.commands(folder, rounds=15, calls=10), 5)
+    yield from start_ratios(start.crowded(folder, rounds=9, calls=5), 3.2)
     crowds = start.crowds(folder, rounds=5)
     middle, low, high = ratio(crowds, "dibs", "bare")
     bare, taken = (statistics.median(crowds[side]) for side in ("bare", "dibs"))

@@ -14,16 +14,22 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+import dibs
 from bench.measure import in_turns
 
 DIBS = os.path.join(os.path.dirname(sys.executable), "dibs")
 BARE = "python -c pass"
+SETTLED_S = 2.5
+"""Files that were written just now are read by every hook."""
 COMMANDS = {
     "dibs claim PATH": [DIBS, "claim", "a.py", "--as", "alice"],
     "dibs status PATH": [DIBS, "status", "a.py"],
     "dibs status": [DIBS, "status"],
 }
 HOOK = "dibs hook claude"
+MANY_LEASES, MANY_FILES = 1_000, 100_000
+BESIDE = f"beside {MANY_LEASES:,} leases of others"
+AMONG = f"in a repository of {MANY_FILES:,} files"
 HOOKS = {
     f"{HOOK}, before an edit": ("PreToolUse", "Edit", {"file_path": "a.py"}),
     f"{HOOK}, after an edit": ("PostToolUse", "Edit", {"file_path": "a.py"}),
@@ -57,6 +63,54 @@ def commands(folder: str, rounds: int, calls: int) -> dict[str, list[float]]:
     with open(os.path.join(place, "a.py"), "w", encoding="utf-8") as target:
         target.write("line\n" * 200)
     return in_turns(calling, rounds, calls)
+
+
+def crowded(folder: str, rounds: int, calls: int) -> dict[str, list[float]]:
+    """The same for the hooks of edits: beside many leases of others, and among many files."""
+    environment = {name: os.environ[name] for name in ("PATH", "LANG", "HOME")}
+    environment |= {
+        "PYTHONPYCACHEPREFIX": os.path.join(folder, "pycache"), "CLAUDE_PID": str(os.getpid()),
+    }  # fmt: skip
+    bare = [sys.executable, "-c", "pass"]
+    calling: dict[str, Callable[[], object]] = {
+        BARE: partial(subprocess.run, bare, check=True, env=environment)
+    }
+    held = os.path.join(folder, "held")
+    many_files(held, MANY_LEASES)
+    many_files(place := os.path.join(folder, "many"), MANY_FILES)
+    git = ["git", "-C", place, "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "many"], check=True)
+    with dibs.open(start=held) as space, space.join("other") as other:
+        names = [f"{held}/{number // 100}/{number}.py" for number in range(MANY_LEASES)]
+        for begin in range(0, MANY_LEASES, 100):
+            other.leases.claim(*names[begin : begin + 100])
+        for where, at in ((BESIDE, held), (AMONG, place)):
+            for event, when in (("PreToolUse", "before"), ("PostToolUse", "after")):
+                said = {"session_id": "1", "cwd": at, "hook_event_name": event,
+                        "tool_name": "Edit", "tool_input": {"file_path": f"{at}/a.py"},
+                        "tool_use_id": "1"}  # fmt: skip
+                calling[f"{HOOK}, {when} an edit, {where}"] = partial(
+                    subprocess.run, [DIBS, "hook", "claude"], input=json.dumps(said).encode(),
+                    check=True, cwd=at, env=environment, stdout=subprocess.DEVNULL,
+                )  # fmt: skip
+        time.sleep(SETTLED_S)
+        for _ in range(3):
+            for call in calling.values():
+                call()
+        return in_turns(calling, rounds, calls)
+
+
+def many_files(place: str, number: int) -> None:
+    """A repository with so many files, and one more."""
+    subprocess.run(["git", "init", "-q", place], check=True)
+    for each in range(number):
+        if each % 100 == 0:
+            os.mkdir(f"{place}/{each // 100}")
+        with open(f"{place}/{each // 100}/{each}.py", "w", encoding="utf-8") as target:
+            target.write(f"x = {each}\n")
+    with open(f"{place}/a.py", "w", encoding="utf-8") as target:
+        target.write("line\n" * 200)
 
 
 SHELLS, CLAIMS = 16, 16

@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 
 from tests.daemons import Daemons, daemons, end
+from tests.not_linux import deny_linux
 from tests.pgbouncer import pgbouncer
 from tests.postgres_server import new_database, running
 from tests.silence import SilentProxy, silent_proxy
@@ -26,6 +27,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the contract on PostgreSQL through PgBouncer in transaction mode, and only that",
     )
+    parser.addoption(
+        "--portable",
+        action="store_true",
+        help="deny /proc, inotify, prctl and eventfd to dibs, as on a system that is not Linux",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--portable"):
+        deny_linux(config)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -50,6 +50,8 @@ def running(*, fsync: bool = False) -> Iterator[str]:
 
 
 def start_keeper(fsync: bool) -> subprocess.Popen[str]:
+    from tests.not_linux import all_of_linux  # the keeper itself sees nothing of the tests
+
     return subprocess.Popen(
         [sys.executable, __file__, "on" if fsync else "off"],
         stdin=subprocess.PIPE,
@@ -57,6 +59,7 @@ def start_keeper(fsync: bool) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env=all_of_linux(),  # what finds and ends the server's processes is not dibs
     )
 
 

@@ -22,7 +22,7 @@ SRC = Path(__file__).parent.parent / "src"
 SOURCES = sorted((SRC / "dibs").rglob("*.py"))
 
 LAYERS = [
-    {"dibs.records", "dibs.errors", "dibs.digest"},
+    {"dibs.records", "dibs.errors", "dibs.digest", "dibs.system"},
     {"dibs.arguments", "dibs.operation"},
     {"dibs.storage"},
     {"dibs.names"},

@@ -101,8 +101,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_the_code_of_a_page_runs_and_prints_what_is_shown(page: Path, home: Path) -> None:
     check(blocks_of(page))
-    # Besides the store in the repository, there is the note that it is this user's.
-    assert {path.parent.name for path in home.rglob("*") if path.is_file()} <= {"stores"}
+    # Besides the store in the repository, there are the notes that it is this user's, and of what
+    # this machine is called.
+    kept = {path.parent.name for path in home.rglob("*") if path.is_file()}
+    assert kept <= {"stores", "machines"}
 
 
 def test_the_tour_of_the_readme_is_the_same_on_postgresql(

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dibs
-from dibs.records import NAMES_KEPT, Outcome, fields_of, plain, to_text
+from dibs.records import NAMES_KEPT, Outcome, fields_of, plain, read_json, to_text
 
 SRC = Path(dibs.__file__).parent.parent
 
@@ -104,3 +104,30 @@ def test_what_an_event_says_is_written_without_json() -> None:
         [sys.executable, "-S", "-E", "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["False", "True"]
+
+
+SPELLED = '{"a": 1, "a": 2}| [1 ,2] |[1] x||nul|1e999|NaN|\ufeff1|"\\ud800"|"a\nb"|-|{|{"a":}'
+SPELLINGS = st.sampled_from([*SPELLED.split("|"), "[" * 2_000, "1" * 5_000])
+
+
+@given(st.recursive(leaves, within).map(by_json) | SPELLINGS | texts)
+@example('{"cwd": "/x", "tool_input": {"file_path": "a.py"}}')
+def test_a_text_is_read_as_json_reads_it(text: str) -> None:
+    try:
+        expected = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        with pytest.raises(type(error) if isinstance(error, RecursionError) else ValueError):
+            read_json(text)
+    else:
+        assert repr(read_json(text)) == repr(expected)
+
+
+@pytest.mark.parametrize("text", ["{", "", '{"a"', "[1] x", '"\\x"', "\x00"])
+def test_what_is_no_json_is_an_error_of_its_own_also_where_json_is_not_loaded(text: str) -> None:
+    code = (
+        "import sys; from dibs.records import read_json; assert 'json' not in sys.modules\n"
+        f"try: read_json({text!r})\nexcept ValueError as error: print(type(error).__name__)"
+    )
+    words = [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(SRC)!r}); {code}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "JSONDecodeError\n"

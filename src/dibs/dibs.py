@@ -13,7 +13,6 @@ nouns; `lease` and `next_task` are the two that also renew in the background whi
 from __future__ import annotations
 
 import os
-import sys
 
 from dibs.arguments import NAME_LIMIT, Choice, Whole, check_name, check_text
 from dibs.digest import sha256
@@ -24,8 +23,9 @@ from dibs.operation import NOUNS, OPERATIONS, Operation
 from dibs.records import called, folder, visible
 from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
-from dibs.storage.folder import Note, Own, refused, user
+from dibs.storage.folder import Note, Own, refused
 from dibs.storage.store import Store
+from dibs.storage.user_dir import default_user_dir, home_user_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -400,45 +400,3 @@ def own_store(place: Place) -> str:
     if os.path.islink(file):  # SQLite would follow it, and make the store wherever it leads
         raise refused(file, os.lstat(file))
     return file
-
-
-def default_user_dir() -> str:
-    home = home_user_dir()
-    chosen = os.path.expandvars("$XDG_DATA_HOME")
-    return os.path.join(chosen, "dibs") if chosen.startswith("/") else home
-
-
-def home_user_dir() -> str:
-    """The user's data folder by the home alone.
-
-    Which stores are whose is noted there: of the environment, MCP clients give little more than
-    HOME to their servers, which must find the same notes as the commands.
-    """
-    home = os.path.expanduser("~")
-    if os.geteuid() == 0:
-        home = home_of_root(home)
-    if sys.platform == "darwin":
-        return os.path.join(home, "Library", "Application Support", "dibs")
-    return os.path.join(home, ".local", "share", "dibs")
-
-
-def home_of_root(home: str) -> str:
-    """The home to use as root: never that of another user, who would be locked out of it.
-
-    `sudo dibs` is refused there, since it was meant for that user; a container whose root has
-    such a HOME is nobody else's.
-    """
-    try:
-        owner = os.stat(home).st_uid
-    except OSError:
-        return home  # there is none, and what dibs makes is root's
-    if owner == 0:
-        return home
-    if os.path.expandvars("$SUDO_UID").isdigit():
-        raise UnfitError(
-            f"you are root, and your home {folder(home)} belongs to {user(owner)}, who could not "
-            "use what dibs would make",
-            next=f"run dibs as {user(owner)}, without sudo; or set HOME to the home of root",
-            untrusted=home,
-        )
-    return os.path.expanduser("~root")

@@ -118,7 +118,7 @@ class Address:
             found = resolved(host, self.port, by)
         error: OSError | None = None
         for family, address in found:
-            end = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+            end = _socket.socket(family, _socket.SOCK_STREAM)
             try:
                 end.settimeout(max(0.01, bearable(min(CONNECT_S, by - monotonic()))))
                 end.connect(address)

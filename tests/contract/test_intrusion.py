@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import dibs
-from dibs.storage.clock import process_name
+from dibs.system import process_name
 from tests.contract.world import LONG_S
 
 ONE, TWO, THREE = (hashlib.sha256(text).hexdigest() for text in (b"one", b"two", b"three"))

@@ -620,7 +620,6 @@ TOUCHING = {
 ALLOWED = {
     "storage/folder.py": "the rule itself",
     "storage/sqlite_file.py": "a backup, at a path that the user gives",
-    "storage/clock.py": "the system: /proc",
     "storage/queries.py": "the program's own files",
     "storage/postgres_connect.py": "the program's own files",
     "names/tracked.py": "git's index",
@@ -632,7 +631,8 @@ ALLOWED = {
     "setup/__init__.py": "an empty folder of the store, checked",
     "setup/files.py": "files of the checkout, after `stay_inside`",
     "setup/targets.py": "files of the checkout, after `stay_inside`",
-    "surroundings/who.py": "the system: /proc",
+    "system/linux.py": "the system: /proc",
+    "system/portable.py": "the terminal",
     "surroundings/commands.py": "nothing: its `open` is that of dibs",
     "surfaces/hooks/notes.py": "a handle of `open_own`, and empty folders, checked",
     "surfaces/hooks/briefing.py": "a rename of two checked paths",

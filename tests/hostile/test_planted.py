@@ -24,10 +24,10 @@ import dibs
 from dibs.nouns.agents.operations import digest_of, still, who
 from dibs.nouns.agents.sessions import end_dead, tokens_now
 from dibs.space.signing import Keyring
-from dibs.storage.clock import boot_id, time_namespace
 from dibs.storage.folder import Note
 from dibs.storage.postgres import PostgresDriver
 from dibs.storage.sqlite import SqliteDriver
+from dibs.system import boot_id, time_namespace
 from tests.daemons import Daemons
 from tests.hostile.target import Target, target
 from tests.old_schemas import ask, make_old

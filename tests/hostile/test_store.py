@@ -360,7 +360,7 @@ def test_a_store_of_an_earlier_release_is_taken_over_if_it_was_used_in_this_boot
 
 
 def _namespace() -> str:
-    from dibs.storage.clock import time_namespace
+    from dibs.system import time_namespace
 
     return time_namespace()
 

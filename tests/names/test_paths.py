@@ -26,6 +26,7 @@ from dibs.names.paths import (
     resources_overlap,
     space_name,
 )
+from dibs.storage import user_dir
 
 
 def git(*words: str) -> None:
@@ -378,6 +379,41 @@ def test_a_space_without_origin_is_named_by_machine_and_root(tmp_path: Path) -> 
     (tmp_path / ".dibs").mkdir()
     place = find_place(str(tmp_path), "/u")
     assert space_name(place) == f"{os.uname().nodename}:{place.root}"
+
+
+def test_a_machine_keeps_its_name_when_it_gets_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Laptops do that with the network: then spaces, checkouts and files must stay the same."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(user_dir, "machine_id", lambda: "a" * 32)
+    (tmp_path / "repository/.dibs").mkdir(parents=True)
+    called(monkeypatch, "laptop")
+    place = find_place(str(tmp_path / "repository"), "/u")
+    before = place.resource("a.py").checkout, space_name(place)
+    called(monkeypatch, "laptop.cafe.example")
+    assert (place.resource("a.py").checkout, space_name(place)) == before
+    assert place.machine == "laptop"
+    # Another machine with the same home directory is another one.
+    monkeypatch.setattr(user_dir, "machine_id", lambda: "b" * 32)
+    called(monkeypatch, "desktop")
+    assert place.machine == "desktop"
+
+
+def test_a_machine_where_nothing_can_be_kept_has_the_name_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".local").write_text("in the way")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    called(monkeypatch, "sandbox")
+    assert find_place(str(tmp_path), "/u").machine == "sandbox"
+
+
+def called(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Give this machine a name, and forget what a process knows of it."""
+    now = os.uname()
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result((now[0], name, *now[2:])))
+    user_dir._NAMES.clear()
 
 
 def test_the_content_hash_is_that_of_a_regular_file_only(tmp_path: Path) -> None:

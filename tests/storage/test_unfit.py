@@ -25,8 +25,8 @@ from dibs.errors import (
     UnavailableError,
     UnfitError,
 )
-from dibs.storage import folder
 from dibs.storage.sqlite import PRESENT_NS
+from dibs.system import linux
 from tests.clock import ManualClock
 
 
@@ -166,10 +166,10 @@ def mounts_text(tmp_path: Path, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "nfs4", "fuse.sshfs", "9p", "tmpfs"])
-def test_the_type_of_a_file_system_is_read_from_the_table_of_mounts(kind, tmp_path):
-    assert folder.file_system(str(tmp_path), mounts_text(tmp_path, kind)) == kind
-    missing = str(tmp_path / "not" / "there" / "yet")
-    assert folder.file_system(missing, mounts_text(tmp_path, kind)) == kind
+def test_the_type_of_a_file_system_is_read_from_the_table_of_mounts(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(linux, "MOUNTS", mounts_text(tmp_path, kind))
+    assert linux.file_system(str(tmp_path)) == kind
+    assert linux.file_system(str(tmp_path / "not" / "there" / "yet")) == kind
 
 
 NETWORKS = (
@@ -179,15 +179,14 @@ NETWORKS = (
 ).split()
 
 
-def test_a_system_without_a_table_of_mounts_is_trusted(tmp_path):
-    assert folder.file_system(str(tmp_path), str(tmp_path / "no such table")) is None
+def test_a_system_without_a_table_of_mounts_is_trusted(tmp_path, monkeypatch):
+    monkeypatch.setattr(linux, "MOUNTS", str(tmp_path / "no such table"))
+    assert linux.file_system(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_a_network_file_system_is_refused_by_name(kind, sqlite_url, tmp_path, monkeypatch):
-    table = mounts_text(tmp_path, kind)
-    real = folder.file_system
-    monkeypatch.setattr(folder, "file_system", lambda path: real(path, table))
+    monkeypatch.setattr(linux, "MOUNTS", mounts_text(tmp_path, kind))
     before = everything_in(Path(sqlite_url).parent)
     with pytest.raises(UnfitError, match=f"network file system \\({kind}\\)") as refused:
         open_store(sqlite_url, tmp_path)
@@ -199,9 +198,7 @@ def test_a_network_file_system_is_refused_by_name(kind, sqlite_url, tmp_path, mo
     "kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk", "fuse.ntfs-3g", "fuse"]
 )
 def test_a_local_file_system_is_taken(kind, sqlite_url, tmp_path, monkeypatch):
-    table = mounts_text(tmp_path, kind)
-    real = folder.file_system
-    monkeypatch.setattr(folder, "file_system", lambda path: real(path, table))
+    monkeypatch.setattr(linux, "MOUNTS", mounts_text(tmp_path, kind))
     open_store(sqlite_url, tmp_path).close()
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.not_linux import denied
+
 BIN = Path(sys.executable).parent
 DIBS = str(BIN / "dibs")
 PATIENCE_S = 30
@@ -130,11 +132,10 @@ def until(what: Callable[[], Any], name: str, seconds: float = PATIENCE_S) -> An
 
 def alive(pid: int) -> bool:
     """Whether a process still runs; one that nobody has waited for yet does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+    said = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return said.stdout.strip()[:1] not in ("", "Z")
 
 
 def scrubbed(home: Path, pycache: Path) -> dict[str, str]:
@@ -146,4 +147,5 @@ def scrubbed(home: Path, pycache: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "PYTHONPYCACHEPREFIX": str(pycache),
         "GIT_CONFIG_GLOBAL": os.devnull,
+        **denied(),
     }

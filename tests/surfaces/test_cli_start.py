@@ -208,7 +208,7 @@ def few(names: list[str], limit: int) -> None:
 
 
 def test_a_claim_passes_few_modules(client: Client) -> None:
-    few(passed(client.shell, ["claim", "NAME", "--as", "bob"]), 20)
+    few(passed(client.shell, ["claim", "NAME", "--as", "bob"]), 23)
 
 
 def test_the_hook_of_an_edit_passes_few_modules(client: Client) -> None:
@@ -216,7 +216,7 @@ def test_the_hook_of_an_edit_passes_few_modules(client: Client) -> None:
     names = passed_by_hook(client, "Edit", file_path=file, old_string="1", new_string="2")
     (lease,) = client.shell.json("leases", "--agent", client.shell.json("agents", "beat")["agent"])
     assert lease["resource"] == "src/a.py"
-    few(names, 30)
+    few(names, 34)
 
 
 def test_the_hook_of_a_shell_command_passes_few_modules(client: Client) -> None:

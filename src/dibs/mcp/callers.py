@@ -14,8 +14,8 @@ from _thread import RLock
 from dibs.clients import client_names, find_client
 from dibs.errors import DibsError, NotYoursError, StoreGoneError, UnavailableError, UnfitError
 from dibs.operation import AGENT
-from dibs.storage.clock import process_name
 from dibs.surroundings.who import spoken
+from dibs.system import process_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

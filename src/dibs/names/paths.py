@@ -29,6 +29,7 @@ import os
 from dibs.arguments import RESOURCE_LIMIT
 from dibs.errors import InvalidError
 from dibs.names.checkouts import Checkout, checkout_around, content_hash, is_case_blind, origin
+from dibs.storage.user_dir import machine_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,8 +107,11 @@ class Place:
         self.start = start
         self._from_top = checkout.top.rstrip("/") + "/"
         self._case_blind = case_blind
-        # Those who share a server number their files alike, and may have the same directories.
-        self._machine = os.uname().nodename
+
+    @property
+    def machine(self) -> str:
+        """Those who share a server number their files alike, and may have the same directories."""
+        return machine_name()
 
     @property
     def case_blind(self) -> bool:
@@ -148,12 +152,12 @@ class Place:
             raise refused(text, f"has a name of more than {RESOURCE_LIMIT:,} characters")
         inode = None
         if status and status.st_nlink > 1 and status.st_mode & _FILE_TYPE == _REGULAR:
-            inode = f"{self._machine}:{status.st_dev}:{status.st_ino}"
+            inode = f"{self.machine}:{status.st_dev}:{status.st_ino}"
         # Nothing is below a file, so no glob can match there; what is not there yet may become
         # a directory.
         file = status is not None and status.st_mode & _FILE_TYPE != _DIRECTORY
         kind = "file" if file else "dir"
-        return Resource(shown, kind, key, inode, real, top and f"{self._machine}:{top}")
+        return Resource(shown, kind, key, inode, real, top and f"{self.machine}:{top}")
 
     def _glob(self, text: str, cwd: str | None) -> Resource:
         from dibs.names import globs  # here, since most claims have no pattern
@@ -171,7 +175,7 @@ class Place:
         if len(shown) > globs.MAX_LENGTH:
             raise refused(text, f"is a pattern of more than {globs.MAX_LENGTH:,} characters")
         base = globs.literal_base(pattern)
-        where = top and f"{self._machine}:{top}"
+        where = top and f"{self.machine}:{top}"
         return Resource(shown, "glob", f"/{base}" if base else "", checkout=where)
 
     def _locate(
@@ -275,7 +279,7 @@ def space_name(place: Place) -> str:
     Clones of one `origin` are one space, whatever the protocol and the user in its URL.
     """
     remote = origin(place.root) if place.checkout.kind == "repository" else None
-    return remote or f"{os.uname().nodename}:{place.root}"
+    return remote or f"{place.machine}:{place.root}"
 
 
 def _store_refused(text: str) -> InvalidError:

@@ -22,9 +22,9 @@ from dibs.digest import sha256
 from dibs.errors import InvalidError, NotYoursError
 from dibs.operation import AGENT, OPERATIONS
 from dibs.records import called, plain, to_text
-from dibs.storage.clock import is_process_name, runs
 from dibs.storage.queries import Queries
 from dibs.storage.store import Caller, Read, Store, Write, from_text
+from dibs.system import is_process_name, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Scope:
         if row is None:
             return None
         bound = row["process"]
-        if process is not None and (bound is None or not runs(row["host"], bound)):
+        if process is not None and (bound is None or not runs(bound)):
             return None
         return Caller(row["agent"], row["id"], owned=False, nonce=row["nonce"])
 
@@ -286,7 +286,7 @@ def mint(
 ) -> Caller:
     """Mint a session, or find the shell's or the client's; return who calls from now on.
 
-    process: what `clock.process_name` calls the process that a shell session ends with
+    process: what `system.process_name` calls the process that a shell session ends with
     remote: the caller is not this process, so that its session lives by beats, also where
         processes can be seen, and does not end with this one
     host, pid: which machine and process that is, as it says itself
@@ -384,7 +384,7 @@ def keep(
     Where that is done by beats, everybody who stays beats: whoever did before may be dead.
     """
     bound_to = row["process"]
-    gone = bound_to is None or not runs(row["host"], bound_to)
+    gone = bound_to is None or not runs(bound_to)
     if shell and process is not None and gone:
         tx.run(AGENTS.bind, session=row["id"], process=process, host=host)
         return Caller(row["agent"], row["id"], owned=False, nonce=row["nonce"])

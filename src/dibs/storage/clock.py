@@ -1,4 +1,4 @@
-"""Time, and the boot it is counted in: the clock, and which processes run.
+"""Time, and the boot it is counted in.
 
 Deadlines are kept in *store time*: milliseconds that a step of the wall clock does not
 touch. On one machine that is the kernel's monotonic clock, shifted so that it goes on
@@ -14,11 +14,11 @@ A clock given to `dibs.open` takes the place of both; that is how tests move tim
 from __future__ import annotations
 
 import os
-import sys
 import time
 from _contextvars import ContextVar
 
 from dibs.errors import BusyError, ClosedError, CorruptError, ForkedError, NotYoursError, UnfitError
+from dibs.system import boot_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,21 +133,6 @@ class SystemClock:
         listener.wait(seconds)
 
 
-def boot_id() -> str:
-    """A text that is the same for all processes of one boot, and for no other boot."""
-    if sys.platform == "linux":
-        # As bytes: `open` would import its codec.
-        with open("/proc/sys/kernel/random/boot_id", "rb") as source:
-            return source.read().strip().decode("ascii")
-    import ctypes
-
-    value = ctypes.create_string_buffer(64)
-    size = ctypes.c_size_t(64)
-    if ctypes.CDLL(None).sysctlbyname(b"kern.bootsessionuuid", value, ctypes.byref(size), None, 0):
-        raise OSError("this system does not tell its boot apart from others")
-    return value.value.decode("ascii")
-
-
 SEQ_LIMIT = (1 << 53) - (1 << 20)
 """Not every JSON reader has 2**53 and more exactly; below it is room for the events of a write."""
 
@@ -183,14 +168,6 @@ def holders_clock(boot: str) -> Callable[[], float]:
     return lambda: time.clock_gettime(number)
 
 
-def time_namespace() -> str:
-    """The clock this process sees; empty where there is only one."""
-    try:
-        return os.readlink("/proc/self/ns/time")
-    except OSError:
-        return ""
-
-
 def unusable(pid: int) -> ForkedError | ClosedError:
     """Why a store that the process of this number has opened cannot be used here any more."""
     if os.getpid() != pid:
@@ -208,52 +185,3 @@ def stranger(caller: Caller) -> NotYoursError:
         next="join again, then claim again what you still need",
         session=caller.session,
     )
-
-
-def process_name(pid: int) -> str:
-    """A process, told apart from those of other containers and from earlier ones of its number."""
-    try:
-        return f"{os.stat(f'/proc/{pid}/ns/pid').st_ino}:{pid}:{_started(pid)}"
-    except OSError:
-        return str(pid)
-
-
-def is_process_name(text: str) -> bool:
-    """Whether this can be such a name; one that comes from elsewhere can be any text."""
-    parts = text.split(":")
-    pid = parts[len(parts) // 2]
-    shaped = len(parts) in (1, 3) and all(parts[:2]) and not text.strip("0123456789:")
-    return shaped and len(pid) < 10  # the system takes no larger number
-
-
-def runs(host: str, process: str) -> bool:
-    """Whether a process still runs, by its name; yes if that cannot be seen from here."""
-    if host != os.uname().nodename:
-        return True
-    namespace, _, rest = process.rpartition(":")[0].partition(":")
-    if not namespace:
-        return _signalled(process)
-    try:
-        if str(os.stat("/proc/self/ns/pid").st_ino) != namespace:
-            return True
-        return f"{rest}:{_started(int(rest))}" == process.partition(":")[2]
-    except OSError:
-        return False
-
-
-def _started(pid: int) -> str:
-    """When a process began, in ticks since the boot; nothing for one that has ended."""
-    with open(f"/proc/{pid}/stat", "rb") as source:
-        # The name in parentheses may hold anything, parentheses too.
-        fields = source.read().rpartition(b")")[2].split()
-    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
-
-
-def _signalled(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # it is somebody else's, and runs
-    return True

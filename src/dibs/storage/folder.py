@@ -41,6 +41,7 @@ from dibs.errors import (
     UnfitError,
 )
 from dibs.records import folder as shown
+from dibs.system import file_system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -423,23 +424,6 @@ def inode_of(path: str) -> int:
         return os.stat(path).st_ino
     except FileNotFoundError:
         return 0
-
-
-def file_system(path: str, mounts: str = "/proc/self/mountinfo") -> str | None:
-    """The type of the file system that holds path, or None where the system does not say."""
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    device = os.stat(path).st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        with open(mounts, encoding="utf-8", errors="surrogateescape") as source:
-            for line in source:
-                fields = line.split()
-                if fields[2] == wanted:
-                    return fields[fields.index("-") + 1]
-    except FileNotFoundError:
-        return None
-    return None
 
 
 def store_gone(path: str) -> StoreGoneError:

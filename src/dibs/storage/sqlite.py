@@ -31,9 +31,7 @@ from dibs.storage.clock import (
     Patience,
     SystemClock,
     Torn,
-    boot_id,
     check_seq,
-    time_namespace,
     unseen_seq,
     unusable,
 )
@@ -53,6 +51,7 @@ from dibs.storage.sqlite_file import (
     settle,
     translate,
 )
+from dibs.system import boot_id, time_namespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

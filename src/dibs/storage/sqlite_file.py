@@ -23,9 +23,10 @@ from dibs.errors import (
 )
 from dibs.records import folder
 from dibs.storage.adoption import make_key, save, unknown, unwritable
-from dibs.storage.clock import BUSY_S, COPY, boot_id
+from dibs.storage.clock import BUSY_S, COPY
 from dibs.storage.folder import Folder, Note, inode_of
 from dibs.storage.queries import Queries, migrations, newest_migration
+from dibs.system import boot_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

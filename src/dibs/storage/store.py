@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from dibs.errors import CancelledError, NotYoursError, SpaceFullError
 from dibs.records import to_text
-from dibs.storage.clock import COPY, SILENCE, bearable, runs, stranger
+from dibs.storage.clock import COPY, SILENCE, bearable, stranger
 from dibs.storage.queries import Queries, Query, newest_migration
+from dibs.system import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Store:
         if session["process_bound"] and self.lock_held(session["id"]):
             return True
         if session["process"] is not None:
-            return runs(session["host"], session["process"])
+            return runs(session["process"])
         return not session["process_bound"]
 
     def lock_held(self, number: int) -> bool:

@@ -13,19 +13,21 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 import time
 from _thread import RLock, allocate_lock, start_new_thread
 from contextvars import ContextVar
 
 from dibs.errors import DibsError, StorageError
 from dibs.storage.folder import open_own
+from dibs.system import inotify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
     from collections.abc import Callable, Iterable
     from typing import Protocol
+
+    from dibs.system.linux import Inotify
 
     class Ear(Protocol):
         """What one thread of a process hears bells with, for all who sleep in it."""
@@ -40,10 +42,6 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
 
 
-IN_MODIFY = 0x2
-EVENT_BYTES = 16
-"""How long a report of inotify is, on a file."""
-ALL_BYTES = 4_096 * EVENT_BYTES
 POLL_S = 0.02
 STEP_NS = 20_000_000
 PATIENCE_S = 0.5
@@ -320,26 +318,13 @@ def line_of(topics: tuple[str, ...]) -> str:
 
 
 class InotifyEar:
-    """The kernel takes 10 ms and more to close an inotify handle, so it is kept for the next."""
-
-    def __init__(self, path: Callable[[str], str], cancel: Cancel, idle: list[int]) -> None:
-        # Imported here because only those who wait need it, and it is not cheap.
-        import ctypes
-
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._errno = ctypes.get_errno
+    def __init__(self, path: Callable[[str], str], cancel: Cancel, kernel: Inotify) -> None:
         self._path = path
-        self._idle = idle
+        self._kernel = kernel
         self._watches: dict[str, int] = {}
         self._topics: dict[int, str] = {}
-        try:
-            self._handle = idle.pop()
-        except IndexError:
-            self._handle = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._handle < 0:
-            raise OSError(self._errno(), "inotify_init1")
         self._poll = select.poll()
-        self._poll.register(self._handle, select.POLLIN)
+        self._poll.register(kernel.handle, select.POLLIN)
         self._poll.register(cancel, select.POLLIN)
         self._others = PollEar(path, cancel)
         """For what the kernel does not watch: a user may have only so many watches."""
@@ -349,7 +334,7 @@ class InotifyEar:
         os.close(open_own(path, os.O_RDWR | os.O_CREAT))
         if topic in self._watches:
             return
-        watch = self._libc.inotify_add_watch(self._handle, os.fsencode(path), IN_MODIFY)
+        watch = self._kernel.add(path)
         if watch < 0:
             self._others.watch(topic)
         else:
@@ -360,16 +345,14 @@ class InotifyEar:
         watch = self._watches.pop(topic, None)
         if watch is not None:
             self._topics.pop(watch, None)
-            self._libc.inotify_rm_watch(self._handle, watch)
+            self._kernel.remove(watch)
 
     def hear(self, seconds: float) -> set[str]:
         rung = self._others.rung()
         most_s = POLL_S if self._others.seen else seconds
         for handle, _ in self._poll.poll(0 if rung else min(seconds, most_s) * 1000):
-            if handle == self._handle:
-                data = os.read(handle, ALL_BYTES)
-                for at in range(0, len(data), EVENT_BYTES):
-                    watch = int.from_bytes(data[at : at + 4], sys.byteorder, signed=True)
+            if handle == self._kernel.handle:
+                for watch in self._kernel.read():
                     if watch in self._topics:
                         rung.add(self._topics[watch])
                     elif watch < 0:  # the kernel has dropped some
@@ -378,12 +361,8 @@ class InotifyEar:
 
     def close(self) -> None:
         for watch in self._watches.values():
-            self._libc.inotify_rm_watch(self._handle, watch)
-        try:
-            while True:
-                os.read(self._handle, ALL_BYTES)  # what it has not looked at is not for the next
-        except BlockingIOError:
-            self._idle.append(self._handle)
+            self._kernel.remove(watch)
+        self._kernel.put_away()
 
 
 class PollEar:
@@ -437,12 +416,7 @@ def file_ear(path: Callable[[str], str], idle: list[int]) -> Callable[[Cancel], 
     """What hears the bells of a machine; `idle` are inotify handles that nobody uses now."""
 
     def listen(cancel: Cancel) -> Ear:
-        if sys.platform == "linux":
-            try:
-                return InotifyEar(path, cancel, idle)
-            except OSError:
-                # The kernel allows a user only so many (128 by default): the next look.
-                return PollEar(path, cancel)
-        return PollEar(path, cancel)
+        kernel = inotify(idle)
+        return PollEar(path, cancel) if kernel is None else InotifyEar(path, cancel, kernel)
 
     return listen

@@ -36,7 +36,7 @@ def main(
     remove: take out what dibs init wrote
     example: --dry-run
     """
-    from dibs.dibs import default_user_dir
+    from dibs.storage.user_dir import default_user_dir
 
     if check and (dry_run or remove):
         raise InvalidError("--check goes alone", next="dibs init --check")

@@ -86,7 +86,7 @@ def folder_and_policy(cwd: str = "") -> tuple[str, str]:
 
 
 def user_dir() -> str:
-    from dibs.dibs import default_user_dir
+    from dibs.storage.user_dir import default_user_dir
 
     try:
         return os.path.realpath(default_user_dir())

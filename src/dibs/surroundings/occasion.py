@@ -252,13 +252,13 @@ def read_tool(client: Client, occasion: Occasion, tool_input: Payload) -> None:
 
 
 def write_event(occasion: Occasion, answer: Answer) -> str:
-    import json
+    if not answer.deny and (not answer.context or occasion.deaf or occasion.event == END):
+        return ""
+    import json  # late: most answers are empty
 
     if answer.deny:
         decision = {"permissionDecision": "deny", "permissionDecisionReason": answer.deny}
         return json.dumps({"hookSpecificOutput": {"hookEventName": occasion.name, **decision}})
-    if not answer.context or occasion.deaf or occasion.event == END:
-        return ""
     if occasion.event in (STOP, SUBAGENT_END):
         return json.dumps({"decision": "block", "reason": answer.context})
     said = {"hookEventName": occasion.name, "additionalContext": answer.context}

@@ -11,15 +11,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 
 from dibs.errors import RefusedError, UnavailableError
 from dibs.storage.clock import SILENCE
 from dibs.surroundings.wording import note as tell
+from dibs.system import Tether, next_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from dibs.dibs import Agent
@@ -37,14 +37,12 @@ FORWARDED = {
     signal.SIGUSR2,
 }
 SIGNALS = FORWARDED | {signal.SIGCHLD}
-FROM_A_PROCESS = 0
 GRACE_S = 5.0
 SOON_S = 3.0
 """So long before the lease may be lost, it is looked at more often."""
 END_S = 3.0
 """How long a store may stay silent once the command has ended: its exit code waits for that."""
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-PR_SET_PDEATHSIG = 1
 
 
 def perform(
@@ -106,7 +104,7 @@ def execute(
     lease: HeldLease | None,
     on_loss: str,
 ) -> int:
-    """Start the command, pass signals on, and watch the lease until it ends."""
+    """Start the command, which must not outlive us, and stay until it has ended."""
     environment = dict(os.environ)
     if agent is not None:
         environment |= {"DIBS_AGENT": agent.name, "DIBS_SESSION": agent.token}
@@ -116,24 +114,34 @@ def execute(
         environment["DIBS_URL"] = os.path.abspath(call.store) if path else call.store
     if call.space:
         environment["DIBS_SPACE"] = call.space
+    tether = Tether()
+
+    def prepare() -> None:
+        tether.tie()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
     try:
-        # Only between fork and exec can a child ask to die with its parent.
-        prepare = _prepare(mask)
         child = subprocess.Popen(command, env=environment, preexec_fn=prepare)  # noqa: PLW1509
+        return attend(child, lease, on_loss)
     except FileNotFoundError:
         tell(f"dibs: {command[0]}: not found")
         return NOT_FOUND
     except PermissionError:
         tell(f"dibs: {command[0]}: may not be executed")
         return NOT_EXECUTABLE
+    finally:
+        tether.cut()
+
+
+def attend(child: subprocess.Popen[bytes], lease: HeldLease | None, on_loss: str) -> int:
+    """Pass signals on to the command, and watch the lease until it ends."""
     warned = False
     while child.poll() is None:
         soon = lease is not None and lease.left_s < SOON_S
-        came = signal.sigtimedwait(SIGNALS, 0.02 if soon else 0.2)
-        # A Ctrl-C at the terminal reaches the command by itself; a kill reaches only us. After
-        # a freeze Python may return one that never came, of no kind that there is.
-        if came and came.si_signo in FORWARDED and came.si_code <= FROM_A_PROCESS:
-            child.send_signal(came.si_signo)
+        # A Ctrl-C at the terminal reaches the command by itself; a kill reaches only us.
+        came = next_signal(SIGNALS, 0.02 if soon else 0.2)
+        if came in FORWARDED:
+            child.send_signal(came)
         if lease is not None and lease.lost is not None and not warned:
             warned = True
             tell(f"dibs: {lease.lost.message}; the command is no longer protected")
@@ -153,22 +161,3 @@ def end(child: subprocess.Popen[bytes], grace_s: float) -> int:
         child.kill()
         child.wait()
     return 1
-
-
-def _prepare(mask: set[signal.Signals] | set[int]) -> Callable[[], None]:
-    """What the child does between fork and exec: it must not outlive us, nor miss signals."""
-    parent = os.getpid()
-    control = None
-    if sys.platform == "linux":
-        import ctypes
-
-        control = ctypes.CDLL(None).prctl
-
-    def prepare() -> None:
-        if control is not None:
-            control(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                os.kill(os.getpid(), signal.SIGKILL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-    return prepare

@@ -12,12 +12,12 @@ import os
 
 from dibs.arguments import NAME_LIMIT
 from dibs.digest import sha256
-from dibs.storage.clock import process_name
 from dibs.storage.folder import Own
+from dibs.system import ancestors, process_name, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from dibs.clients import Client
     from dibs.dibs import Agent, Dibs
@@ -26,7 +26,6 @@ CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "env", "timeout", "sudo"}
 RUNTIMES = {"node", "MainThread", "bun", "deno"}
 """What a client that is a script is called by the system."""
-DEPTH = 30
 
 
 class Who:
@@ -172,25 +171,7 @@ def is_client(client: Client, pid: int, name: str) -> bool:
         return True
     if name not in RUNTIMES:
         return False
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as source:
-            words = source.read().split(b"\0")
-    except OSError:
-        return False
-    return any(os.fsdecode(word.rpartition(b"/")[2]) in client.processes for word in words)
-
-
-def ancestors() -> Iterator[tuple[int, str]]:
-    """The processes above this one, nearest first, and what the system calls them."""
-    pid = os.getppid()
-    for _ in range(DEPTH):
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as source:
-                text = source.read()
-        except OSError:
-            return  # the top, or a system that does not tell
-        yield pid, os.fsdecode(text.partition(b"(")[2].rpartition(b")")[0])
-        pid = int(text.rpartition(b")")[2].split()[1])
+    return any(word.rpartition("/")[2] in client.processes for word in words(pid))
 
 
 def first_name(store_dir: str, process: str, name: str) -> str:

@@ -6,8 +6,8 @@ from dibs.arguments import check_text
 from dibs.errors import NotYoursError
 from dibs.records import Session
 from dibs.space.scope import AGENTS, Scope, token_of
-from dibs.storage.clock import runs
 from dibs.storage.store import Caller, Read, Write
+from dibs.system import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def part(scope: Scope) -> None:
     session = scope.caller.session
     with scope.write() as tx:
         row = tx.rows(AGENTS.one, session=session)[0]
-        if row["process"] is not None and runs(row["host"], row["process"]):
+        if row["process"] is not None and runs(row["process"]):
             tx.run(AGENTS.part, session=session)
         else:
             end_session(tx, scope.keys, session, "left")

@@ -390,12 +390,9 @@ def held(tx: Read, rows: list[Row]) -> HeldError:
 def in_force(tx: Read, agent: str | None, session: int | None, limit: int) -> tuple[Lease, ...]:
     """The leases of those who are alive, by name."""
     rows = tx.rows(LEASES.all, now=tx.now, agent=agent, session=session, limit=limit)
-    sessions = sessions_of(tx, rows)
-    return tuple(
-        lease_record(row, tx.now)
-        for row in rows
-        if row["session"] in sessions and tx.store.alive(sessions[row["session"]], tx.now)
-    )
+    sessions = sessions_of(tx, rows).items()
+    alive = {number for number, session in sessions if tx.store.alive(session, tx.now)}
+    return tuple(lease_record(row, tx.now) for row in rows if row["session"] in alive)
 
 
 def free(tx: Write, rows: list[Row], how: str) -> None:

@@ -11,8 +11,8 @@ import os
 from dibs.errors import DibsError
 from dibs.operation import EVERYBODY
 from dibs.records import called, folder, quoted
-from dibs.storage.folder import file_system
 from dibs.surroundings.wording import note, paint, print_json, say
+from dibs.system import file_system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

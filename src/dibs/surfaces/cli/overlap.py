@@ -88,7 +88,7 @@ def holders(space: Dibs, worktrees: list[str], paths: list[str]) -> dict[str, li
     """Who holds each path, in whatever worktree, each of them once."""
     from dibs.arguments import CLAIM_LIMIT
 
-    here = f"file:{os.uname().nodename}:"
+    here = f"file:{space.scope.place.machine}:"
     # A file that is held elsewhere already has a name for its own worktree, too.
     roots = [f"path:{space.scope.place.top}", *(here + folder for folder in worktrees)]
     asked = [(path, f"{root}/{path}") for path in paths for root in roots]

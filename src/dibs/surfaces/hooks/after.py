@@ -25,6 +25,7 @@ from dibs.records import NAME_SHOWN, Lease, called, held_by, quoted
 from dibs.surfaces.hooks.case import Case, hooked, is_in, resting
 from dibs.surfaces.hooks.contents import read_file
 from dibs.surfaces.hooks.notes import Flight, Stagings, notes_in, read_note, stir
+from dibs.surfaces.hooks.swept import Swept, seen
 from dibs.surroundings import failures
 from dibs.surroundings.wording import argument, told
 
@@ -102,22 +103,36 @@ def see_index(case: Case) -> None:
 def sweep(case: Case) -> list[str]:
     """Compare every leased file of this checkout; what this agent has to be told."""
     told: list[str] = []
-    for lease, file in case.leased_files():
+    swept = Swept(case.own, case.checkout, case.kept.cut_at())
+    stands = swept.stands(case.agent, case.session)
+    for lease, file in case.leased_files(own=stands, swept=swept):
         try:
-            told += look(case, lease, file)
+            before = seen(file)
+            if case.content_hash(file) == lease.content_hash:
+                keep_known(case, lease, file)
+                if lease.session != case.session:
+                    swept.note(lease, file, before)
+            else:
+                swept.is_complete &= lease.session == case.session
+                told += look(case, lease, file)
         except (DibsError, OSError) as error:
             # One odd file must not keep the hooks from looking at all the others.
+            swept.is_complete = False
             failures.record(case.store_dir, f"sweep of {lease.resource}: {error}")
+    if not stands:
+        swept.keep()
     return told
 
 
+def keep_known(case: Case, lease: Lease, file: str) -> None:
+    """Keep what a holder has in a file, unless that is kept."""
+    if lease.content_hash is not None and not case.kept.has(lease.content_hash):
+        case.kept.keep(file, lease.agent)
+
+
 def look(case: Case, lease: Lease, file: str) -> list[str]:
-    """Compare one leased file; what this agent has to be told."""
+    """A leased file is not what its lease says; what this agent has to be told."""
     found = case.content_hash(file)
-    if found == lease.content_hash:
-        if found is not None and not case.kept.has(found):
-            case.kept.keep(file, lease.agent)
-        return []
     flights = case.flights.under_way()
     suspects = suspected(flights, lease)
     if lease.session == case.session:

@@ -6,15 +6,14 @@ as data. Messages count as given out only after they were printed, so that none 
 
 from __future__ import annotations
 
-import json
 import os
 from time import time
 
 from dibs.digest import sha256
-from dibs.records import called, quoted
+from dibs.records import called, quoted, read_json
 from dibs.storage.folder import Own
 from dibs.surfaces.hooks.case import Case
-from dibs.surfaces.hooks.notes import append, notes_in, read_note, write
+from dibs.surfaces.hooks.notes import append, note_text, notes_in, read_note, write
 from dibs.surroundings.wording import argument, told
 
 TYPE_CHECKING = False
@@ -57,7 +56,7 @@ class Briefing:
     def postpone(self, said: list[str]) -> None:
         """Say this at the next event at which the model listens."""
         if said:
-            append(self._own, self._pending, "".join(f"{json.dumps(text)}\n" for text in said))
+            append(self._own, self._pending, "".join(map(one_line, said)))
 
     def postponed(self) -> list[str]:
         return self._take(self._pending)
@@ -72,7 +71,7 @@ class Briefing:
         advice = f"when you are done with it: dibs release {argument(name)}"
         says = f"another agent wants a file that you hold; {advice}"
         said = told(says, f"{called(agent, True)} wants {called(name, True)}")
-        append(self._own, self._wishes, f"{json.dumps(said)}\n")
+        append(self._own, self._wishes, one_line(said))
         write(self._own, mark, name)
 
     def wanted_names(self) -> set[str]:
@@ -96,7 +95,7 @@ class Briefing:
         except FileNotFoundError:
             return []
         self._said.append(mine)
-        return [json.loads(line) for line in (read_note(self._own, mine) or "").splitlines()]
+        return [read_json(line) for line in (read_note(self._own, mine) or "").splitlines()]
 
     def news(self, warnings: list[str]) -> list[str]:
         """Those of the warnings that were not given before."""
@@ -104,7 +103,7 @@ class Briefing:
         fresh = [one for one in dict.fromkeys(warnings) if one and one not in known]
         if fresh:
             self._told["warned"] = [*known, *fresh][-SHOWN:]
-            write(self._own, self._file, json.dumps(self._told))
+            write(self._own, self._file, note_text(self._told))
         return fresh
 
     def messages(self, found: Overview | None) -> list[str]:
@@ -148,7 +147,7 @@ class Briefing:
         for file in self._said:
             self._own.remove(file)
         if self._told != self._read():
-            write(self._own, self._file, json.dumps(self._told))
+            write(self._own, self._file, note_text(self._told))
 
     def forget(self) -> None:
         for file in (self._file, self._pending, self._wishes):
@@ -156,10 +155,17 @@ class Briefing:
 
     def _read(self) -> dict[str, Any]:
         try:
-            told = json.loads(read_note(self._own, self._file) or "{}")
+            told = read_json(read_note(self._own, self._file) or "{}")
         except (ValueError, RecursionError):
             return {}
         return told if isinstance(told, dict) else {}
+
+
+def one_line(text: str) -> str:
+    """A text as one line of a note, whatever it holds that may pass for the end of a line."""
+    import json  # late: there is seldom anything to say
+
+    return f"{json.dumps(text)}\n"
 
 
 def line(message: Message) -> str:

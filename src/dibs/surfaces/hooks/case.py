@@ -16,6 +16,7 @@ from dibs.storage.folder import Own
 from dibs.surfaces.hooks.contents import Contents, read_file
 from dibs.surfaces.hooks.notes import Flights, Reads, mark_of, read_note, stamp, write
 from dibs.surfaces.hooks.reasons import Claims
+from dibs.surfaces.hooks.swept import Swept
 from dibs.surroundings.occasion import Occasion
 from dibs.surroundings.settings import load
 from dibs.surroundings.who import Who
@@ -57,7 +58,7 @@ class Case:
         self.reads = Reads(self.store_dir, self.session)
         self.intruded: set[str] = set()
         """Files of which was seen that somebody else has changed them."""
-        self.checkout = f"{os.uname().nodename}:{self.place.top}"
+        self.checkout = f"{self.place.machine}:{self.place.top}"
         self.is_first = self.has_hooks and not self.is_hooked(self.session)
         if self.is_first:
             write(self.own, hooked(self.session), who.client or "")
@@ -101,13 +102,23 @@ class Case:
     def _is_below(self, folder: str, path: str) -> bool:
         return f"{os.path.realpath(os.path.join(self.cwd, path))}/".startswith(f"{folder}/")
 
-    def leased_files(self) -> list[tuple[Lease, str]]:
-        """Every file that somebody alone may change, and where it is: in this checkout, and own."""
+    def leased_files(
+        self, own: bool = False, swept: Swept | None = None
+    ) -> list[tuple[Lease, str]]:
+        """Every file that somebody alone may change, and where it is: in this checkout, and own.
+
+        own: only those that this session may change
+        swept: leaves out those of others that have not changed since they were looked at
+        """
         found = []
-        for lease in self.agent.leases.list():
+        session = self.session if own else None
+        for lease in self.agent.leases.list(session=session):
             if lease.kind not in ("file", "dir") or lease.mode != "exclusive":
                 continue
-            if lease.session == self.session or lease.checkout == self.checkout:
+            mine, here = lease.session == self.session, lease.checkout == self.checkout
+            if swept and here and not mine and swept.is_as_before(lease):
+                continue
+            if here or mine:
                 file = self._file(lease)
                 if file and not os.path.isdir(file):
                     found.append((lease, file))
@@ -116,7 +127,7 @@ class Case:
     def _file(self, lease: Lease) -> str:
         """Where the file of a lease is on this disk, "" if it is not here any more."""
         machine, _, top = (lease.checkout or "").partition(":")
-        if machine != os.uname().nodename:
+        if machine != self.place.machine:
             return ""
         try:
             found = self.place.resource(f"path:{top}/{lease.resource.removeprefix('path:')}")

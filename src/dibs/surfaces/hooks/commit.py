@@ -40,7 +40,6 @@ from dibs.names.checkouts import git_directory
 from dibs.names.paths import Place, Resource
 from dibs.operation import EVERYBODY
 from dibs.records import Blocker, called
-from dibs.storage.clock import process_name
 from dibs.surfaces.hooks.case import Case
 from dibs.surfaces.hooks.notes import Stagings
 from dibs.surroundings.changes import Asking
@@ -48,8 +47,9 @@ from dibs.surroundings.commands import Globals
 from dibs.surroundings.git import git, own_git_dir, staged_paths
 from dibs.surroundings.occasion import OTHER, Occasion
 from dibs.surroundings.running import QUEUE_S, perform
-from dibs.surroundings.who import Who, ancestors, of_environment, person
+from dibs.surroundings.who import Who, of_environment, person
 from dibs.surroundings.wording import argument, blocker_line, complaint, note, paint, where_held
+from dibs.system import ancestors, process_name
 
 BY = {"merge": EVERYBODY}
 INDEX = "git:index"

@@ -15,10 +15,10 @@ import os
 from stat import S_ISREG
 from time import time
 
-from dibs.dibs import home_user_dir
 from dibs.digest import sha256
 from dibs.errors import UnfitError
 from dibs.storage.folder import Own
+from dibs.storage.user_dir import home_user_dir
 from dibs.surfaces.hooks.notes import append, read_note, write
 
 TYPE_CHECKING = False
@@ -35,6 +35,8 @@ NAMES = (
     r"(?:\.part-[0-9a-f]+)?"
 )
 """Every file that is kept; nothing else is ever pruned."""
+CUT = "kept/cut"
+"""Written when something is removed, so that its time tells when that was."""
 NAMES_LIMIT = 100
 """How many contents of one file the index remembers."""
 UNKNOWN = "?"
@@ -151,11 +153,18 @@ class Contents:
                     continue  # somebody else removes, too
                 found.append((status.st_mtime_ns, status.st_size, f"{below}/{last}"))
         total = sum(size for _, size, _ in found)
+        if total > TOTAL_LIMIT:
+            self.own.write(CUT, b"")
         for _, size, name in sorted(found):
             if total <= TOTAL_LIMIT:
                 break
             total -= size
             self.own.remove(name)
+
+    def cut_at(self) -> int:
+        """When something was last removed for want of room; 0 if nothing ever was."""
+        status = self.own.status(CUT)
+        return status.st_mtime_ns if status is not None else 0
 
     def _names(self, file: str) -> str:
         return f"{self.place}/names/{sha256(os.fsencode(file)).hexdigest()[:40]}"

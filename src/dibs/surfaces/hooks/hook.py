@@ -13,14 +13,13 @@ that takes every code but 0 for one is given 0.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
 from dibs.clients import Client, client_of, find_client
 from dibs.errors import DibsError, NotYoursError, UnfitError
 from dibs.operation import EVERYBODY
-from dibs.records import quoted
+from dibs.records import quoted, read_json
 from dibs.storage.clock import HOOK_S, SILENCE
 from dibs.surfaces.hooks.notes import Visits, begin_notes, prune, stir, write
 from dibs.surroundings import failures
@@ -90,7 +89,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
         said = sys.stdin.buffer.read(PAYLOAD_LIMIT + 1)
         if len(said) > PAYLOAD_LIMIT:
             raise ValueError(f"the client sent more than {PAYLOAD_LIMIT >> 20} MiB")
-        payload = json.loads(said or b"{}")
+        payload = read_json(said.decode("utf-8", "surrogatepass") or "{}")
         if not isinstance(payload, dict):
             raise ValueError("the client sent something else than an object")
         occasion = dialect.read(Payload(payload), os.environ)
@@ -277,8 +276,8 @@ def arrive(case: Case) -> None:
     Who goes on working, and is new to a store that took the place of another, had that one: it
     was deleted, with everything in it.
     """
-    from dibs.dibs import home_user_dir
     from dibs.storage.folder import Note
+    from dibs.storage.user_dir import home_user_dir
     from dibs.surfaces.hooks.briefing import Briefing
     from dibs.surfaces.hooks.case import hooked
 

@@ -20,16 +20,15 @@ is stopped by it. As long as the index stays the same file, to look costs one `s
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from stat import S_ISDIR
 from time import time
 
 from dibs.digest import sha256
 from dibs.names.checkouts import git_directory
-from dibs.storage.clock import runs
+from dibs.records import read_json, to_text
 from dibs.storage.folder import PART, Note, Own, open_own
+from dibs.system import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +58,8 @@ NAMES = (
     r"|visited-[0-9a-f]{20}|commits"
     r"|flights/\d+-[0-9a-f]{20}(?:\.by-\d+)?|(?:reads|claims)/\d+(?:/[0-9a-f]{40})?"
     r"|sessions/\d+|resting/\d+"
-    r"|staged/[0-9a-f]{16}(?:/(?:index|staged|lock))?|hashes/[0-9a-f]{40}|clients/[\d-]+)"
+    r"|staged/[0-9a-f]{16}(?:/(?:index|staged|lock))?|hashes/[0-9a-f]{40}|clients/[\d-]+"
+    r"|swept/[0-9a-f]{16})"
     r"(?:\.\d+|\.part-\d+)?)"
 )
 """Every file and folder that hooks make and leave; nothing else is ever pruned."""
@@ -86,7 +86,6 @@ class Flight:
         self.brief: list[str] = said["brief"]
         self.stale: list[str] = said["stale"]
         self.since: float = said["since"]
-        self.host: str = said["host"]
         self.process: str | None = said["process"]
         self.asked = said.get("asked") is True
 
@@ -116,13 +115,8 @@ class Flights:
 
     def begin(self, occasion: Occasion, **said: Any) -> None:
         """Leave word of a tool; said: what its `Flight` has beyond who, when and where."""
-        said |= {
-            "session": self._session,
-            "command": occasion.command[:COMMAND],
-            "since": time(),
-            "host": os.uname().nodename,
-        }
-        write(self._own, self._name(occasion), json.dumps(said))
+        said |= {"session": self._session, "command": occasion.command[:COMMAND], "since": time()}
+        write(self._own, self._name(occasion), note_text(said))
 
     def of(self, occasion: Occasion) -> Flight | None:
         """What this tool said before it began."""
@@ -150,7 +144,7 @@ class Flights:
         """Note on the tools that an occasion may be about that the user is asked."""
         found = [one for one in self.own() if one.command == occasion.command[:COMMAND]]
         for flight in found:
-            write(self._own, flight.name, json.dumps(flight.said | {"asked": True}))
+            write(self._own, flight.name, note_text(flight.said | {"asked": True}))
         return found
 
     def end(self, tool: Occasion | Flight | None = None) -> None:
@@ -187,7 +181,7 @@ class Flights:
             flight = read_flight(self._own, name)
             if flight is None:
                 continue
-            over = flight.process is not None and not runs(flight.host, flight.process)
+            over = flight.process is not None and not runs(flight.process)
             if over or flight.age_s > LONGEST_S:
                 self._own.remove(name)
             elif flight.command or flight.age_s < EDIT_S or flight.session == self._session:
@@ -205,13 +199,16 @@ class Flights:
 
 def mentions(command: str, name: str) -> bool:
     """Whether a name stands in a command by itself, not as a part of another."""
+    import re
+
     alone = rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.[^\W_])"
     return re.search(alone, command) is not None
 
 
 def read_flight(own: Own, name: str) -> Flight | None:
+    said = read_note(own, name)
     try:
-        return Flight(name, json.loads(read_note(own, name) or ""))
+        return Flight(name, read_json(said)) if said else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None  # it has ended this moment, or is of another release
 
@@ -330,7 +327,7 @@ class Stagings:
     def known(self) -> dict[str, Staged]:
         """What is noted for the checkout's own index, each entry by its path."""
         try:
-            noted = json.loads(read_note(self._own, f"{self._folder}/staged") or "{}")
+            noted = read_json(read_note(self._own, f"{self._folder}/staged") or "{}")
             return {
                 path: (content, {int(session): agent for session, agent in by.items()})
                 for path, (content, by) in noted.items()
@@ -359,7 +356,7 @@ class Stagings:
             for path, content in staged_paths(self._place.top, elsewhere()).items():
                 then, sessions = earlier.get(path, ("", suspects))
                 found[path] = (content, sessions if then == content else suspects)
-            write(self._own, f"{self._folder}/staged", json.dumps(found))
+            write(self._own, f"{self._folder}/staged", note_text(found))
             write(self._own, f"{self._folder}/index", index)
 
 
@@ -405,6 +402,18 @@ def stir(own: Own, session: int) -> None:
         write_over(own, idle_note(session), "")
 
 
+def note_text(value: Any) -> str:
+    """JSON for a note; half a character, which a client may have sent, is spelled out."""
+    text = to_text(value)
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(value)
+    return text
+
+
 def prune(store_dir: str, age_s: float) -> None:
     """Remove what those left who went without a word, and nobody has touched for so long.
 
@@ -414,6 +423,8 @@ def prune(store_dir: str, age_s: float) -> None:
 
 
 def _prune(own: Own, folder: str, before: float) -> None:
+    import re
+
     for last in own.names(folder):
         name = f"{folder}/{last}"
         status = own.status(name)
@@ -439,7 +450,8 @@ def mark_of(space: Dibs) -> str:
     if not space.scope.daemon:
         key = space.scope.store.driver.key()
     else:
-        from dibs.dibs import DATABASE, home_user_dir, space_key
+        from dibs.dibs import DATABASE, space_key
+        from dibs.storage.user_dir import home_user_dir
 
         here, home = space.scope.place.store_dir, home_user_dir()
         found = Note(home, f"{here}/{DATABASE}")

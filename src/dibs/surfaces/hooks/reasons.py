@@ -16,14 +16,14 @@ it was made for, and as long as nobody has said another purpose: then it was cla
 
 from __future__ import annotations
 
-import json
 import os
 from time import time
 
 from dibs.digest import sha256
 from dibs.errors import DibsError
+from dibs.records import read_json
 from dibs.storage.folder import Own
-from dibs.surfaces.hooks.notes import notes_in, read_note, write
+from dibs.surfaces.hooks.notes import note_text, notes_in, read_note, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Claims:
 
     def note(self, lease: Lease, how: str) -> None:
         said = {"epoch": lease.epoch, "note": lease.note, "how": how}
-        write(self._own, self._name(lease.resource), json.dumps(said))
+        write(self._own, self._name(lease.resource), note_text(said))
 
     def of(self, lease: Lease) -> Claim | None:
         """What a hook has claimed this lease for; None if the agent has claimed it itself."""
@@ -75,7 +75,7 @@ class Claims:
         if status is None:
             return None
         try:
-            said = json.loads(read_note(self._own, name) or "")
+            said = read_json(read_note(self._own, name) or "")
             known = said["epoch"] == lease.epoch and said["note"] == lease.note
             return Claim(said["how"], time() - status.st_mtime) if known else None
         except (ValueError, KeyError, TypeError, RecursionError):

@@ -12,12 +12,13 @@ import json
 import os
 import time
 
-from dibs.dibs import Dibs, default_user_dir
+from dibs.dibs import Dibs
 from dibs.digest import sha256
 from dibs.errors import ExistsError
 from dibs.link import DAEMONS, living
 from dibs.nouns.agents import operations as agents
 from dibs.storage.folder import Own, open_own
+from dibs.storage.user_dir import default_user_dir
 from dibs.wire import Address
 
 TYPE_CHECKING = False

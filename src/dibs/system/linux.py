@@ -1,0 +1,192 @@
+"""Linux: `/proc`, inotify and prctl; see `dibs.system`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from signal import Signals
+
+DEPTH = 30
+MOUNTS = "/proc/self/mountinfo"
+IN_MODIFY = 0x2
+EVENT_BYTES = 16
+"""How long a report of inotify is, on a file."""
+ALL_BYTES = 4_096 * EVENT_BYTES
+PR_SET_PDEATHSIG = 1
+FROM_A_PROCESS = 0
+
+
+def machine_id() -> str:
+    """A text that is the same for all processes of this machine, whatever it is called."""
+    try:
+        with open("/etc/machine-id", "rb") as source:
+            found = source.read(64).strip()
+    except OSError:
+        found = b""
+    # An image that is started on many machines has no id, or says so.
+    return found.decode("ascii", "replace") if len(found) == 32 else os.uname().nodename
+
+
+def boot_id() -> str:
+    """A text that is the same for all processes of one boot, and for no other boot."""
+    # As bytes: `open` would import its codec.
+    with open("/proc/sys/kernel/random/boot_id", "rb") as source:
+        return source.read().strip().decode("ascii")
+
+
+def time_namespace() -> str:
+    """The clock this process sees; empty where there is only one."""
+    try:
+        return os.readlink("/proc/self/ns/time")
+    except OSError:
+        return ""
+
+
+def pid_namespace() -> str:
+    """Within which processes have the numbers that this process sees."""
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return ""
+
+
+def started(pid: int) -> str | None:
+    """When a process began; None for one that has ended, "" if the system does not say."""
+    try:
+        fields = _fields(pid)[1]
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def ancestors() -> Iterator[tuple[int, str]]:
+    """The processes above this one, nearest first, and what the system calls them."""
+    pid = os.getppid()
+    for _ in range(DEPTH):
+        try:
+            name, fields = _fields(pid)
+        except OSError:
+            return  # the top
+        yield pid, os.fsdecode(name)
+        pid = int(fields[1])
+
+
+def _fields(pid: int) -> tuple[bytes, list[bytes]]:
+    with open(f"/proc/{pid}/stat", "rb") as source:
+        # The name in parentheses may hold anything, parentheses too.
+        before, _, after = source.read().rpartition(b")")
+    return before.partition(b"(")[2], after.split()
+
+
+def words(pid: int) -> list[str]:
+    """The command line of a process; nothing if it has ended."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as source:
+            return [os.fsdecode(word) for word in source.read().split(b"\0")]
+    except OSError:
+        return []
+
+
+def file_system(path: str) -> str | None:
+    """The type of the file system that holds path, or None where the system does not say."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    device = os.stat(path).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as source:
+            for line in source:
+                fields = line.split()
+                if fields[2] == wanted:
+                    return fields[fields.index("-") + 1]
+    except FileNotFoundError:
+        return None
+    return None
+
+
+class Inotify:
+    """What the kernel says of files that were written.
+
+    It takes 10 ms and more to close such a handle, so it is kept for the next.
+    """
+
+    def __init__(self, idle: list[int]) -> None:
+        # Imported here because only those who wait need it, and it is not cheap.
+        import ctypes
+
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._idle = idle
+        try:
+            self.handle: int = idle.pop()
+        except IndexError:
+            self.handle = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self.handle < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+
+    def add(self, path: str) -> int:
+        """Watch a file; the number of the watch, less than none if there are too many."""
+        watch: int = self._libc.inotify_add_watch(self.handle, os.fsencode(path), IN_MODIFY)
+        return watch
+
+    def remove(self, watch: int) -> None:
+        self._libc.inotify_rm_watch(self.handle, watch)
+
+    def read(self) -> list[int]:
+        """The watches whose files were written; less than none if the kernel has dropped some."""
+        data = os.read(self.handle, ALL_BYTES)
+        return [
+            int.from_bytes(data[at : at + 4], sys.byteorder, signed=True)
+            for at in range(0, len(data), EVENT_BYTES)
+        ]
+
+    def put_away(self) -> None:
+        try:
+            while True:
+                os.read(self.handle, ALL_BYTES)  # what nobody has looked at is not for the next
+        except BlockingIOError:
+            self._idle.append(self.handle)
+
+
+def inotify(idle: list[int]) -> Inotify | None:
+    """A watch on files, if the system has one; `idle` are handles that nobody uses now."""
+    try:
+        return Inotify(idle)
+    except OSError:
+        return None  # the kernel allows a user only so many (128 by default)
+
+
+class Tether:
+    """Ends a child when this process ends, whatever ends it."""
+
+    def __init__(self) -> None:
+        import ctypes
+        from signal import SIGKILL
+
+        self._parent, self._kill = os.getpid(), SIGKILL
+        self._control = ctypes.CDLL(None).prctl
+
+    def tie(self) -> None:
+        """Called in the child between fork and exec: only there can it ask for this."""
+        self._control(PR_SET_PDEATHSIG, self._kill)
+        if os.getppid() != self._parent:
+            os.kill(os.getpid(), self._kill)
+
+    def cut(self) -> None:
+        """The child has ended, or none was started."""
+
+
+def next_signal(signals: set[Signals], seconds: float) -> int:
+    """Wait for one of these signals, which are blocked, at most so long.
+
+    The number of one that a process has sent; 0 if none came, or one that the terminal has sent
+    to the child too.
+    """
+    from signal import sigtimedwait
+
+    came = sigtimedwait(signals, seconds)
+    # After a freeze Python may return one that never came, of no kind that there is.
+    return came.si_signo if came and came.si_code <= FROM_A_PROCESS else 0

@@ -1,0 +1,212 @@
+"""Systems without `/proc`, inotify and prctl, such as macOS; see `dibs.system`.
+
+What is lost there: a second process of the same number is told apart by the second in which it
+began; bells are heard within 20 ms; a signal from the terminal is not told apart from one that a
+process sends while the command has the terminal. There are no namespaces.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from ctypes import Array, c_char
+    from signal import Signals
+
+    from dibs.system.linux import Inotify
+
+DEPTH = 30
+PS_S = 2.0
+STEP_S = 0.02
+STATFS_BYTES, TYPE_AT, TYPE_BYTES = 4096, 72, 16
+"""Where `struct statfs` of macOS has the name of the file system's type."""
+GUARD = 'read -r pid || exit 0; read -r over || kill -9 "$pid"'
+"""What ends a command: it knows the number first, and then hears that its writer has ended."""
+
+
+def machine_id() -> str:
+    """A text that is the same for all processes of this machine, whatever it is called."""
+    import ctypes
+
+    ask = getattr(ctypes.CDLL(None), "gethostuuid", None)
+    found, wait = ctypes.create_string_buffer(16), (ctypes.c_long * 2)(1, 0)
+    return os.uname().nodename if ask is None or ask(found, wait) else found.raw.hex()
+
+
+def boot_id() -> str:
+    """A text that is the same for all processes of one boot, and for no other boot."""
+    import ctypes
+
+    value, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+    ask = getattr(ctypes.CDLL(None), "sysctlbyname", None)
+    if ask is None or ask(b"kern.bootsessionuuid", value, ctypes.byref(size), None, 0):
+        from dibs.errors import UnfitError
+
+        raise UnfitError(
+            "this system does not tell one boot from another, so nobody could know which "
+            "sessions have survived",
+            next="show /proc to this process (Linux), or use postgresql:// or a daemon",
+        )
+    return value.value.decode("ascii")
+
+
+def time_namespace() -> str:
+    """The clock this process sees; empty where there is only one."""
+    return ""
+
+
+def pid_namespace() -> str:
+    """Within which processes have the numbers that this process sees."""
+    return ""
+
+
+def started(pid: int) -> str | None:
+    """When a process began; None for one that has ended, "" if the system does not say."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except (PermissionError, OverflowError):
+        pass  # it is somebody else's, and runs
+    try:
+        found = _ps("-o", "stat=,lstart=", "-p", str(pid))
+    except OSError:
+        return ""
+    if not found or found[0].startswith("Z"):
+        return None
+    from calendar import timegm
+    from time import strptime
+
+    try:
+        return str(timegm(strptime(" ".join(found[0].split()[1:]), "%a %b %d %H:%M:%S %Y")))
+    except ValueError:
+        return ""
+
+
+def ancestors() -> Iterator[tuple[int, str]]:
+    """The processes above this one, nearest first, and what the system calls them."""
+    try:
+        found = [line.split(None, 2) for line in _ps("-A", "-o", "pid=,ppid=,comm=")]
+    except OSError:
+        return
+    known = {int(fields[0]): (int(fields[1]), fields[2]) for fields in found if len(fields) == 3}
+    pid = os.getppid()
+    for _ in range(DEPTH):
+        if pid not in known:
+            return  # the top
+        above, command = known[pid]
+        yield pid, command.rpartition("/")[2].removeprefix("-")  # a login shell has that
+        pid = above
+
+
+def words(pid: int) -> list[str]:
+    """The command line of a process; nothing if it has ended."""
+    try:
+        return " ".join(_ps("-ww", "-o", "args=", "-p", str(pid))).split()
+    except OSError:
+        return []
+
+
+def _ps(*arguments: str) -> list[str]:
+    """What `ps` says, the same in every language and time zone."""
+    from subprocess import DEVNULL, PIPE, TimeoutExpired, run
+
+    try:
+        done = run(
+            ["/bin/ps", *arguments], env={"LC_ALL": "C", "TZ": "UTC0"}, timeout=PS_S,
+            stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, check=False,
+        )  # fmt: skip
+    except TimeoutExpired:
+        raise OSError("ps does not answer") from None
+    return os.fsdecode(done.stdout).splitlines()
+
+
+def file_system(path: str) -> str | None:
+    """The type of the file system that holds path, or None where the system does not say."""
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    # Older machines have a second one, whose numbers are larger.
+    ask = getattr(library, "statfs$INODE64", None)
+    if ask is None and hasattr(library, "gethostuuid"):
+        ask = library.statfs
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    found: Array[c_char] = ctypes.create_string_buffer(STATFS_BYTES)
+    if ask is None or ask(os.fsencode(path), found):
+        return None
+    return found.raw[TYPE_AT : TYPE_AT + TYPE_BYTES].partition(b"\0")[0].decode("ascii", "replace")
+
+
+def inotify(idle: list[int]) -> Inotify | None:
+    """A watch on files, if the system has one; `idle` are handles that nobody uses now."""
+    return None
+
+
+class Tether:
+    """Ends a child when this process ends, whatever ends it.
+
+    A shell that hears the end of this process by that of a pipe, which only this process can
+    write to once the child runs.
+    """
+
+    def __init__(self) -> None:
+        from subprocess import DEVNULL, Popen
+
+        reading, self._writing = os.pipe()
+        # Not of our session: what ends everything at the terminal must not end it first.
+        self._guard = Popen(
+            ["/bin/sh", "-c", GUARD], start_new_session=True,
+            stdin=reading, stdout=DEVNULL, stderr=DEVNULL,
+        )  # fmt: skip
+        os.close(reading)
+
+    def tie(self) -> None:
+        """Called in the child between fork and exec: from then on it is known."""
+        os.write(self._writing, f"{os.getpid()}\n".encode())
+
+    def cut(self) -> None:
+        """The child has ended, or none was started."""
+        try:
+            os.write(self._writing, b"over\nover\n")
+        except BrokenPipeError:
+            pass  # somebody has ended the shell
+        os.close(self._writing)
+        self._guard.wait()
+
+
+def next_signal(signals: set[Signals], seconds: float) -> int:
+    """Wait for one of these signals, which are blocked, at most so long.
+
+    The number of one that a process has sent; 0 if none came, or one that the terminal has sent
+    to the child too.
+    """
+    from signal import sigpending, sigwait
+    from time import sleep
+
+    here = sigpending() & signals
+    if not here:
+        sleep(min(seconds, STEP_S))
+        return 0
+    number = int(sigwait(here))
+    return 0 if _is_typed(number) else number
+
+
+def _is_typed(number: int) -> bool:
+    """Whether a signal may be one that the terminal has sent to the child too."""
+    from signal import SIGINT, SIGQUIT
+
+    if number not in (SIGINT, SIGQUIT):
+        return False
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

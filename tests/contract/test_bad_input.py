@@ -83,6 +83,7 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "agents.beat": ((), {}),
     "agents.leave": ((), {}),
     "agents.rename": (("alice",), {}),
+    "agents.doing": ((), {}),
     "agents.list": ((), {}),
     "agents.overview": ((), {}),
     "agents.verify": ((), {}),

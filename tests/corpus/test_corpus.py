@@ -37,7 +37,8 @@ NEEDLESS = {
     "redirections": 0.03,
 }
 UNTOLD = 15
-SAMPLE_MISSED, SAMPLE_NEEDLESS, SAMPLE_UNTOLD = 6, 1, 0
+SAMPLE_MISSED, SAMPLE_NEEDLESS, SAMPLE_UNTOLD = 6, 1, 2
+"""Untold is what only changes the layout of a file right after its holder has edited it."""
 SEED, PER_CATEGORY = 16, 4
 PLACES = 2
 

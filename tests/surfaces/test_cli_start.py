@@ -222,7 +222,7 @@ def test_the_hook_of_an_edit_passes_few_modules(client: Client) -> None:
 def test_the_hook_of_a_shell_command_passes_few_modules(client: Client) -> None:
     names = passed_by_hook(client, "Bash", command="sed -i s/1/2/ src/a.py")
     assert any(name.startswith("dibs.surfaces.hooks.shell") for name in names)
-    few(names, 44)
+    few(names, 48)
 
 
 def test_the_count_sees_a_function_wherever_it_runs(client: Client) -> None:

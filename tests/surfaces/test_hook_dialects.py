@@ -137,12 +137,16 @@ CASES = [
     ("copilot", "before write in cli", {"tool": "Write", "edits": (Edit("/repo/b.py"),)}),
     ("copilot", "before edit in cli", {"tool": "Edit", "edits": (Edit("/repo/b.py"),)}),
     ("copilot", "before patch in cli", {"tool": "apply_patch", "edits": (Edit("/repo/c.py"),)}),
-    ("copilot", "before shell in cli", {"tool": "Bash", "command": "echo hi > z.txt"}),
+    (
+        "copilot",
+        "before shell in cli",
+        {"tool": "Bash", "command": "echo hi > z.txt", "purpose": "x"},
+    ),
     ("copilot", "after read in cli", {"tool": "Read", "reads": ("/repo/b.py",)}),
     (
         "copilot",
         "subagent before shell in cli",
-        {"event": "before", "tool": "Bash", "command": "echo sub > s.txt", **PART},
+        {"event": "before", "tool": "Bash", "command": "echo sub > s.txt", "purpose": "x", **PART},
     ),
     ("copilot", "subagent stop in cli", {"event": "other", **PART}),
     ("copilot", "subagent end in cli", {"event": "subagent_end", **PART}),

@@ -36,7 +36,8 @@ REST = {
     "messages_announce", "messages_ack", "messages_delivery", "messages_history",
     "messages_search", "state_namespaces",
     "work_add_many", "work_next_many", "work_complete_many", "messages_send_many",
-    "agents_beat", "agents_leave", "agents_list", "agents_overview", "agents_verify",
+    "agents_beat", "agents_doing", "agents_leave", "agents_list", "agents_overview",
+    "agents_verify",
     "events_since", "events_last", "events_latest", "events_watch",
 }  # fmt: skip
 ANNOTATIONS = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dibs.storage.driver import Listener
+    from dibs.storage.clock import Sleeper
 
 
 class ManualClock:
@@ -24,6 +24,6 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         self._now += round(seconds * 1000)
 
-    def sleep(self, listener: Listener, seconds: float) -> None:
+    def sleep(self, listener: Sleeper, seconds: float) -> None:
         if not listener.wait(0):
             self.advance(seconds)

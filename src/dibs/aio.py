@@ -52,6 +52,14 @@ async def in_thread(job: Callable[[], T], cancel: Cancel) -> T:
     try:
         # Not the loop's own pool: a few waits would fill it, and everybody else would wait for it.
         threading.Thread(target=work, name="dibs-wait", daemon=True).start()
+        return await unless_cancelled(done, cancel)
+    finally:
+        cancel.close()
+
+
+async def unless_cancelled(done: asyncio.Future[T], cancel: Callable[[], None]) -> T:
+    """Await something that is ended by a call; whoever is cancelled ends it, and sees its end."""
+    try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         cancel()
@@ -59,11 +67,9 @@ async def in_thread(job: Callable[[], T], cancel: Cancel) -> T:
             try:
                 await asyncio.wait([done])
             except asyncio.CancelledError:
-                continue  # once is enough: the thread is on its way out
+                continue  # once is enough: it is on its way out
         done.exception()
         raise
-    finally:
-        cancel.close()
 
 
 class using(Generic[T]):

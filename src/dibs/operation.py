@@ -57,6 +57,7 @@ class Operation:
     destructive: whether it ends or removes something that cannot simply be asked for again
     hashes: whether it has to know what is in the files that it names
     freely: who may do it without the limits that hold for the rest; empty if there are none
+    queues: whether a call that waits has a place in a queue, and so need not keep a thread
     sliced: whether it makes many writes, between which others have the turn
     at_least_one: whether it needs at least one of the things that it takes any number of
     scope: the scope that a token needs, where that is not the one its callers have
@@ -77,6 +78,7 @@ class Operation:
         events: tuple[str, ...] = (),
         destructive: bool = False,
         freely: tuple[str, ...] = (),
+        queues: bool = False,
         sliced: bool = False,
         at_least_one: bool = False,
         hashes: bool = False,
@@ -97,6 +99,7 @@ class Operation:
         self.events = events
         self.destructive = destructive
         self.freely = freely
+        self.queues = queues
         self.sliced = sliced
         self.at_least_one = at_least_one
         self.hashes = hashes

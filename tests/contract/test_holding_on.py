@@ -74,7 +74,7 @@ def test_a_long_chain_of_waiters_is_searched_to_its_end(alice, space):
         scope: Scope = agent.scope
         caller: Caller = scope.caller
         with space.scope.store.write(caller) as tx:
-            Ticket(scope, tx, named(scope, [f"r:{number + 1}"], "exclusive"), 60_000, "")
+            Ticket(scope, tx, named(scope, [f"r:{number + 1}"], "exclusive"), 60_000, "", 5, tx.now)
     with pytest.raises(dibs.DeadlockError) as refusal:
         chain[-1].leases.claim("r:0", wait_s=5)
     assert len(refusal.value.cycle) == length + 1

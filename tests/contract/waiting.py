@@ -11,10 +11,11 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 import dibs
+from dibs.surfaces.http.worker import Bell
 from tests.clock import ManualClock
 
 if TYPE_CHECKING:
-    from dibs.storage.driver import Listener
+    from dibs.storage.clock import Sleeper
 
 PATIENCE_S = 30.0
 """How long a test waits, in real time, for another thread before it gives up."""
@@ -31,7 +32,7 @@ class ContractClock(ManualClock):
         super().__init__()
         self.held = False
 
-    def sleep(self, listener: Listener, seconds: float) -> None:
+    def sleep(self, listener: Sleeper, seconds: float) -> None:
         if self.held:
             listener.wait(seconds)
         else:
@@ -75,8 +76,8 @@ class SharedClock(ContractClock):
     def held(self, held: bool) -> None:
         self._shared[2] = held
 
-    def sleep(self, listener: Listener, seconds: float) -> None:
-        if threading.current_thread().name == "dibs-wait":
+    def sleep(self, listener: Sleeper, seconds: float) -> None:
+        if threading.current_thread().name == "dibs-wait" or isinstance(listener, Bell):
             super().sleep(listener, seconds)
         else:
             listener.wait(seconds)
@@ -85,7 +86,7 @@ class SharedClock(ContractClock):
 class InterruptedClock(ContractClock):
     """Ctrl-C comes at the moment somebody begins to wait."""
 
-    def sleep(self, listener: Listener, seconds: float) -> None:
+    def sleep(self, listener: Sleeper, seconds: float) -> None:
         raise KeyboardInterrupt
 
 
@@ -105,7 +106,7 @@ class FrozenClock(ContractClock):
     def wall(self) -> int:
         return self._source.wall()
 
-    def sleep(self, listener: Listener, seconds: float) -> None:
+    def sleep(self, listener: Sleeper, seconds: float) -> None:
         self.frozen.set()
         assert self.thawed.wait(PATIENCE_S)
         if self._error is not None:

@@ -25,8 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
-    from dibs.storage.driver import Listener
     from dibs.storage.store import Caller
+
+    class Sleeper(Protocol):
+        """Somebody who sleeps until a bell rings."""
+
+        def wait(self, seconds: float) -> bool:
+            """Sleep until then, or until the time is over."""
 
     class Clock(Protocol):
         def now(self) -> int:
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
         def wall(self) -> int:
             """Wall time in milliseconds."""
 
-        def sleep(self, listener: Listener, seconds: float) -> None:
+        def sleep(self, listener: Sleeper, seconds: float) -> None:
             """Let time pass until the listener is rung, at most so many seconds."""
 
 
@@ -129,7 +134,7 @@ class SystemClock:
     def wall(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def sleep(self, listener: Listener, seconds: float) -> None:
+    def sleep(self, listener: Sleeper, seconds: float) -> None:
         listener.wait(seconds)
 
 

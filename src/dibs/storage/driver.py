@@ -119,6 +119,10 @@ if TYPE_CHECKING:
             """None where processes cannot see each other: heartbeats decide alone."""
 
         @property
+        def grouped(self) -> bool:
+            """Whether this thread's writes join others, so that it must not sleep."""
+
+        @property
         def turns(self) -> Crowds | None:
             """Where the threads of this process line up to write, if they do."""
 

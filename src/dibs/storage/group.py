@@ -73,6 +73,10 @@ class GroupingDriver:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.driver, name)
 
+    @property
+    def grouped(self) -> bool:
+        return get_ident() in self.groups
+
     def take(self, since: float = 0) -> Any:
         group = self.groups.get(get_ident())
         if group is not None:

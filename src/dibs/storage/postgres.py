@@ -74,7 +74,7 @@ RECENT_MS = 30 * 60_000
 
 
 class PostgresDriver(Kept):
-    boot, one_key = "", False
+    boot, grouped, one_key = "", False, False
     version = 0
     liveness = None
     over, size_limit = False, 0  # the server has its own limits

@@ -76,7 +76,7 @@ SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 
 class SqliteDriver(Maintained):
     renew: Callable[[SqliteConnection], None]
-    over, one_key = False, True
+    over, grouped, one_key = False, False, True
     used = SQLITE.used
 
     def __init__(self, note: Note, durability: str, clock: Clock | None, size_limit: int) -> None:

@@ -90,6 +90,8 @@ class HubListener:
         self.line = line
         self._room = room
         self._rung = False
+        self.told: Callable[[], None] | None = None
+        """Called instead of waking a thread, by one that no thread waits with."""
         self.error: DibsError | None = None
         self._gate = allocate_lock()
         self._gate.acquire()
@@ -108,6 +110,10 @@ class HubListener:
 
     def nudge(self) -> None:
         """Have it look without a bell."""
+        told = self.told
+        if told is not None:
+            told()
+            return
         try:
             self._gate.release()
         except RuntimeError:

@@ -57,6 +57,7 @@ class Leases(Noun):
         DeadlockError,
         TimeoutError,
         hashes=True,
+        queues=True,
         by=EVERYBODY,
         freely=PEOPLE,
         events=("lease.claimed", "lease.renewed", "lease.queued", "lease.unqueued"),
@@ -109,13 +110,17 @@ class Leases(Noun):
                     if not wait_s:
                         raise
                     # Most claims need not wait.
-                    from dibs.nouns.leases.queue import Ticket
+                    from dibs.nouns.leases.queue import Queued, Ticket
 
                     looking.refuse_deadlock(tx, wants, caller.agent, caller.session)
                     most = [want.most_ms for want in wants if want.most_ms is not None]
                     ttl_ms = min([ttl_ms, *most])
-                    ticket = Ticket(scope, tx, wants, ttl_ms, note, line, idempotency_key, request)
-            return ticket.collect(wait_s, since)
+                    asked = (idempotency_key, request)
+                    ticket = Ticket(scope, tx, wants, ttl_ms, note, wait_s, since, line, *asked)
+            if scope.store.driver.grouped:
+                queued, ticket = Queued(ticket), None
+                raise queued
+            return ticket.collect()
         except BaseException as error:
             if ticket is not None:
                 ticket.withdraw()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dibs.storage.store import Store
 
 KEEP_TICKET_S = 5
-HELP_S = 3
+HELP_MS = 3_000
 """How long after it could not help the queue one who waits looks again."""
 WITHDRAW_S = 5
 """How long it stands among others of its process who leave the queue too."""

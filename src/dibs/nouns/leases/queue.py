@@ -11,13 +11,15 @@ whose process is gone is dropped on the way.
 
 from __future__ import annotations
 
+from functools import partial
+
 from dibs.errors import BusyError, StaleError
 from dibs.names.paths import near, resources_overlap
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want, granted, lease_record
 from dibs.nouns.leases.looking import is_taken, takers, too_late
 from dibs.nouns.leases.own import (
-    HELP_S,
+    HELP_MS,
     WITHDRAW_S,
     for_the_queue,
     held_by_caller,
@@ -32,8 +34,10 @@ from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from dibs.errors import TimeoutError
+    from dibs.names.paths import Resource
     from dibs.nouns.leases.looking import Taken
     from dibs.records import Grant
     from dibs.space.scope import Scope
@@ -43,6 +47,13 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read, Write
 
 PAGE = 16
+
+
+class Queued(Exception):
+    """Raised by a claim that has to wait in a thread where nobody may: its ticket goes on."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
 
 
 class Ticket:
@@ -55,18 +66,23 @@ class Ticket:
         wants: list[Want],
         ttl_ms: int,
         note: str,
+        wait_s: float,
+        since: int,
         line: str = "",
         key: str | None = None,
         request: object = None,
     ) -> None:
         """Stand in line, in the transaction that has found something in the way.
 
+        since: the store time from which the wait counts: to stand in line is part of it
         line: what it waits for; the first who does looks for all of this process
         key: under which the answer is remembered, in the transaction that grants it
         """
         self.scope = scope
         self.wants = wants
         self.key = key
+        self._wait_s = wait_s
+        self._end = since + round(wait_s * 1000)
         digest = None if key is None else scope.digest("leases.claim", request)
         self.number = tx.seq
         caller, liveness = scope.caller, tx.store.liveness
@@ -97,44 +113,58 @@ class Ticket:
             tx.event("lease.queued", want.resource.text, said, grows=True)
         self._topics = (f"{self.number}:{line}",)
         # Whoever listens before it is in the queue need not look for what it has missed.
-        self._listener = scope.store.listen_soon(self._topics)
+        self.listener = scope.store.listen_soon(self._topics)
+        if not scope.store.numbers:
+            scope.store.kept_at = scope.store.clock.now()
+        scope.store.numbers.add(self.number)
 
-    def collect(self, wait_s: float, since: int) -> Grant:
-        """Wait until it is served, and help to serve the queue when a holder lapses.
+    @property
+    def left_s(self) -> float:
+        return max(0.0, (self._end - self.scope.store.clock.now()) / 1000)
 
-        since: the store time from which the wait counts: to stand in line is part of it
-        """
+    def collect(self) -> Grant:
+        """Wait until it is served, and help to serve the queue when a holder lapses."""
+
+        def waiting() -> tuple[Grant | None, int | None]:
+            grant, due_in_ms, more = self.look()
+            try:
+                return (more and more()) or grant, due_in_ms
+            except BusyError:
+                if grant is not None:
+                    raise
+                return None, HELP_MS  # to be in line is no reason to lose the place in it
+
         store = self.scope.store
-        if not store.numbers:
-            store.kept_at = store.clock.now()
-        store.numbers.add(self.number)
+        grant = store.wait(waiting, self._topics, self.left_s, listener=self.listener)
+        if grant is None:
+            raise self.too_late()
+        return grant
+
+    def look(self) -> tuple[Grant | None, int | None, Callable[[], Grant | None] | None]:
+        """What it was granted, or when the first in its way is due; and what is to be done then.
+
+        Of what was granted, to note what is in the files now; else to help those who wait.
+        """
         # What is asked once it has been served; asked ahead, it makes the waking one trip shorter.
         ticket = (LEASES.ticket, {"number": self.number})
         held = [(LEASES.held, own_key(self.scope, want.resource)) for want in self.wants]
         if self.key is not None:
             held.append(self.scope.asked_before(self.key))
-
-        def waiting() -> tuple[Grant | None, int | None]:
-            with self.scope.read(lambda: [ticket, *held]) as tx:
-                rows = tx.rows(LEASES.ticket, number=self.number)
-                if not rows:
-                    return self._answer(tx, self._granted(tx, self.number)), None
+        with self.scope.read(lambda: [ticket, *held]) as tx:
+            queued = bool(tx.rows(LEASES.ticket, number=self.number))
+            if queued:
                 due_in_ms, stuck = self._outlook(tx)
-            try:
-                if stuck:
-                    self._settle()
-                    return None, 1
-                if store.liveness is None:
-                    keep_tickets(store)
-            except BusyError:
-                return None, HELP_S * 1000  # to be in line is no reason to lose the place in it
-            return None, due_in_ms
+            else:
+                grant = self._answer(tx, self._granted(tx, self.number))
+        if queued:
+            store = self.scope.store
+            keep = partial(keep_tickets, store) if store.liveness is None else None
+            return (None, 1, self._settle) if stuck else (None, due_in_ms, keep)
+        changed = self._changed()
+        return grant, None, partial(self._see, grant, changed) if changed else None
 
-        left_s = max(0.0, wait_s - (store.clock.now() - since) / 1000)
-        grant = store.wait(waiting, self._topics, left_s, listener=self._listener)
-        if grant is None:
-            raise too_late(self.scope, self.wants, wait_s)
-        return self._see(grant)
+    def too_late(self) -> TimeoutError:
+        return too_late(self.scope, self.wants, self._wait_s)
 
     def _answer(self, tx: Read, grant: Grant) -> Grant:
         """What was remembered of it: whoever asks again is given the same."""
@@ -147,17 +177,16 @@ class Ticket:
         first: Grant = OPERATIONS["leases.claim"].load(from_text(row["answer"]))
         return first
 
-    def _see(self, grant: Grant) -> Grant:
-        """Note the content of the files as it is now: it may have changed during the wait."""
-        changed = {}
-        for want in self.wants:
-            found = self.scope.place.content_hash(want.resource)
-            if found != want.content_hash:
-                changed[want.resource.text] = (want.resource, found)
-        if not changed:
-            return grant
+    def _changed(self) -> list[tuple[Resource, str | None]]:
+        """The files whose content has changed during the wait, and what it is now."""
+        found = [(one.resource, self.scope.place.content_hash(one.resource)) for one in self.wants]
+        known = [want.content_hash for want in self.wants]
+        return [now for now, before in zip(found, known, strict=True) if now[1] != before]
+
+    def _see(self, grant: Grant, changed: list[tuple[Resource, str | None]]) -> Grant:
+        """Note the content of the files as it is now."""
         with self.scope.write() as tx:
-            for resource, found in changed.values():
+            for resource, found in changed:
                 row = held_by_caller(tx, self.scope, resource)
                 if row is not None:
                     learn(tx, row, found)
@@ -219,8 +248,8 @@ class Ticket:
 
     def let_go(self) -> None:
         """This process no longer proves that somebody waits."""
-        if self._listener is not None:
-            self._listener.close()
+        if self.listener is not None:
+            self.listener.close()
         self.scope.store.numbers.discard(self.number)
         if self.scope.store.liveness is not None:
             self.scope.store.liveness.let_go(self.number)

@@ -27,6 +27,7 @@ from dibs.errors import (
 from dibs.nouns import topics
 from dibs.nouns.agents import sessions
 from dibs.nouns.events import pruning
+from dibs.nouns.leases.queue import Queued
 from dibs.operation import AGENT
 from dibs.space.scope import AGENTS, mint
 from dibs.storage.group import GroupingDriver, Hub
@@ -54,7 +55,7 @@ from dibs.surfaces.http.exchange import (
     unless_gone,
 )
 from dibs.surfaces.http.present import Present
-from dibs.surfaces.http.worker import READS_LIMIT, Readiness, Waits, Worker, Writer
+from dibs.surfaces.http.worker import READS_LIMIT, Bell, Readiness, Waits, Worker, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -116,7 +117,7 @@ class Daemon:
         self.writer.undone = self.sessions.clear
         self.readiness = Readiness(self.writer, self.space.scope.store)
         self.reader = Worker("dibs-reader", loop, READS_LIMIT)
-        self.waits = Waits(self.driver)
+        self.waits = Waits(self.driver, self.writer, self.reader)
         store = self.space.scope.store
         store.tidy = lambda: loop.call_soon_threadsafe(self._untidy.set)
         self._sweeping = asyncio.gather(self._sweep(), self._watch_tokens(), self._tidy())
@@ -233,6 +234,9 @@ class Daemon:
         """
         worker, job = self.begin(route, access, given)
         try:
+            if worker is not None and route.waits(given):
+                claim = worker.do(job, route.weight(given))
+                return await self.stand(claim, access, Bell(), call)
             if worker is not None:
                 return await worker.do(job, route.weight(given))
             if access.in_session(route.operation) and not self.sessions.knows(access):
@@ -252,10 +256,22 @@ class Daemon:
             self.heed(access, error)
             raise
 
+    async def stand(
+        self, claim: asyncio.Future[Any], access: Access, bell: Bell, call: str | None = None
+    ) -> Any:
+        """Await a claim that may have to wait in a queue, until it is served or the bell is."""
+        try:
+            with self.present.counted(access):
+                return await self.waits.stand(claim, bell, (access.token, call) if call else None)
+        except CancelledError as error:
+            if not self.stopping:
+                raise
+            raise stopping() from error
+
     def begin(
         self, route: Route, access: Access, given: dict[str, Any]
     ) -> tuple[Worker | None, Callable[[], Any]]:
-        """What makes a call, and the thread that it is for; none if it has to wait."""
+        """What makes a call, and the thread that it is for; none if it waits in one of its own."""
         operation = route.operation
         permit(operation.name, operation.scope, access)
         if self.stopping:  # it may have come while the body was read
@@ -264,10 +280,16 @@ class Daemon:
 
         def job() -> Any:
             agent = self.sessions.of(access) if named else self.space
-            return route.call(agent, given, access.party)
+            try:
+                return route.call(agent, given, access.party)
+            except Queued as queued:
+                return queued
 
         if route.waits(given):
-            return None, job
+            if not operation.queues:
+                return None, job
+            self.waits.check()
+            self.present.check(access)
         if operation.mutates:
             return self.writer, job
         return self.reader if not named or self.sessions.knows(access) else None, job

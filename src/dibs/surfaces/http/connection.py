@@ -18,6 +18,8 @@ from dibs.surfaces.http.api import to_body
 from dibs.surfaces.http.exchange import CONNECTION, HEADERS, plain_head, promptly
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dibs.surfaces.http.app import Daemon
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
@@ -102,6 +104,8 @@ class Whole:
 
     def __init__(self, keep_alive: bool) -> None:
         self.keep_alive = keep_alive
+        self.gone: Callable[[], None] | None = None
+        """Called when the client hangs up while the call waits."""
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -156,6 +160,8 @@ class HttpConnection(HttpToolsProtocol):
             self.peers[self._peer] -= 1
             if not self.peers[self._peer]:
                 del self.peers[self._peer]
+        if isinstance(self.cycle, Whole) and self.cycle.gone is not None:
+            self.cycle.gone()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:

@@ -8,9 +8,10 @@ import traceback
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dibs.errors import DibsError, TooLargeError, UnavailableError
+from dibs.nouns.leases.queue import Queued
 from dibs.surfaces.http.access import GuardError, no_good, too_large
 from dibs.surfaces.http.api import to_body
-from dibs.surfaces.http.worker import Pending
+from dibs.surfaces.http.worker import Bell, Pending
 from dibs.wire import ANSWER_LIMIT, BODY_LIMIT
 
 if TYPE_CHECKING:
@@ -141,13 +142,13 @@ class Head(NamedTuple):
 
 
 class Prompt(Pending):
-    """A call that has come as a whole, and that neither waits nor has to ask who calls.
+    """A call that has come as a whole, and that need not ask who calls, nor keep a thread waiting.
 
     Nearly all do, so they are answered without a task, and without what else ASGI takes. Whatever
     is out of the ordinary is left to the application.
     """
 
-    __slots__ = ("_access", "_connection", "_daemon", "_path", "_request")
+    __slots__ = ("_access", "_call", "_connection", "_daemon", "_path", "_request", "_waiting")
     unanswered: ClassVar[set[Prompt]] = set()
 
     def __init__(
@@ -161,6 +162,7 @@ class Prompt(Pending):
     ) -> None:
         super().__init__(job, weight)
         self._daemon, self._access, self._path = daemon, access, head.path
+        self._call = head.headers.get("dibs-call")
         self._connection, self._request = connection, connection.begin(head.keep_alive)
         self.unanswered.add(self)
 
@@ -172,6 +174,9 @@ class Prompt(Pending):
             one.settle()
 
     def settle(self) -> None:
+        if self.error is None and isinstance(self.result, Queued):
+            self._waiting = asyncio.ensure_future(self._stand(self.result))
+            return
         if self not in self.unanswered:
             return  # it was given up
         self.unanswered.discard(self)
@@ -191,6 +196,25 @@ class Prompt(Pending):
             more = headers_of(refusal)
         daemon.count(self._path, status)
         self._connection.answer(self._request, status, more, body)
+
+    async def _stand(self, queued: Queued) -> None:
+        """Answer once the claim is served, unless the client hangs up before."""
+        daemon, access = self._daemon, self._access
+        claim, bell = asyncio.get_running_loop().create_future(), Bell()
+        claim.set_result(queued)
+        self._request.gone = bell
+        daemon.present.enter(access.token)
+        try:
+            if self._connection.transport.is_closing() or access.token not in daemon.tokens.seen:
+                bell()
+            self.result = await daemon.stand(claim, access, bell, self._call)
+        except asyncio.CancelledError:
+            self.error = stopping()
+        except Exception as error:
+            self.error = error
+        finally:
+            daemon.present.leave()
+        self.settle()
 
 
 def promptly(daemon: Daemon, connection: HttpConnection, head: Head, body: bytes) -> bool:

@@ -87,14 +87,23 @@ class Present:
             if not bodies:
                 self._unfinished.pop(access.token, None)
 
+    def check(self, access: Access) -> None:
+        """Refuse what may last if the token has too many of them."""
+        if self._lasting.get(access.token, 0) >= LASTING_LIMIT and access.origin:
+            raise TooManyWaits()
+
     @contextmanager
     def lasting(self, access: Access) -> Iterator[None]:
         """A part of a request that may last; refused if the token has too many of them."""
+        self.check(access)
+        with self.counted(access):
+            yield
+
+    @contextmanager
+    def counted(self, access: Access) -> Iterator[None]:
+        """The same for one that was let in already."""
         token = access.token
-        number = self._lasting.get(token, 0)
-        if number >= LASTING_LIMIT and access.origin:
-            raise TooManyWaits()
-        self._lasting[token] = number + 1
+        self._lasting[token] = self._lasting.get(token, 0) + 1
         try:
             yield
         finally:

@@ -2,24 +2,32 @@
 
 All writes go through one thread. It is given as many as have come while it was busy, runs them in
 one transaction, each in a savepoint of its own, and they are answered after the common commit.
-Reads have a thread of their own. A call that waits has one for as long as it waits.
+Reads have a thread of their own. A call that waits has one for as long as it waits, except for
+claims: hundreds may want the same, so those are queued with the other writes, and the loop waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from dibs.aio import in_thread
-from dibs.errors import BusyError, DibsError
+from dibs.aio import in_thread, unless_cancelled
+from dibs.errors import BusyError, CancelledError, DibsError
+from dibs.nouns.leases.own import HELP_MS
+from dibs.nouns.leases.queue import Queued
 from dibs.storage.group import Group, GroupingDriver
-from dibs.storage.waiting import Cancel
+from dibs.storage.store import NOW_MS
+from dibs.storage.waiting import Cancel, HubListener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from dibs.nouns.leases.queue import Ticket
+    from dibs.records import Grant
+    from dibs.storage.clock import Clock
     from dibs.storage.store import Store
 
     Job = Callable[[], Any]
@@ -171,6 +179,8 @@ class Writer(Worker):
             # Whatever they did is undone, so none of them may hear that it was done.
             self.undone()
             for pending in jobs:
+                if isinstance(pending.result, Queued):
+                    pending.result.ticket.let_go()
                 if pending.error is None:
                     pending.error = error
 
@@ -208,13 +218,51 @@ class Readiness:
         return error
 
 
-class Waits:
-    """Calls that wait, each in a thread, all of them cancelled at the end."""
+class Bell:
+    """What the loop waits with, and what ends the wait."""
 
-    def __init__(self, driver: GroupingDriver) -> None:
+    _seconds = 0.0
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._rung = asyncio.Event()
+        self.called = False
+
+    def __call__(self) -> None:
+        """End the wait."""
+        self.called = True
+        self._rung.set()
+
+    def hear(self, listener: HubListener) -> None:
+        def ring() -> None:
+            self._loop.call_soon_threadsafe(self._rung.set)
+
+        listener.told = ring
+        if listener.wait(0):  # it rang before we could hear it
+            self._rung.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Note for how long the clock would have us sleep."""
+        self._seconds = seconds
+        return self._rung.is_set()
+
+    async def sleep(self, clock: Clock, seconds: float) -> None:
+        """Let time pass until it is rung, at most so many seconds."""
+        clock.sleep(self, seconds)
+        timer = self._loop.call_later(self._seconds, self._rung.set)
+        await self._rung.wait()
+        timer.cancel()
+        self._rung.clear()
+
+
+class Waits:
+    """Calls that wait, all of them cancelled at the end."""
+
+    def __init__(self, driver: GroupingDriver, writer: Writer, reader: Worker) -> None:
         self._crowd = driver.crowd
-        self._running: set[Cancel] = set()
-        self._called: dict[tuple[int, str], Cancel] = {}
+        self._writer, self._reader = writer, reader
+        self._running: set[Cancel | Bell] = set()
+        self._called: dict[tuple[int, str], Cancel | Bell] = {}
 
     @property
     def number(self) -> int:
@@ -227,13 +275,27 @@ class Waits:
             found()
         return found is not None
 
-    async def do(self, job: Job, call: tuple[int, str] | None = None) -> Any:
-        """Run a job that may wait; if the caller is cancelled, so is the wait."""
+    def check(self) -> None:
+        """Refuse one more if there are too many."""
         if len(self._running) >= WAITS_LIMIT:
             raise BusyError(f"{WAITS_LIMIT:,} calls are waiting already", next="try again later")
-        cancel = Cancel()
+
+    @contextmanager
+    def _under_way(self, cancel: Cancel | Bell, call: tuple[int, str] | None) -> Iterator[None]:
+        self._running.add(cancel)
         if call is not None:
             self._called[call] = cancel
+        try:
+            yield
+        finally:
+            self._running.discard(cancel)
+            if call is not None:
+                self._called.pop(call, None)
+
+    async def do(self, job: Job, call: tuple[int, str] | None = None) -> Any:
+        """Run a job that may wait in a thread; if the caller is cancelled, so is the wait."""
+        self.check()
+        cancel = Cancel()
 
         def work() -> Any:
             self._crowd.add(threading.get_ident())
@@ -242,13 +304,56 @@ class Waits:
             finally:
                 self._crowd.discard(threading.get_ident())
 
-        self._running.add(cancel)
-        try:
+        with self._under_way(cancel, call):
             return await in_thread(work, cancel)
+
+    async def stand(
+        self, claim: asyncio.Future[Any], bell: Bell, call: tuple[int, str] | None
+    ) -> Grant:
+        """Await a claim that the writer makes, and what its ticket is served if it gets one."""
+
+        async def stand() -> Grant:
+            found: Grant | Queued = await claim
+            return await self._collect(found.ticket, bell) if isinstance(found, Queued) else found
+
+        with self._under_way(bell, call):
+            return await unless_cancelled(asyncio.ensure_future(stand()), bell)
+
+    async def _collect(self, ticket: Ticket, bell: Bell) -> Grant:
+        """What `Ticket.collect` does, without a thread that sleeps."""
+        try:
+            listener = ticket.listener
+            assert isinstance(listener, HubListener)
+            bell.hear(listener)
+            missed = listener.leads
+            while True:
+                due_in_ms = None
+                if missed:
+                    grant: Grant | None
+                    grant, due_in_ms, more = await self._reader.do(ticket.look)
+                    try:
+                        grant = (more and await self._writer.do(more)) or grant
+                    except BusyError:
+                        if grant is not None:
+                            raise
+                        due_in_ms = HELP_MS
+                    if grant is not None:
+                        return grant
+                missed = True
+                if bell.called:
+                    raise CancelledError("the wait was cancelled")
+                left_s = ticket.left_s
+                if not left_s:
+                    raise await self._reader.do(ticket.too_late)
+                if due_in_ms is not None and (due_in_ms <= NOW_MS or listener.leads):
+                    left_s = min(left_s, max(due_in_ms, 1) / 1000)
+                clock = ticket.scope.store.clock
+                await bell.sleep(clock, min(left_s, listener.patience_s))
+        except BaseException:
+            await self._writer.do(ticket.withdraw)
+            raise
         finally:
-            self._running.discard(cancel)
-            if call is not None:
-                self._called.pop(call, None)
+            ticket.let_go()
 
     def stop(self) -> None:
         for cancel in list(self._running):

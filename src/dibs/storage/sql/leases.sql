@@ -12,22 +12,33 @@ SELECT 0, base, resource, kind, mode, inode, session, agent, epoch, note, task,
 FROM lease WHERE space = :space AND base > :low AND base < :high;
 
 -- name: queue_around
--- The first tickets between two that could overlap with a resource. Which these are, an index tells:
--- of a long queue, only its head is read. (The plus signs keep SQLite from reading all there are.)
+-- The first tickets between two that could overlap with a resource. Where they end, an index tells:
+-- of a long queue, only its head is read. (The plus signs keep SQLite from reading all there are;
+-- asked for by their numbers, PostgreSQL would look for the head again with each ticket.)
+WITH head AS (
+    SELECT MAX(number) AS last FROM (
+        SELECT number FROM (
+            SELECT number FROM ticket
+            WHERE space = :space AND base IN (:ancestors...)
+              AND number > :after AND number < :before
+            ORDER BY number LIMIT :limit) AS above
+        UNION ALL
+        SELECT number FROM ticket
+        WHERE space = :space AND base > :low AND base < :high
+          AND +number > :after AND +number < :before
+        ORDER BY number LIMIT :limit) AS ahead)
 SELECT 1 AS waiting, base, resource, kind, mode, inode, session, agent, number AS epoch, note,
        content_hash, checkout, here, since_at AS granted_at, ttl_ms, deadline
 FROM ticket
-WHERE space = :space AND (base IN (:ancestors...) OR (base > :low AND base < :high))
-  AND number IN (
-    SELECT number FROM (
-        SELECT number FROM ticket
-        WHERE space = :space AND base IN (:ancestors...) AND number > :after AND number < :before
-        ORDER BY number LIMIT :limit) AS above
-    UNION ALL
-    SELECT number FROM ticket
-    WHERE space = :space AND base > :low AND base < :high AND +number > :after AND +number < :before
-    ORDER BY number LIMIT :limit)
-ORDER BY number;
+WHERE space = :space AND base IN (:ancestors...)
+  AND number > :after AND number <= (SELECT last FROM head)
+UNION ALL
+SELECT 1 AS waiting, base, resource, kind, mode, inode, session, agent, number AS epoch, note,
+       content_hash, checkout, here, since_at AS granted_at, ttl_ms, deadline
+FROM ticket
+WHERE space = :space AND base > :low AND base < :high
+  AND +number > :after AND +number <= (SELECT last FROM head)
+ORDER BY epoch;
 
 -- name: queue_here
 -- The first tickets after one that could overlap with a resource, and want it in one checkout only,

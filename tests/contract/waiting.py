@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 import dibs
-from dibs.surfaces.http.worker import Bell
+from dibs.surfaces.http.waits import Bell
 from tests.clock import ManualClock
 
 if TYPE_CHECKING:

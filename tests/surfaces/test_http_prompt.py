@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -164,6 +165,54 @@ def test_a_token_that_is_revoked_meanwhile_is_refused(daemon: Daemon) -> None:
     daemon.client()("agents.revoke_token", id=number)
     until(lambda: set_(line, "k")[0] == 401, "the token is refused")
     assert set_(line, "k")[2]["error"] == "bad_token"
+
+
+def waiting(daemon: Daemon) -> list[str]:
+    return [one["agent"] for one in daemon.client()("leases.waiting")]
+
+
+def queue_up(daemon: Daemon, *lines: Line) -> None:
+    """Have each wait for the same lease; each has called before, so that its head is known."""
+    for number, line in enumerate(lines, 1):
+        assert set_(line, "k")[0] == 200
+        line.send("leases.claim", resources=["lock:x"], wait_s=60)
+        until(lambda number=number: len(waiting(daemon)) == number, "it waits")
+
+
+def test_who_hangs_up_leaves_the_queue_and_the_next_is_served(daemon: Daemon) -> None:
+    holder = daemon.client("holder")
+    held = holder("leases.claim", resources=["lock:x"])
+    first, second = Line(daemon, "alice"), Line(daemon, "bob")
+    queue_up(daemon, first, second)
+    first.socket.shutdown(socket.SHUT_RDWR)
+    until(lambda: waiting(daemon) == ["bob"], "alice has left")
+    holder("leases.release", resources=["lock:x"], epoch=held["epoch"])
+    status, _, grant = second.answer()
+    assert (status, grant["leases"][0]["resource"]) == (200, "lock:x")
+    assert waiting(daemon) == []
+
+
+def test_a_token_that_is_revoked_leaves_the_queue(daemon: Daemon) -> None:
+    daemon.client("holder")("leases.claim", resources=["lock:x"])
+    line = Line(daemon, "carol", daemon.token_of("carol"))
+    queue_up(daemon, line)
+    tokens = daemon.client()("agents.tokens")
+    (number,) = [token["id"] for token in tokens if token["name"] == "carol"]
+    daemon.client()("agents.revoke_token", id=number)
+    # Its session has ended, and its token is no good: whichever is noticed first.
+    assert line.answer()[0] in (401, 409)
+    until(lambda: waiting(daemon) == [], "carol has left")
+
+
+def test_hundreds_who_wait_for_a_lease_take_no_threads(daemon: Daemon) -> None:
+    daemon.client("holder")("leases.claim", resources=["lock:x"])
+    threads = Path(f"/proc/{daemon.process.pid}/task")
+    before = len(list(threads.iterdir()))
+    lines = [Line(daemon, f"a{number}") for number in range(200)]
+    for line in lines:
+        line.send("leases.claim", resources=["lock:x"], wait_s=60)
+    until(lambda: len(waiting(daemon)) == 200, "all of them wait")
+    assert len(list(threads.iterdir())) < before + 10
 
 
 def test_a_change_of_the_head_is_looked_at_each_time(daemon: Daemon) -> None:

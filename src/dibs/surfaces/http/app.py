@@ -55,7 +55,8 @@ from dibs.surfaces.http.exchange import (
     unless_gone,
 )
 from dibs.surfaces.http.present import Present
-from dibs.surfaces.http.worker import READS_LIMIT, Bell, Readiness, Waits, Worker, Writer
+from dibs.surfaces.http.waits import Bell, Waits
+from dibs.surfaces.http.worker import READS_LIMIT, Readiness, Worker, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -235,7 +236,7 @@ class Daemon:
         worker, job = self.begin(route, access, given)
         try:
             if worker is not None and route.waits(given):
-                claim = worker.do(job, route.weight(given))
+                claim = worker.do(job, crowd=True)
                 return await self.stand(claim, access, Bell(), call)
             if worker is not None:
                 return await worker.do(job, route.weight(given))

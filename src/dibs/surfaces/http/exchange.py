@@ -11,7 +11,8 @@ from dibs.errors import DibsError, TooLargeError, UnavailableError
 from dibs.nouns.leases.queue import Queued
 from dibs.surfaces.http.access import GuardError, no_good, too_large
 from dibs.surfaces.http.api import to_body
-from dibs.surfaces.http.worker import Bell, Pending
+from dibs.surfaces.http.waits import Bell
+from dibs.surfaces.http.worker import Pending
 from dibs.wire import ANSWER_LIMIT, BODY_LIMIT
 
 if TYPE_CHECKING:
@@ -155,12 +156,13 @@ class Prompt(Pending):
         self,
         job: Any,
         weight: int,
+        crowd: bool,
         daemon: Daemon,
         access: Access,
         connection: HttpConnection,
         head: Head,
     ) -> None:
-        super().__init__(job, weight)
+        super().__init__(job, weight, crowd)
         self._daemon, self._access, self._path = daemon, access, head.path
         self._call = head.headers.get("dibs-call")
         self._connection, self._request = connection, connection.begin(head.keep_alive)
@@ -231,7 +233,8 @@ def promptly(daemon: Daemon, connection: HttpConnection, head: Head, body: bytes
         daemon.rate.take(access.name)
     except Exception:
         return False  # whatever it is, the application finds the same, and says it
-    worker.put(Prompt(job, route.weight(given), daemon, access, connection, head))
+    crowd = route.waits(given)
+    worker.put(Prompt(job, route.weight(given), crowd, daemon, access, connection, head))
     return True
 
 

@@ -2,40 +2,32 @@
 
 All writes go through one thread. It is given as many as have come while it was busy, runs them in
 one transaction, each in a savepoint of its own, and they are answered after the common commit.
-Reads have a thread of their own. A call that waits has one for as long as it waits, except for
-claims: hundreds may want the same, so those are queued with the other writes, and the loop waits.
+Reads have a thread of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from dibs.aio import in_thread, unless_cancelled
-from dibs.errors import BusyError, CancelledError, DibsError
-from dibs.nouns.leases.own import HELP_MS
+from dibs.errors import BusyError, DibsError
 from dibs.nouns.leases.queue import Queued
 from dibs.storage.group import Group, GroupingDriver
-from dibs.storage.store import NOW_MS
-from dibs.storage.waiting import Cancel, HubListener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from dibs.nouns.leases.queue import Ticket
-    from dibs.records import Grant
-    from dibs.storage.clock import Clock
     from dibs.storage.store import Store
 
     Job = Callable[[], Any]
 
 GROUP_LIMIT = 128
+CROWD_LIMIT = 8
+"""So many of those who are about to wait are written with the others."""
 READS_LIMIT = 16
 """Fewer reads at once than writes: what they have read is kept until all of them are done."""
-WAITS_LIMIT = 4_000
 STAND_STILL_S = 0.005
 READY_S = 0.8
 """Whoever asks whether we are ready often waits for a second only."""
@@ -45,11 +37,16 @@ TRY_EVERY_S = 0.2
 class Pending:
     """A job, and what came of it."""
 
-    __slots__ = ("error", "job", "result", "weight")
+    __slots__ = ("crowd", "error", "job", "result", "weight")
 
-    def __init__(self, job: Job, weight: int) -> None:
+    def __init__(self, job: Job, weight: int, crowd: bool = False) -> None:
+        """A job that weighs as much as so many.
+
+        crowd: whether there may be hundreds like it at once, so that it comes after others
+        """
         self.job = job
         self.weight = weight
+        self.crowd = crowd
         self.result: Any = None
         self.error: Exception | None = None
 
@@ -69,8 +66,8 @@ class Awaited(Pending):
 
     __slots__ = ("future",)
 
-    def __init__(self, job: Job, weight: int, future: asyncio.Future[Any]) -> None:
-        super().__init__(job, weight)
+    def __init__(self, job: Job, weight: int, crowd: bool, future: asyncio.Future[Any]) -> None:
+        super().__init__(job, weight, crowd)
         self.future = future
 
     def settle(self) -> None:
@@ -91,35 +88,39 @@ class Worker:
         self._at_once = at_once
         self._come: list[Pending] = []
         """What waits until the thread is back."""
+        self._crowd: list[Pending] = []
+        """The same for jobs of which there may be hundreds."""
         self._busy = False
         self._queue: SimpleQueue[list[Pending] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def do(self, job: Job, weight: int = 1) -> asyncio.Future[Any]:
+    def do(self, job: Job, weight: int = 1, crowd: bool = False) -> asyncio.Future[Any]:
         future = self._loop.create_future()
-        self.put(Awaited(job, weight, future))
+        self.put(Awaited(job, weight, crowd, future))
         return future
 
     def put(self, pending: Pending) -> None:
-        if not self._come and not self._busy:
+        if not self._come and not self._crowd and not self._busy:
             self._loop.call_soon(self._hand_over)
-        self._come.append(pending)
+        (self._crowd if pending.crowd else self._come).append(pending)
 
     async def stop(self) -> None:
         """Finish what has come, and end."""
-        while self._come or self._busy:
+        while self._come or self._crowd or self._busy:
             await asyncio.sleep(0.001)
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def _hand_over(self) -> None:
-        """Give the thread all that has come by now, at once."""
+        """Give the thread what has come by now, at once; of a crowd, only a few."""
         number, left = 0, self._at_once
         while number < len(self._come) and (left >= self._come[number].weight or not number):
             left -= self._come[number].weight
             number += 1
         jobs, self._come = self._come[:number], self._come[number:]
+        jobs += self._crowd[:CROWD_LIMIT]
+        del self._crowd[:CROWD_LIMIT]
         self._busy = True
         self._queue.put(jobs)
 
@@ -129,7 +130,7 @@ class Worker:
             pending.settle()
             pending.result = None  # an answer and what it was made of need not be kept together
         self._busy = False
-        if self._come:
+        if self._come or self._crowd:
             self._loop.call_soon(self._hand_over)
 
     def _run(self) -> None:
@@ -216,145 +217,3 @@ class Readiness:
         if error is not None and not isinstance(error, DibsError):
             raise error
         return error
-
-
-class Bell:
-    """What the loop waits with, and what ends the wait."""
-
-    _seconds = 0.0
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._rung = asyncio.Event()
-        self.called = False
-
-    def __call__(self) -> None:
-        """End the wait."""
-        self.called = True
-        self._rung.set()
-
-    def hear(self, listener: HubListener) -> None:
-        def ring() -> None:
-            self._loop.call_soon_threadsafe(self._rung.set)
-
-        listener.told = ring
-        if listener.wait(0):  # it rang before we could hear it
-            self._rung.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Note for how long the clock would have us sleep."""
-        self._seconds = seconds
-        return self._rung.is_set()
-
-    async def sleep(self, clock: Clock, seconds: float) -> None:
-        """Let time pass until it is rung, at most so many seconds."""
-        clock.sleep(self, seconds)
-        timer = self._loop.call_later(self._seconds, self._rung.set)
-        await self._rung.wait()
-        timer.cancel()
-        self._rung.clear()
-
-
-class Waits:
-    """Calls that wait, all of them cancelled at the end."""
-
-    def __init__(self, driver: GroupingDriver, writer: Writer, reader: Worker) -> None:
-        self._crowd = driver.crowd
-        self._writer, self._reader = writer, reader
-        self._running: set[Cancel | Bell] = set()
-        self._called: dict[tuple[int, str], Cancel | Bell] = {}
-
-    @property
-    def number(self) -> int:
-        return len(self._running)
-
-    def cancel(self, call: tuple[int, str]) -> bool:
-        """End the wait of that name, if there is one; its caller is told what came of it."""
-        found = self._called.get(call)
-        if found is not None:
-            found()
-        return found is not None
-
-    def check(self) -> None:
-        """Refuse one more if there are too many."""
-        if len(self._running) >= WAITS_LIMIT:
-            raise BusyError(f"{WAITS_LIMIT:,} calls are waiting already", next="try again later")
-
-    @contextmanager
-    def _under_way(self, cancel: Cancel | Bell, call: tuple[int, str] | None) -> Iterator[None]:
-        self._running.add(cancel)
-        if call is not None:
-            self._called[call] = cancel
-        try:
-            yield
-        finally:
-            self._running.discard(cancel)
-            if call is not None:
-                self._called.pop(call, None)
-
-    async def do(self, job: Job, call: tuple[int, str] | None = None) -> Any:
-        """Run a job that may wait in a thread; if the caller is cancelled, so is the wait."""
-        self.check()
-        cancel = Cancel()
-
-        def work() -> Any:
-            self._crowd.add(threading.get_ident())
-            try:
-                return job()
-            finally:
-                self._crowd.discard(threading.get_ident())
-
-        with self._under_way(cancel, call):
-            return await in_thread(work, cancel)
-
-    async def stand(
-        self, claim: asyncio.Future[Any], bell: Bell, call: tuple[int, str] | None
-    ) -> Grant:
-        """Await a claim that the writer makes, and what its ticket is served if it gets one."""
-
-        async def stand() -> Grant:
-            found: Grant | Queued = await claim
-            return await self._collect(found.ticket, bell) if isinstance(found, Queued) else found
-
-        with self._under_way(bell, call):
-            return await unless_cancelled(asyncio.ensure_future(stand()), bell)
-
-    async def _collect(self, ticket: Ticket, bell: Bell) -> Grant:
-        """What `Ticket.collect` does, without a thread that sleeps."""
-        try:
-            listener = ticket.listener
-            assert isinstance(listener, HubListener)
-            bell.hear(listener)
-            missed = listener.leads
-            while True:
-                due_in_ms = None
-                if missed:
-                    grant: Grant | None
-                    grant, due_in_ms, more = await self._reader.do(ticket.look)
-                    try:
-                        grant = (more and await self._writer.do(more)) or grant
-                    except BusyError:
-                        if grant is not None:
-                            raise
-                        due_in_ms = HELP_MS
-                    if grant is not None:
-                        return grant
-                missed = True
-                if bell.called:
-                    raise CancelledError("the wait was cancelled")
-                left_s = ticket.left_s
-                if not left_s:
-                    raise await self._reader.do(ticket.too_late)
-                if due_in_ms is not None and (due_in_ms <= NOW_MS or listener.leads):
-                    left_s = min(left_s, max(due_in_ms, 1) / 1000)
-                clock = ticket.scope.store.clock
-                await bell.sleep(clock, min(left_s, listener.patience_s))
-        except BaseException:
-            await self._writer.do(ticket.withdraw)
-            raise
-        finally:
-            ticket.let_go()
-
-    def stop(self) -> None:
-        for cancel in list(self._running):
-            cancel()

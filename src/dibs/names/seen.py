@@ -13,15 +13,19 @@ from dibs.names.paths import Place, Resource, refused
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
     from typing import Any
 
 MAX_SEEN = 500
 
 
 def see(
-    place: Place, given: dict[str, Any], names: list[str], hashed: bool
+    place: Place, calls: Iterable[tuple[dict[str, Any], list[str]]], hashed: bool
 ) -> dict[str, dict[str, str]]:
-    """Read the resources in these arguments from the disk, and say what is seen there."""
+    """Read the resources in these arguments from the disk, and say what is seen there.
+
+    calls: the arguments of each call, and the names of those that are resources
+    """
     seen: dict[str, dict[str, str]] = {}
 
     def name(text: str) -> str:
@@ -36,12 +40,13 @@ def see(
             seen[resource.text] = {what: value for what, value in said.items() if value}
         return resource.text
 
-    for argument in names:
-        value = given.get(argument)
-        if isinstance(value, str):
-            given[argument] = name(value)
-        elif value is not None:
-            given[argument] = [name(text) for text in value]
+    for given, names in calls:
+        for argument in names:
+            value = given.get(argument)
+            if isinstance(value, str):
+                given[argument] = name(value)
+            elif value is not None:
+                given[argument] = [name(text) for text in value]
     return seen
 
 

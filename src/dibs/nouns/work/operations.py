@@ -81,6 +81,11 @@ class Work(Noun):
         payload: Any = None,
         max_attempts: int = ATTEMPTS,
         delay_s: float = 0,
+        leases: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        parent: str | None = None,
+        found_in: str | None = None,
+        with_children: bool = False,
         idempotency_key: str | None = None,
     ) -> Task:
         """Add a task under an id of your choice.
@@ -94,6 +99,11 @@ class Work(Noun):
         payload: any JSON the worker needs
         max_attempts: how often it may be claimed before it is dead
         delay_s: how long until it may be claimed
+        leases: paths or resources that it is going to change; they are claimed with it
+        labels: what describes it; unlike tags, they keep nobody from taking it
+        parent: the id of the task that it is a part of
+        found_in: the id of the task during which it was discovered
+        with_children: it is a group: nobody claims it, it completes with the last of its parts
         """
         tx = self.tx
         plan: Plan = self.known or Plan(
@@ -109,6 +119,11 @@ class Work(Noun):
             payload=payload,
             max_attempts=max_attempts,
             not_before=tx.now + milliseconds(delay_s) if delay_s else None,
+            leases=leases,
+            labels=labels,
+            parent=parent,
+            found_in=found_in,
+            with_children=with_children,
         )
 
     if TYPE_CHECKING:
@@ -500,7 +515,7 @@ class Work(Noun):
                 task=task_record(row, tx.now),
             )
         needs = tx.rows(WORK.needs_of, id=id)
-        opened = all(need["state"] == "completed" for need in needs)
+        opened = not row["with_children"] and all(need["state"] == "completed" for need in needs)
         later = row["not_before"] is not None and row["not_before"] > tx.now
         state = "available" if opened and not later else "blocked"
         due = row["not_before"] if opened and later else None

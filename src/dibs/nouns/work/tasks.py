@@ -157,6 +157,9 @@ def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
         seq=row["number"],
         due_in_ms=None if row["due"] is None else max(0, row["due"] - now),
         leases=leases,
+        labels=tuple(from_text(row["labels"]) or ()),
+        declared=tuple([text for text, *_ in from_text(row["declared"]) or ()]),
+        with_children=bool(row["with_children"]),
     )
 
 

@@ -5,14 +5,14 @@
 -- A task by its id.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
 FROM task WHERE space = :space AND id = :id;
 
 -- name: several
 -- Tasks by their ids.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
 FROM task WHERE space = :space AND id IN (:ids...);
 
 -- name: states
@@ -23,10 +23,16 @@ SELECT id, state FROM task WHERE space = :space AND id IN (:ids...);
 -- An id is used once: whoever adds a task has looked for it in the same turn.
 INSERT INTO task (space, id, state, lane, priority, number, title, kind, tags, needs, payload,
                   result, reason, attempts, max_attempts, author, added_at, changed_at,
-                  not_before, due, agent, session, epoch, ttl_ms, signature)
+                  not_before, due, agent, session, epoch, ttl_ms, signature, labels, declared,
+                  parent, found_in, with_children)
 VALUES (:space, :id, :state, :lane, :priority, :number, :title, :kind, :tags, :needs, :payload,
         NULL, '', 0, :max_attempts, :author, :added_at, :added_at,
-        :not_before, :due, NULL, NULL, NULL, NULL, NULL);
+        :not_before, :due, NULL, NULL, NULL, NULL, NULL, :labels, :declared,
+        :parent, :found_in, :with_children);
+
+-- name: parent
+-- The task that one is a part of.
+SELECT parent FROM task WHERE space = :space AND id = :id;
 
 -- name: need
 INSERT INTO dependency (space, task, needs) VALUES (:space, :id, :needs);
@@ -42,10 +48,11 @@ WHERE d.space = :space AND d.task = :id ORDER BY d.needs;
 SELECT DISTINCT needs FROM dependency WHERE space = :space AND needs IN (:ids...);
 
 -- name: opened_by
--- The blocked tasks that wait for any of these, and all that each of them waits for. COALESCE
--- keeps a server without statistics from beginning with all that are blocked.
+-- The blocked tasks that wait for any of these, and all that each of them waits for; a group waits
+-- for its parts. COALESCE keeps a server without statistics from beginning with all that are blocked.
 SELECT t.id, t.not_before, d.needs, n.state FROM dependency d
 JOIN task t ON t.space = d.space AND t.id = d.task AND COALESCE(t.state, '') = 'blocked'
+    AND t.with_children = 0
 LEFT JOIN task n ON n.space = d.space AND n.id = d.needs
 WHERE d.space = :space AND d.task IN (
     SELECT task FROM dependency WHERE space = :space AND needs IN (:ids...))
@@ -65,14 +72,14 @@ SELECT id, kind, tags FROM lane WHERE space = :space;
 -- The best available task of a lane, found by index however many there are.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature
-FROM task WHERE space = :space AND state = 'available' AND lane = :lane
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
+FROM task WHERE space = :space AND state = 'available' AND lane = :lane AND aside = 0
 ORDER BY priority DESC, number LIMIT 1;
 
 -- name: heads
 -- The best available tasks of a lane, likewise, in their order.
 SELECT id, priority, number FROM task
-WHERE space = :space AND state = 'available' AND lane = :lane
+WHERE space = :space AND state = 'available' AND lane = :lane AND aside = 0
 ORDER BY priority DESC, number LIMIT :limit;
 
 -- name: take
@@ -99,7 +106,7 @@ UPDATE task SET state = 'claimed', agent = :agent, session = :session, epoch = :
 WHERE space = :space AND id = :id AND COALESCE(state, '') = 'available'
 RETURNING id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
           attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-          epoch, ttl_ms, signature;
+          epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children;
 
 -- name: renew
 -- A claim lasts longer; its epoch stays.
@@ -155,7 +162,7 @@ WHERE space = :space AND id IN (
 -- Tasks in the order they were added.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
 FROM task
 WHERE space = :space AND number > :after
   AND (CAST(:state AS TEXT) IS NULL OR state = :state)

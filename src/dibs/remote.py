@@ -147,7 +147,7 @@ class RemoteScope(Scope):
             given["idempotency_key"] = OWN_KEY + os.urandom(16).hex()
         if "wait_s" in names:
             given.setdefault("wait_s", names["wait_s"].default)
-        if operation.names:
+        if operation.names or operation.hashes:
             given["seen"] = see(self.place, operation.naming(given), operation.hashes)
         headers = {"Dibs-Session": self._token} if self._token else {}
         if operation.freely and self.party not in PEOPLE:

@@ -7,6 +7,7 @@ another. Of each path it is said what the caller knows: kind, inode and content 
 from __future__ import annotations
 
 from dibs.arguments import check_text
+from dibs.errors import InvalidError
 from dibs.names.checkouts import Checkout
 from dibs.names.paths import Place, Resource, refused
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_SEEN = 500
+HERE = ""
+"""What is said of the caller's checkout stands under no name."""
 
 
 def see(
@@ -27,6 +30,8 @@ def see(
     calls: the arguments of each call, and the names of those that are resources
     """
     seen: dict[str, dict[str, str]] = {}
+    if hashed and place.here is not None:
+        seen[HERE] = {"checkout": place.here}
 
     def name(text: str) -> str:
         resource = place.resource(text)
@@ -73,8 +78,24 @@ class Seen(Place):
             found.checkout = self._of(text, "checkout")
         return found
 
+    @property
+    def here(self) -> str | None:
+        return self._of(HERE, "checkout")
+
     def content_hash(self, resource: Resource) -> str | None:
         return self._of(resource.text, "content_hash")
+
+    def content_of(self, name: str) -> str | None:
+        """Look where the caller says it is, if that is a checkout of this space on this disk."""
+        disk, here = self._disk, self.here
+        if disk is None or here is None or not here.startswith(f"{disk.machine}:/"):
+            return None
+        top = here.removeprefix(f"{disk.machine}:")
+        try:
+            found = disk.resource(f"path:{top}/{name.removeprefix('path:')}")
+        except InvalidError:
+            return None
+        return disk.content_hash(found) if found.checkout == here else None
 
     def has(self, resource: Resource, content_hash: str | None) -> bool:
         """Look again if the caller's checkout is here; else only see that it says a hash."""

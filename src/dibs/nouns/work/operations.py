@@ -38,7 +38,7 @@ from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import named
 from dibs.nouns.many import ahead, many
 from dibs.nouns.messages.operations import post
-from dibs.nouns.recovery import free_with_task, taken_with
+from dibs.nouns.recovery import free_with_task, leave_to_others, taken_with
 from dibs.nouns.state.operations import put_fields
 from dibs.nouns.work import claims
 from dibs.nouns.work.plan import ATTEMPTS, Plan, questions
@@ -190,19 +190,20 @@ class Work(Noun):
         wants = named(self.scope, leases, grants.EXCLUSIVE) if leases else []
         request = [id, ttl_ms, [want.resource.text for want in wants], note]
         with self.scope.write() as tx:
-            return self.scope.once(
+            task = self.scope.once(
                 tx,
                 "work.claim",
                 idempotency_key,
                 request,
                 lambda: claims.claim(tx, self.scope, id, ttl_ms, wants, note),
             )
+        return claims.seen(self.scope, task)
 
     @operation(
         EmptyError,
-        HeldError,
+        hashes=True,
         by=EVERYBODY,
-        events=("task.claimed",),
+        events=("task.claimed", "lease.claimed", "task.turn"),
         example="--tag python --wait 60s",
     )
     def next(
@@ -227,8 +228,9 @@ class Work(Noun):
 
     @operation(
         EmptyError,
+        hashes=True,
         by=EVERYBODY,
-        events=("task.claimed",),
+        events=("task.claimed", "lease.claimed", "task.turn"),
         cli="work next --limit",
         example="10 --tag python --wait 60s",
     )
@@ -450,7 +452,8 @@ class Work(Noun):
         tx.run(WORK.move, id=id, state="cancelled", reason=reason, due=None, at=tx.wall)
         tx.event("task.cancelled", id, {"reason": reason, "was": row["state"]})
         if row["session"] is not None:
-            grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
+            keys = self.scope.keys
+            grants.hand_over(tx, keys, free_with_task(tx, keys, row))
         return record_of(tx, id)
 
     def _is_ours(self, row: Row) -> bool:
@@ -488,7 +491,7 @@ class Work(Noun):
                 next="abandon it",
                 task=task_record(row, tx.now),
             )
-        freed = taken_with(tx, row)
+        freed = leave_to_others(tx, self.scope.keys, row, taken_with(tx, row))
         said = {"holder": row["agent"], "holder_session": row["session"], "epoch": row["epoch"]}
         revoked = claims.unclaim(tx, row, "available", reason, attempts=row["attempts"] - 1)
         tx.event("task.revoked", id, {**said, "reason": reason})
@@ -551,5 +554,6 @@ class Work(Noun):
         """
         with self.scope.read() as tx:
             asked = {"state": state, "kind": kind, "agent": agent, "after": after, "limit": limit}
+            asked["now"] = tx.now
             rows = tx.pages(WORK.list, "after", "number", **asked)
             return tuple(task_record(row, tx.now) for row in rows)

@@ -105,7 +105,7 @@ class Route:
         self.arguments = operation.arguments()
         self._many = operation.many and operation.many.name
         self._wait = self.arguments.get("wait_s")
-        self._names = operation.names
+        self._names = operation.names or operation.hashes
 
     def read(self, body: bytes) -> dict[str, Any]:
         """The arguments in a body, each of a name that the operation knows."""

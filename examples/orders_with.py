@@ -40,9 +40,10 @@ def work(worker: str, store: str, all_are_busy: Any) -> None:
                 try:
                     task = me.work.next(wait_s=0.2)
                     break
-                except dibs.EmptyError as empty:
-                    if empty.details["counts"].keys() == {"completed"}:
-                        return
+                except dibs.LaterError:
+                    pass  # another worker has the rest; it may die
+                except dibs.AllDoneError:
+                    return
 
 
 def main(folder: Path) -> None:

@@ -37,6 +37,7 @@ which `dibs run` sets.
 | 0 | done |
 | 1 | refused: somebody else won, or the record has moved on; nothing was changed |
 | 2 | misuse: the call is wrong, whoever holds what |
+| 3, 4, 5 | `work next` has no task: all is done, nothing fits this worker, or one may later |
 | 70 | a bug in dibs |
 | 75 | the store cannot answer now; try again later |
 | 130 | interrupted |

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "AllDoneError",
     "Attention",
     "Availability",
     "Blocker",
@@ -33,12 +34,14 @@ __all__ = [
     "Grant",
     "HeldError",
     "InvalidError",
+    "LaterError",
     "Lease",
     "Message",
     "Mismatch",
     "NewToken",
     "NotFoundError",
     "NotYoursError",
+    "NothingFitsError",
     "Outcome",
     "Overview",
     "Presence",

@@ -192,7 +192,7 @@ NUMBER = Whole(0)
 """A seq, a version or the id of something that the store has numbered."""
 
 BY_KIND: list[tuple[Kind, str]] = [
-    (NAME, "after channel id idempotency_key key namespace tags"),
+    (NAME, "after channel found_in id idempotency_key key labels namespace parent tags"),
     (AGENT_NAME, "by name to"),
     (RESOURCE, "leases moved_to resource resources"),
     (FILTER, "agent kind subject was"),

@@ -112,6 +112,27 @@ class EmptyError(RefusedError):
     code = "empty"
 
 
+class AllDoneError(EmptyError):
+    """There is no task left to do."""
+
+    code = "all_done"
+    exit_code = 3
+
+
+class NothingFitsError(EmptyError):
+    """Tasks are left, but none that this worker could ever take."""
+
+    code = "nothing_fits"
+    exit_code = 4
+
+
+class LaterError(EmptyError):
+    """No task fits now, and one may later: they are claimed, pause, or wait for something."""
+
+    code = "later"
+    exit_code = 5
+
+
 class StateError(RefusedError):
     """The record is in a state that does not allow this."""
 

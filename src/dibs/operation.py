@@ -21,13 +21,22 @@ first answer.
 
 from __future__ import annotations
 
-from dibs.arguments import HELPS, ITEMS_LIMIT, Argument, Kind, check_number_of, kind_of, shown
+from dibs.arguments import (
+    HELPS,
+    ITEMS_LIMIT,
+    Argument,
+    Kind,
+    ResourceName,
+    check_number_of,
+    kind_of,
+    shown,
+)
 from dibs.errors import DibsError, InvalidError, NotYoursError, error_of
 from dibs.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any, TypeVar
 
     F = TypeVar("F", bound=Callable[..., Any])
@@ -172,6 +181,31 @@ class Operation:
         """The argument of which any number may be given, by place."""
         self.arguments()
         return self._many
+
+    def naming(self, given: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[str]]]:
+        """The arguments of a call, or of each call that it stands for, and which name resources.
+
+        Items are copied, since what they name is going to be replaced. One that is wrong is left
+        out: it is refused by itself.
+        """
+        for name, argument in self.arguments().items():
+            kind = argument.kind
+            if isinstance(kind, ResourceName):
+                yield given, [name]
+            elif isinstance(kind, Items) and isinstance(given.get(name), (list, tuple)):
+                given[name] = [dict(one) if isinstance(one, dict) else one for one in given[name]]
+                for item, checked in zip(given[name], kind.check(name, given[name]), strict=True):
+                    if isinstance(checked, dict):
+                        yield from kind.operation.naming(item)
+
+    @property
+    def names(self) -> bool:
+        """Whether any of its arguments names resources."""
+        kinds = [one.kind for one in self.arguments().values()]
+        return any(
+            isinstance(kind, ResourceName) or (isinstance(kind, Items) and kind.operation.names)
+            for kind in kinds
+        )
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name."""

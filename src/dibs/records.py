@@ -400,7 +400,14 @@ class Availability(Record):
 
 
 class Task(Record):
-    """A unit of work, claimed by at most one session at a time."""
+    """A unit of work, claimed by at most one session at a time.
+
+    leases: what is held for it at the moment
+    declared: the names of what it is going to change, which is claimed with it
+    parent: the task that it is a part of
+    found_in: the task during which it was discovered
+    with_children: it completes with the last of those that it is the parent of
+    """
 
     id: str
     state: str
@@ -424,6 +431,11 @@ class Task(Record):
     ttl_ms: int | None
     due_in_ms: int | None
     leases: tuple[Lease, ...] = ()
+    labels: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    parent: str | None = None
+    found_in: str | None = None
+    with_children: bool = False
 
 
 class Message(Record):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 
 from dibs.answers import sound
-from dibs.arguments import ResourceName, check_agent, check_name, check_text
+from dibs.arguments import check_agent, check_name, check_text
 from dibs.errors import InvalidError, NotYoursError, TooLargeError, UnfitError
 from dibs.link import Link
 from dibs.names.seen import see
@@ -147,9 +147,8 @@ class RemoteScope(Scope):
             given["idempotency_key"] = OWN_KEY + os.urandom(16).hex()
         if "wait_s" in names:
             given.setdefault("wait_s", names["wait_s"].default)
-        resources = [name for name, one in names.items() if isinstance(one.kind, ResourceName)]
-        if resources:
-            given["seen"] = see(self.place, given, resources, operation.hashes)
+        if operation.names or operation.hashes:
+            given["seen"] = see(self.place, operation.naming(given), operation.hashes)
         headers = {"Dibs-Session": self._token} if self._token else {}
         if operation.freely and self.party not in PEOPLE:
             headers["Dibs-Party"] = self.party

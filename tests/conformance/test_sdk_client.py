@@ -215,7 +215,7 @@ async def test_work_goes_from_one_client_to_another(connect: Connect) -> None:
         assert (taken["status"], taken["id"]) == ("claimed", "t1")
         assert taken["payload"] == {"file": "a.py"}
         assert taken["epoch"] > 0
-        assert (await first.ask("work_next"))["status"] == "empty"
+        assert (await first.ask("work_next"))["status"] == "later"
         assert (await first.ask("work_claim", id="t1"))["status"] == "busy"
         done = await second.ask("work_done", id="t1", result={"ok": True})
         assert (done["status"], done["id"]) == ("completed", "t1")

@@ -831,3 +831,80 @@ def test_a_block_that_lost_its_task_says_so_at_its_end(alice, bob, clock):
         clock.advance(60)
         taken = bob.work.next()
     assert bob.work.show("t") == taken
+
+
+# What a task declares, and where it belongs
+
+
+def test_a_task_says_what_it_declares_and_where_it_belongs(alice, bob, checkout):
+    (checkout / "src").mkdir()
+    alice.work.add("group", with_children=True)
+    task = alice.work.add(
+        "t",
+        leases=["src", "./src/../a.py", "a.py", "docs/*.md", "port:3000"],
+        labels=["urgent", "backend"],
+        parent="group",
+        found_in="t0",
+    )
+    assert task.declared == ("src", "a.py", "docs/*.md", "port:3000")
+    assert task.labels == ("backend", "urgent")
+    assert (task.parent, task.found_in, task.with_children) == ("group", "t0", False)
+    assert task.leases == ()
+    assert bob.work.show("t") == task
+    assert bob.work.show("group").with_children
+
+
+def test_tasks_that_are_added_together_declare_by_the_names_of_the_caller(
+    alice, checkout, monkeypatch
+):
+    (checkout / "src").mkdir()
+    monkeypatch.chdir(checkout / "src")
+    items = [{"id": "a", "leases": ["a.py"]}, {"id": "b", "leases": ["../b.py"], "parent": "a"}]
+    added = alice.work.add_many(items)
+    assert [task.declared for task in added] == [("src/a.py",), ("b.py",)]
+    assert items[0]["leases"] == ["a.py"]
+
+
+def test_of_many_tasks_the_one_that_declares_nonsense_is_refused(alice):
+    wrong = {"id": "b", "leases": [7]}
+    added = alice.work.add_many([{"id": "a", "leases": ["a.py"]}, wrong], each=True)
+    assert [type(one).__name__ for one in added] == ["Task", "InvalidError"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"leases": "a.py"},
+        {"leases": [""]},
+        {"leases": [f"f{n}" for n in range(201)]},
+        {"labels": "urgent"},
+        {"labels": [""]},
+        {"parent": ""},
+        {"parent": "t"},
+        {"found_in": "a\0b"},
+    ],
+    ids=str,
+)
+def test_a_wrong_declaration_is_refused_and_changes_nothing(alice, call):
+    before = alice.events.last()
+    with pytest.raises(dibs.InvalidError):
+        alice.work.add("t", **call)
+    assert alice.events.last() == before
+
+
+def test_tasks_cannot_be_part_of_each_other(alice):
+    alice.work.add("a", parent="b")
+    alice.work.add("b", parent="c")
+    with pytest.raises(dibs.InvalidError, match="part of each other") as refusal:
+        alice.work.add("c", parent="a")
+    assert refusal.value.details["cycle"] == ["c", "a", "b", "c"]
+
+
+def test_a_group_is_nobodys_to_claim(alice):
+    alice.work.add("design")
+    alice.work.add("group", with_children=True, after=["design"])
+    assert alice.work.next().id == "design"
+    alice.work.complete("design")
+    assert alice.work.show("group").state == "blocked"
+    with pytest.raises(dibs.StateError):
+        alice.work.claim("group")

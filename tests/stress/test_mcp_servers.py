@@ -233,7 +233,7 @@ class Crew:
                 book.versions[asked.arguments["key"], version] = asked.arguments["value"]
             case "claim", "busy" | "deadlock":
                 pass
-            case ("work_next", "empty") | ("set", "conflict") | ("status", "ok"):
+            case ("work_next", "all_done" | "later") | ("set", "conflict") | ("status", "ok"):
                 pass
             case ("release", "released") | ("work_done", "abandoned"):
                 pass

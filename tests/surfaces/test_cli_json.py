@@ -245,7 +245,7 @@ def test_every_refusal_has_the_one_shape_and_the_exit_code_of_its_kind() -> None
     assert {"held", "timeout", "not_yours", "not_found", "exists", "wrong_state", "stale"} <= set(
         codes
     )
-    assert {"conflict", "empty", "invalid"} <= set(codes)
+    assert {"conflict", "nothing_fits", "invalid"} <= set(codes)
 
 
 def kinds(base: type[errors.DibsError]) -> list[type[errors.DibsError]]:

@@ -110,7 +110,7 @@ def loaded(shell: Shell, words: list[str]) -> tuple[int, set[str]]:
         (["status", "src/a.py", "--json"], 0),
         (["status", "--as", "alice"], 0),
         (["claim", "held.py", "--as", "bob"], 1),
-        (["work", "next", "--as", "bob"], 1),
+        (["work", "next", "--as", "bob"], 3),
         (["inbox", "--as", "bob"], 0),
         (["state", "get", "a", "b"], 0),
     ],

@@ -362,13 +362,13 @@ def test_work_goes_from_hand_to_hand(alice: Client, bob: Client) -> None:
         "work_add", id="one", title="First", kind="code", tags=["python"], payload={"pr": 12}
     )
     assert added == {"status": "added", "id": "one", "state": "available"}
-    assert bob.call("work_next")["status"] == "empty"
-    assert bob.call("work_next", tags=["python"], kind="prose")["status"] == "empty"
+    assert bob.call("work_next")["status"] == "later"
+    assert bob.call("work_next", tags=["python"], kind="prose")["status"] == "all_done"
     taken = bob.call("work_next", tags=["python"], kind="code")
     assert (taken["status"], taken["id"], taken["title"]) == ("claimed", "one", "First")
     assert (taken["payload"], taken["attempts"]) == ({"pr": 12}, 1)
     assert taken["epoch"] > 0 and 3590 < taken["expires_in_s"] <= 3600
-    assert alice.call("work_next")["status"] == "empty"
+    assert alice.call("work_next")["status"] == "later"
     done = bob.call("work_done", id="one", result={"merged": True})
     assert done == {"status": "completed", "id": "one", "state": "completed"}
     assert alice.call("work_next")["id"] == "two"
@@ -405,8 +405,8 @@ def test_work_claim_takes_the_task_and_its_files_or_nothing(alice: Client, bob: 
         ("work_add", {"id": "open"}, "exists"),
         ("work_claim", {"id": "blocked"}, "wrong_state"),
         ("work_claim", {"id": "theirs"}, "busy"),
-        ("work_next", {"kind": "none"}, "empty"),
-        ("work_next", {"kind": "none", "wait_s": 0.1}, "empty"),
+        ("work_next", {"kind": "none"}, "all_done"),
+        ("work_next", {"kind": "none", "wait_s": 0.1}, "all_done"),
         ("release", {"resource": "src/none.py"}, "not_held"),
         ("release", {"resource": "src/theirs.py"}, "not_held"),
         ("claim", {"resource": "src/theirs.py"}, "busy"),

@@ -258,7 +258,7 @@ class Race:
             worker = self.alice
         else:
             worker = self.bob
-            assert self.alice.call("work_next")["status"] == "empty"
+            assert self.alice.call("work_next")["status"] == "later"
         # It is the same one, and nobody's attempt was counted that did not get it.
         assert (answer["status"], answer["id"], answer["attempts"]) == ("claimed", id, 1)
         worker.call("work_done", id=id)

@@ -205,7 +205,8 @@ def claimed(call: Call, task: Task) -> Answer:
 
 
 def work_add(call: Call, arguments: dict[str, Any]) -> Answer:
-    task = call.agent.work.add(**arguments)
+    files = arguments.pop("resources", [])
+    task = call.agent.work.add(**arguments, leases=files)
     return {"status": "added", "id": task.id, "state": task.state}
 
 
@@ -355,6 +356,7 @@ STANDARD = [
             "priority": INTEGER,
             "tags": TEXTS,
             "after": described(TEXTS, "tasks to complete first"),
+            "resources": described(TEXTS, "files it changes"),
             "payload": OBJECT,
         },
         ADDS,

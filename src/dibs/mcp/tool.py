@@ -67,7 +67,9 @@ HINTS = {
     "conflict": "look at the value there now, then set it with that expected_version",
     "not_found": "check the name; status and the lists show what there is",
     "exists": "choose another name, or use what is there",
-    "empty": "nothing fits now; wait with wait_s, or add work",
+    "all_done": "all work is done; add more, or stop",
+    "nothing_fits": "say more of what you can do (tags), or leave it to others",
+    "later": "nothing fits now; wait with wait_s, or do something else",
     "wrong_state": "look at its state; take something else",
     "timeout": "do something else, or wait longer",
     "deadlock": "release what you hold that they want, then claim all you need in one call",
@@ -247,7 +249,8 @@ def shown_message(message: Message) -> Answer:
 def shown_task(task: Task) -> Answer:
     """A task without what is empty."""
     all_of_it = plain(task)
-    shown = ("id", "title", "kind", "priority", "tags", "after", "payload", "reason")
+    shown = ("id", "title", "kind", "priority", "tags", "labels", "after", "parent", "found_in",
+             "declared", "payload", "reason")  # fmt: skip
     return {name: all_of_it[name] for name in shown if all_of_it[name] not in ("", [], None, 0)}
 
 

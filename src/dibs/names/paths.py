@@ -114,6 +114,11 @@ class Place:
         return machine_name()
 
     @property
+    def here(self) -> str | None:
+        """The checkout that the caller is in, as a resource says it."""
+        return f"{self.machine}:{self.top}"
+
+    @property
     def case_blind(self) -> bool:
         """Whether another case of a name is the same file, tried on what is in the root."""
         if self._case_blind is None:
@@ -137,6 +142,10 @@ class Place:
     def content_hash(self, resource: Resource) -> str | None:
         """The SHA-256 of the file that a resource is, if it is one."""
         return content_hash(resource.file) if resource.file else None
+
+    def content_of(self, name: str) -> str | None:
+        """The same for a file of the checkout we are in, by the name that a lease has."""
+        return content_hash(f"{self.top}/{name.removeprefix('path:')}")
 
     def has(self, resource: Resource, content_hash: str | None) -> bool:
         """Whether a file has this content, as far as can be seen here; `Seen` knows less."""

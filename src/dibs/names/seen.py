@@ -7,22 +7,31 @@ another. Of each path it is said what the caller knows: kind, inode and content 
 from __future__ import annotations
 
 from dibs.arguments import check_text
+from dibs.errors import InvalidError
 from dibs.names.checkouts import Checkout
 from dibs.names.paths import Place, Resource, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
     from typing import Any
 
 MAX_SEEN = 500
+HERE = ""
+"""What is said of the caller's checkout stands under no name."""
 
 
 def see(
-    place: Place, given: dict[str, Any], names: list[str], hashed: bool
+    place: Place, calls: Iterable[tuple[dict[str, Any], list[str]]], hashed: bool
 ) -> dict[str, dict[str, str]]:
-    """Read the resources in these arguments from the disk, and say what is seen there."""
+    """Read the resources in these arguments from the disk, and say what is seen there.
+
+    calls: the arguments of each call, and the names of those that are resources
+    """
     seen: dict[str, dict[str, str]] = {}
+    if hashed and place.here is not None:
+        seen[HERE] = {"checkout": place.here}
 
     def name(text: str) -> str:
         resource = place.resource(text)
@@ -36,12 +45,13 @@ def see(
             seen[resource.text] = {what: value for what, value in said.items() if value}
         return resource.text
 
-    for argument in names:
-        value = given.get(argument)
-        if isinstance(value, str):
-            given[argument] = name(value)
-        elif value is not None:
-            given[argument] = [name(text) for text in value]
+    for given, names in calls:
+        for argument in names:
+            value = given.get(argument)
+            if isinstance(value, str):
+                given[argument] = name(value)
+            elif value is not None:
+                given[argument] = [name(text) for text in value]
     return seen
 
 
@@ -68,8 +78,24 @@ class Seen(Place):
             found.checkout = self._of(text, "checkout")
         return found
 
+    @property
+    def here(self) -> str | None:
+        return self._of(HERE, "checkout")
+
     def content_hash(self, resource: Resource) -> str | None:
         return self._of(resource.text, "content_hash")
+
+    def content_of(self, name: str) -> str | None:
+        """Look where the caller says it is, if that is a checkout of this space on this disk."""
+        disk, here = self._disk, self.here
+        if disk is None or here is None or not here.startswith(f"{disk.machine}:/"):
+            return None
+        top = here.removeprefix(f"{disk.machine}:")
+        try:
+            found = disk.resource(f"path:{top}/{name.removeprefix('path:')}")
+        except InvalidError:
+            return None
+        return disk.content_hash(found) if found.checkout == here else None
 
     def has(self, resource: Resource, content_hash: str | None) -> bool:
         """Look again if the caller's checkout is here; else only see that it says a hash."""

@@ -11,6 +11,7 @@ from dibs.nouns.leases import grants
 from dibs.nouns.leases.queue import drop_ticket
 from dibs.nouns.work.tasks import give_back
 from dibs.storage.queries import Queries
+from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,12 +45,12 @@ def end_session(tx: Write, keys: Keyring, session: int, why: str) -> None:
 def lapse_task(tx: Write, keys: Keyring, row: Row) -> None:
     """A claimer let the time of its task run out: free the task and the files taken with it."""
     give_back(tx, row, "let its time run out")
-    grants.hand_over(tx, keys, free_with_task(tx, row))
+    grants.hand_over(tx, keys, free_with_task(tx, keys, row))
 
 
-def free_with_task(tx: Write, row: Row) -> list[Row]:
+def free_with_task(tx: Write, keys: Keyring, row: Row) -> list[Row]:
     """Release the leases that were claimed together with a task."""
-    leases = taken_with(tx, row)
+    leases = leave_to_others(tx, keys, row, taken_with(tx, row))
     grants.free(tx, leases, "released")
     return leases
 
@@ -62,6 +63,24 @@ def taken_with(tx: Write, row: Row, held: list[Row] | None = None) -> list[Row]:
     if held is None:
         held = tx.rows(LEASES.of_session, session=row["session"])
     return [lease for lease in held if lease["task"] == row["id"]]
+
+
+def leave_to_others(tx: Write, keys: Keyring, row: Row, leases: list[Row]) -> list[Row]:
+    """Those of a task's leases that end with it: others of its claimer's tasks need the rest."""
+    others = tx.rows(TASKS.of_session, session=row["session"]) if leases else []
+    needing = {
+        text: other["id"]
+        for other in others
+        if other["id"] != row["id"]
+        for text, *_ in from_text(other["declared"]) or ()
+    }
+    for lease in leases:
+        if lease["resource"] in needing:
+            keys.require("lease", lease, lease["resource"])
+            lease["task"] = needing[lease["resource"]]
+            lease["signature"] = keys.lease(lease)
+            tx.run(LEASES.tie, lease)
+    return [lease for lease in leases if lease["task"] == row["id"]]
 
 
 def clear(tx: Write, keys: Keyring, rows: list[Row]) -> bool:

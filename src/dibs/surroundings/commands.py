@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from dibs.surroundings.who import Who
 
 # Where a shell has a better word than the library.
-RENAMED = {"everything": "all", "tags": "tag", "leases": "lease", "clients": "client"}
+RENAMED = {
+    "everything": "all",
+    "tags": "tag",
+    "labels": "label",
+    "leases": "lease",
+    "clients": "client",
+}
 HELP = {"mode": "share it with others who share", "retry": "no other attempt can succeed"}
 INPUT_LIMIT = 16 * 1024 * 1024
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}

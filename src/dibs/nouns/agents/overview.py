@@ -11,6 +11,7 @@ from dibs.nouns.agents.sessions import session_record
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES
 from dibs.nouns.leases.looking import waiters
+from dibs.nouns.work.tasks import counts_of, task_record
 from dibs.records import Attention, Blocker, Lease, Message, Overview, Presence, Session, Task
 from dibs.space.scope import AGENTS, Scope
 from dibs.storage.queries import Queries
@@ -45,7 +46,7 @@ def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
     seq, open_ = tx.rows(SPACE.position)[0]["seq"], tx.rows(AGENTS.open)
     here = presences(tx, open_)
     leases, waiting = grants.in_force(tx, None, None, limit), waiters(tx, limit)
-    counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
+    counts = counts_of(tx)
     tasks = [task for state in OPEN if counts.get(state) for task in in_state(tx, state, limit)]
     unread, messages, asked = 0, [], []
     if agent is not None:
@@ -114,9 +115,7 @@ def unread_of(tx: Read, agent: str) -> int:
 
 
 def in_state(tx: Read, state: str, limit: int) -> list[Task]:
-    from dibs.nouns.work.tasks import task_record
-
-    asked = {"state": state, "kind": None, "agent": None, "after": 0, "limit": limit}
+    asked = {"state": state, "kind": None, "agent": None, "after": 0, "limit": limit, "now": tx.now}
     try:
         rows = tx.pages(WORK.list, "after", "number", **asked)
     except TooLargeError as error:  # the first of them are as much of an overview
@@ -158,7 +157,9 @@ def stuck_tasks(tx: Read, tasks: list[Task], limit: int) -> Iterator[Attention]:
         left = task.due_in_ms
         what = {"dead": "dead", "failed": "failed"}.get(task.state, "")
         if task.state == "claimed" and left is not None and left < SOON_MS:
-            what = "overdue" if left == 0 else "task_ends" if (task.ttl_ms or 0) > SOON_MS else ""
+            what = "task_ends" if (task.ttl_ms or 0) > SOON_MS else ""
+        elif task.state != "claimed" and task.ttl_ms is not None:
+            what = "overdue"  # nobody has freed it yet
         if what:
             who = {"agent": task.agent, "session": task.session, "says": task.reason}
             yield urgent(what, task.id, **who, due_in_ms=left)

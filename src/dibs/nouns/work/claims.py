@@ -10,34 +10,27 @@ from dibs.arguments import milliseconds
 from dibs.errors import EmptyError, HeldError, StaleError, StateError
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import Want, take
-from dibs.nouns.recovery import end_dead_sessions, lapse_task, taken_with
-from dibs.nouns.work.plan import Plan
-from dibs.nouns.work.tasks import (
-    WORK,
-    Claimed,
-    open_up,
-    record_of,
-    row_of,
-    run_rows,
-    slices,
-    task_record,
-)
-from dibs.records import called, purpose
-from dibs.storage.store import Read, Write, from_text
+from dibs.nouns.leases.own import learn
+from dibs.nouns.recovery import end_dead_sessions, lapse_task, leave_to_others, taken_with
+from dibs.nouns.work.fitting import Finding, Search, ahead, declared
+from dibs.nouns.work.plan import Plan, names_text
+from dibs.nouns.work.refusals import nothing
+from dibs.nouns.work.tasks import WORK, Claimed, open_up, record_of, row_of, run_rows, task_record
+from dibs.records import Task, called, purpose
+from dibs.storage.store import Read, Write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from dibs.records import Lease, Task
+    from dibs.records import Lease
     from dibs.space.scope import Scope
     from dibs.storage.driver import Row
     from dibs.storage.queries import Query
 
 SWEEP_MS = 1_000
 """How often `next` looks whether those who have claimed a task are still alive."""
-LANES_AHEAD = 16
 
 
 def claim(tx: Write, scope: Scope, id: str, ttl_ms: int, wants: list[Want], note: str) -> Task:
@@ -57,6 +50,10 @@ def claim(tx: Write, scope: Scope, id: str, ttl_ms: int, wants: list[Want], note
     again = row["epoch"] != tx.seq
     verb = "renewed" if again else "claimed"
     tx.event(f"task.{verb}", id, {"epoch": row["epoch"], "attempts": row["attempts"]})
+    if row["declared"]:
+        named = {want.resource.text for want in wants}
+        more = declared(row, scope.place.here)
+        wants = [*wants, *(want for want in more if want.resource.text not in named)]
     files = take(tx, scope, wants, ttl_ms, note or row["title"] or id, id) if wants else None
     if again:
         return record_of(tx, id)
@@ -158,33 +155,71 @@ def claim_next(
 
     limit: how many at most; what is found is what so many single calls would find
     """
-    found: list[Row] = []
-    first_in_ms = due_in_ms(tx)
-    if first_in_ms is not None and first_in_ms <= 0:
-        while len(found) < limit and (due := tx.rows(WORK.due, now=tx.now)):
-            for row in due:
-                _fall_due(tx, scope, row)
-            found = best(tx, kind, able, limit)
-    found = found or best(tx, kind, able, limit)
     # Also when there is something to do: what a dead claimer had may be more urgent.
-    store = scope.store
-    if len(found) < limit or tx.now - store.swept_at >= SWEEP_MS:
-        if end_dead_sessions(tx, scope.keys, tx.rows(WORK.claimers)):
-            found = best(tx, kind, able, limit)
+    swept = tx.now - scope.store.swept_at >= SWEEP_MS
+    if swept:
+        sweep(tx, scope)
+    taken: list[Task] = []
+    more = fall_due(tx, scope)
+    while True:
+        finding = Finding(tx, scope, kind, able)
+        taken += _give(tx, scope, finding, ttl_ms, limit - len(taken))
+        if len(taken) == limit:
+            break
+        if more:
+            more = fall_due(tx, scope)
+        elif not swept and sweep(tx, scope):
+            swept = True
         else:
-            store.swept_at = tx.now  # a find is undone if the call ends in a refusal
-    if not found:
-        counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
-        raise EmptyError(
-            "no task that fits is available",
-            next="wait for one, add one, or say more of what you can do (tags)",
-            counts=counts,
-        )
-    taken = tuple(_take(tx, scope, row, ttl_ms, alone=len(found) == 1) for row in found)
-    if len(found) > 1:
-        same = {name: found[0][name] for name in ("agent", "session", "ttl_ms", "due")}
-        rows = [(row["id"], row["epoch"], row["signature"]) for row in found]
-        run_rows(tx, WORK.take_many, rows, at=tx.wall, **same)
+            break
+    if able:
+        tx.run(WORK.able, tags=names_text(list(able)), session=scope.session)
+    if not taken:
+        raise nothing(tx, finding, kind, able)
+    return tuple(taken)
+
+
+def sweep(tx: Write, scope: Scope) -> bool:
+    """End the dead sessions of those who have claimed something; say whether there were any."""
+    if end_dead_sessions(tx, scope.keys, tx.rows(WORK.claimers)):
+        return True
+    scope.store.swept_at = tx.now  # a find is undone if the call ends in a refusal
+    return False
+
+
+def fall_due(tx: Write, scope: Scope) -> bool:
+    """Let the first tasks that are due change their state; say whether there were any."""
+    first_in_ms = due_in_ms(tx)
+    if first_in_ms is None or first_in_ms > 0:
+        return False
+    for row in tx.rows(WORK.due, now=tx.now):
+        _fall_due(tx, scope, row)
+    return True
+
+
+def _give(tx: Write, scope: Scope, finding: Finding, ttl_ms: int, limit: int) -> list[Task]:
+    """Claim the best tasks that were found."""
+    found = finding.plain(limit)
+    if found is not None:
+        taken = [_take(tx, scope, row, ttl_ms, alone=len(found) == 1) for row in found]
+        if len(found) > 1:
+            same = {name: found[0][name] for name in ("agent", "session", "ttl_ms", "due")}
+            values = [(row["id"], row["epoch"], row["signature"]) for row in found]
+            run_rows(tx, WORK.take_many, values, at=tx.wall, **same)
+        return taken
+    taken = []
+    rows: list[Row] = []
+    while len(taken) < limit and (best := finding.next()) is not None:
+        row, wants, owned = best
+        rows.append(row)
+        if len(tx.fitting(rows)) < len(rows):
+            break  # an answer holds no more
+        task = _take(tx, scope, row, ttl_ms, alone=True)
+        note = row["title"] or row["id"]
+        leases = grants.grant_all(tx, scope, wants, ttl_ms, note, row["id"], owned)
+        taken.append(task_record(row, tx.now, tuple(leases)) if leases else task)
+        if len(taken) < limit:
+            finding.look()
     return taken
 
 
@@ -206,37 +241,6 @@ def _take(tx: Write, scope: Scope, row: Row, ttl_ms: int, alone: bool) -> Task:
         tx.run(WORK.take, row)
     tx.event("task.claimed", row["id"], {"epoch": row["epoch"], "attempts": row["attempts"]})
     return task_record(row, tx.now)
-
-
-def best(tx: Read, kind: str | None, able: frozenset[str], limit: int = 1) -> list[Row]:
-    """The heads of each lane that fits, and of these the best."""
-    lanes = [
-        lane["id"]
-        for lane in tx.rows(WORK.lanes)
-        if kind in (None, lane["kind"]) and able.issuperset(from_text(lane["tags"]))
-    ]
-    tx.store.hints = tuple(lanes[:LANES_AHEAD])
-    heads = [row for rows in tx.ask(heads_of(lanes, limit)) for row in rows]
-    heads = sorted(heads, key=lambda row: (-row["priority"], row["number"]))[:limit]
-    if limit == 1:
-        return heads
-    found: dict[str, Row] = {}
-    for ids in slices([row["id"] for row in heads]):
-        found |= {row["id"]: row for row in tx.rows(WORK.several, ids=ids)}
-        if len(tx.fitting(list(found.values()))) < len(found):
-            break  # an answer holds no more
-    return tx.fitting([found[row["id"]] for row in heads if row["id"] in found])
-
-
-def heads_of(lanes: Sequence[int], limit: int) -> list[tuple[Query, Row]]:
-    if limit == 1:
-        return [(WORK.head, {"lane": lane}) for lane in lanes]
-    return [(WORK.heads, {"lane": lane, "limit": limit}) for lane in lanes]
-
-
-def ahead(scope: Scope, limit: int) -> list[tuple[Query, Row]]:
-    """What `claim_next` asks first, if the lanes that fit are those that fitted the last time."""
-    return [(WORK.next_due, {}), (WORK.lanes, {}), *heads_of(scope.store.hints, limit)]
 
 
 def due_in_ms(tx: Read) -> int | None:
@@ -273,16 +277,23 @@ def next_tasks(
             def find() -> tuple[Task, ...]:
                 return claim_next(tx, scope, kind, able, ttl_ms, limit)
 
-            if one:
-                return (scope.once(tx, name, key, request, lambda: find()[0]),)
-            return scope.once(tx, name, key, request, find)
+            try:
+                if one:
+                    return (scope.once(tx, name, key, request, lambda: find()[0]),)
+                return scope.once(tx, name, key, request, find)
+            except EmptyError as error:
+                # What was learnt of the tasks is kept, or the next one would learn it again.
+                empty = error
+        raise empty
 
     def look() -> tuple[tuple[Task, ...] | None, int | None]:
         # Only a look that finds something takes a turn from those who write.
         with scope.read() as tx:
-            in_ms = due_in_ms(tx)
-            promising = (in_ms is not None and in_ms <= 0) or bool(
-                best(tx, kind, able) or dead_claimers(tx)
+            search = Search(tx, scope, kind, able)
+            ends = [in_ms for in_ms in (due_in_ms(tx), search.due_in_ms()) if in_ms is not None]
+            in_ms = min(ends, default=None)
+            promising = (
+                (in_ms is not None and in_ms <= 0) or search.is_promising() or dead_claimers(tx)
             )
         if promising:
             try:
@@ -292,14 +303,37 @@ def next_tasks(
         return None, in_ms
 
     try:
-        return claim()
+        found: tuple[Task, ...] | None = claim()
     except EmptyError:
         if not wait_s:
             raise
-        found = scope.store.wait(look, ("task", "session"), wait_s)
+        found = scope.store.wait(look, ("task", "session", "lease"), wait_s)
         if found is None:
             raise
-        return found
+    assert found is not None
+    return tuple([seen(scope, task) for task in found])
+
+
+def seen(scope: Scope, task: Task) -> Task:
+    """Note what is in the files that were claimed with a task, as far as it is not known yet.
+
+    Which these are is known only when they are claimed; and nobody waits for our disk.
+    """
+    files = {}
+    for lease in task.leases:
+        if lease.kind == "file" and lease.content_hash is None:
+            content = scope.place.content_of(lease.resource)
+            if content is not None:
+                files[lease.resource] = content
+    if not files:
+        return task
+    with scope.write() as tx:
+        held = tx.rows(grants.LEASES.of_session, session=scope.session)
+        for row in held:
+            if row["task"] == task.id and row["content_hash"] is None and row["resource"] in files:
+                learn(tx, row, files[row["resource"]])
+        leases = tuple(grants.lease_record(row, tx.now) for row in held if row["task"] == task.id)
+    return Task.of(task.__dict__, leases=leases)
 
 
 def settle(
@@ -316,7 +350,7 @@ def settle(
     known: what is known of the store, where the task is completed
     """
     held, completed = (known.held, known.completed) if known is not None else (None, None)
-    leases = taken_with(tx, row, held)
+    leases = leave_to_others(tx, scope.keys, row, taken_with(tx, row, held))
     epoch = row["epoch"]
     settled = unclaim(tx, row, state, reason, completed, **changed)
     verb = "abandoned" if state == "available" else state

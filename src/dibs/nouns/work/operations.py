@@ -38,7 +38,7 @@ from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import named
 from dibs.nouns.many import ahead, many
 from dibs.nouns.messages.operations import post
-from dibs.nouns.recovery import free_with_task, taken_with
+from dibs.nouns.recovery import free_with_task, leave_to_others, taken_with
 from dibs.nouns.state.operations import put_fields
 from dibs.nouns.work import claims
 from dibs.nouns.work.plan import ATTEMPTS, Plan, questions
@@ -81,6 +81,11 @@ class Work(Noun):
         payload: Any = None,
         max_attempts: int = ATTEMPTS,
         delay_s: float = 0,
+        leases: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        parent: str | None = None,
+        found_in: str | None = None,
+        with_children: bool = False,
         idempotency_key: str | None = None,
     ) -> Task:
         """Add a task under an id of your choice.
@@ -94,6 +99,11 @@ class Work(Noun):
         payload: any JSON the worker needs
         max_attempts: how often it may be claimed before it is dead
         delay_s: how long until it may be claimed
+        leases: paths or resources that it is going to change; they are claimed with it
+        labels: what describes it; unlike tags, they keep nobody from taking it
+        parent: the id of the task that it is a part of
+        found_in: the id of the task during which it was discovered
+        with_children: it is a group: nobody claims it, it completes with the last of its parts
         """
         tx = self.tx
         plan: Plan = self.known or Plan(
@@ -109,6 +119,11 @@ class Work(Noun):
             payload=payload,
             max_attempts=max_attempts,
             not_before=tx.now + milliseconds(delay_s) if delay_s else None,
+            leases=leases,
+            labels=labels,
+            parent=parent,
+            found_in=found_in,
+            with_children=with_children,
         )
 
     if TYPE_CHECKING:
@@ -175,19 +190,20 @@ class Work(Noun):
         wants = named(self.scope, leases, grants.EXCLUSIVE) if leases else []
         request = [id, ttl_ms, [want.resource.text for want in wants], note]
         with self.scope.write() as tx:
-            return self.scope.once(
+            task = self.scope.once(
                 tx,
                 "work.claim",
                 idempotency_key,
                 request,
                 lambda: claims.claim(tx, self.scope, id, ttl_ms, wants, note),
             )
+        return claims.seen(self.scope, task)
 
     @operation(
         EmptyError,
-        HeldError,
+        hashes=True,
         by=EVERYBODY,
-        events=("task.claimed",),
+        events=("task.claimed", "lease.claimed", "task.turn"),
         example="--tag python --wait 60s",
     )
     def next(
@@ -212,8 +228,9 @@ class Work(Noun):
 
     @operation(
         EmptyError,
+        hashes=True,
         by=EVERYBODY,
-        events=("task.claimed",),
+        events=("task.claimed", "lease.claimed", "task.turn"),
         cli="work next --limit",
         example="10 --tag python --wait 60s",
     )
@@ -435,7 +452,8 @@ class Work(Noun):
         tx.run(WORK.move, id=id, state="cancelled", reason=reason, due=None, at=tx.wall)
         tx.event("task.cancelled", id, {"reason": reason, "was": row["state"]})
         if row["session"] is not None:
-            grants.hand_over(tx, self.scope.keys, free_with_task(tx, row))
+            keys = self.scope.keys
+            grants.hand_over(tx, keys, free_with_task(tx, keys, row))
         return record_of(tx, id)
 
     def _is_ours(self, row: Row) -> bool:
@@ -473,7 +491,7 @@ class Work(Noun):
                 next="abandon it",
                 task=task_record(row, tx.now),
             )
-        freed = taken_with(tx, row)
+        freed = leave_to_others(tx, self.scope.keys, row, taken_with(tx, row))
         said = {"holder": row["agent"], "holder_session": row["session"], "epoch": row["epoch"]}
         revoked = claims.unclaim(tx, row, "available", reason, attempts=row["attempts"] - 1)
         tx.event("task.revoked", id, {**said, "reason": reason})
@@ -500,7 +518,7 @@ class Work(Noun):
                 task=task_record(row, tx.now),
             )
         needs = tx.rows(WORK.needs_of, id=id)
-        opened = all(need["state"] == "completed" for need in needs)
+        opened = not row["with_children"] and all(need["state"] == "completed" for need in needs)
         later = row["not_before"] is not None and row["not_before"] > tx.now
         state = "available" if opened and not later else "blocked"
         due = row["not_before"] if opened and later else None
@@ -536,5 +554,6 @@ class Work(Noun):
         """
         with self.scope.read() as tx:
             asked = {"state": state, "kind": kind, "agent": agent, "after": after, "limit": limit}
+            asked["now"] = tx.now
             rows = tx.pages(WORK.list, "after", "number", **asked)
             return tuple(task_record(row, tx.now) for row in rows)

@@ -49,6 +49,7 @@ class Plan:
                 else:
                     self._needed.add(row["needs"])
         self._needs: dict[str, Sequence[str]] = {}
+        self._parents: dict[str, str | None] = {}
 
     def add(
         self,
@@ -62,6 +63,11 @@ class Plan:
         payload: str | None = None,
         max_attempts: int = ATTEMPTS,
         not_before: int | None = None,
+        leases: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        parent: str | None = None,
+        found_in: str | None = None,
+        with_children: bool = False,
     ) -> Task:
         """Add a task; it is blocked while what it needs is not complete."""
         tx = self._tx
@@ -75,14 +81,16 @@ class Plan:
         if id in self._needed or id in after:
             for need in after:
                 self._refuse_circle(id, need)
+        if parent is not None:
+            self._refuse_own_part(id, parent)
         opened = not after or all(self._states.get(need) == "completed" for need in after)
         later = not_before is not None
         said = {"title": title, "kind": kind, "priority": priority}
         number = tx.event("task.added", id, said, grows=True)
-        stored_tags = tags_text(tags)
+        stored_tags = names_text(tags)
         row: Row = {
             "id": id,
-            "state": "available" if opened and not later else "blocked",
+            "state": "available" if opened and not later and not with_children else "blocked",
             "lane": self._lane(kind, stored_tags, number),
             "priority": priority,
             "number": number,
@@ -99,11 +107,16 @@ class Plan:
             "added_at": tx.wall,
             "changed_at": tx.wall,
             "not_before": not_before,
-            "due": not_before if opened else None,
+            "due": not_before if opened and not with_children else None,
             "agent": None,
             "session": None,
             "epoch": None,
             "ttl_ms": None,
+            "labels": names_text(labels) if labels else None,
+            "declared": declared_text(self._scope, leases),
+            "parent": parent,
+            "found_in": found_in,
+            "with_children": int(with_children),
         }
         tx.run(WORK.add, row)
         for need in after:
@@ -143,6 +156,25 @@ class Plan:
                     came_from[further] = here
                     front.append(further)
 
+    def _refuse_own_part(self, id: str, parent: str) -> None:
+        """Walk up from the parent; `id` must not be above it."""
+        self._parents[id] = parent
+        chain = [id, parent]
+        while chain[-1] != id:
+            here = chain[-1]
+            if here not in self._parents:
+                row = self._tx.row(WORK.parent, id=here)
+                self._parents[here] = None if row is None else row["parent"]
+            above = self._parents[here]
+            if above is None:
+                return
+            chain.append(above)
+        raise InvalidError(
+            f"these tasks would be part of each other: {' in '.join(map(called, chain))}",
+            next="leave one of these parents out",
+            cycle=chain,
+        )
+
     def _needs_of(self, id: str) -> Sequence[str]:
         if id not in self._needs:
             self._needs[id] = [row["needs"] for row in self._tx.rows(WORK.needs_of, id=id)]
@@ -154,7 +186,7 @@ def questions(wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
     ids = [one["id"] for one in wanted]
     needs = [need for one in wanted for need in one.get("after", ())]
     if len(ids) == 1 and not needs:  # as most are
-        kind, tags = wanted[0].get("kind", ""), tags_text(wanted[0].get("tags", ()))
+        kind, tags = wanted[0].get("kind", ""), names_text(wanted[0].get("tags", ()))
         return [(WORK.states, {"ids": ids}), (WORK.lane, {"kind": kind, "tags": tags})]
     return [
         *((WORK.states, {"ids": some}) for some in parts([*ids, *needs])),
@@ -171,9 +203,20 @@ def parts(ids: list[str]) -> list[list[str]]:
 
 def lanes_of(wanted: Sequence[Row]) -> list[tuple[str, str]]:
     """The lanes that these tasks go to: a kind and tags each."""
-    lanes = [(one.get("kind", ""), tags_text(one.get("tags", ()))) for one in wanted]
+    lanes = [(one.get("kind", ""), names_text(one.get("tags", ()))) for one in wanted]
     return list(dict.fromkeys(lanes))
 
 
-def tags_text(tags: Sequence[str]) -> str:
-    return to_text(sorted(tags)) if tags else "[]"
+def names_text(names: Sequence[str]) -> str:
+    return to_text(sorted(names)) if names else "[]"
+
+
+def declared_text(scope: Scope, leases: Sequence[str]) -> str | None:
+    """What a task declares to change, as it is stored: name, kind and key of each.
+
+    Not the inode: by the time it is claimed, that may be another file's.
+    """
+    if not leases:
+        return None
+    found = {one.text: one for one in map(scope.place.resource, leases)}
+    return to_text([[one.text, one.kind, one.base] for one in found.values()])

@@ -147,7 +147,22 @@ def run_rows(tx: Write, query: Query, rows: list[tuple[Any, ...]], **same: Any) 
         tx.run(query, rows=rows[start : start + ROWS], **same)
 
 
+def as_of(row: Row, now: int) -> Row:
+    """A task as it is now: what is due has happened, though nobody has written it down yet."""
+    due = row["due"]
+    if due is None or due > now:
+        return row
+    changed = {"state": "available", "due": None}
+    if row["state"] == "claimed":
+        lost = f"its claimer {row['agent']} let its time run out"
+        changed |= {"reason": lost, "session": None}
+        if row["attempts"] >= row["max_attempts"]:
+            changed["state"] = "dead"
+    return row | changed
+
+
 def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
+    row = as_of(row, now)
     return Task.of(
         row,
         tags=tuple(from_text(row["tags"])),
@@ -155,9 +170,22 @@ def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
         payload=from_text(row["payload"]),
         result=from_text(row["result"]),
         seq=row["number"],
-        due_in_ms=None if row["due"] is None else max(0, row["due"] - now),
+        due_in_ms=None if row["due"] is None else row["due"] - now,
         leases=leases,
+        labels=tuple(from_text(row["labels"]) or ()),
+        declared=tuple([text for text, *_ in from_text(row["declared"]) or ()]),
+        with_children=bool(row["with_children"]),
     )
+
+
+def counts_of(tx: Read) -> dict[str, int]:
+    """How many tasks are in each state now."""
+    counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
+    for row in tx.rows(WORK.due_counts, now=tx.now):
+        state, number = "dead" if row["last"] else "available", row["number"]
+        counts[row["state"]] -= number
+        counts[state] = counts.get(state, 0) + number
+    return {state: number for state, number in counts.items() if number}
 
 
 def row_of(tx: Read, id: str, known: dict[str, Row] | None = None) -> Row:

@@ -99,6 +99,11 @@ WHERE space = :space AND base = :base AND resource = :resource AND session = :se
 UPDATE lease SET content_hash = :content_hash
 WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
 
+-- name: tie
+-- A lease belongs to another task from now on.
+UPDATE lease SET task = :task, signature = :signature
+WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
+
 -- name: on
 -- All leases on exactly this resource that last.
 SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, content_hash,

@@ -22,7 +22,7 @@ WHERE t.type = 'table' AND t.name <> 'space' AND t.name NOT IN ('sqlite_stat1', 
 
 -- name: estimate_queue
 -- Most tasks are in one of few states, so the state alone finds nothing.
-UPDATE sqlite_stat1 SET stat = '1000000 1000000 500000 10000 100 10' WHERE idx = 'task_queue';
+UPDATE sqlite_stat1 SET stat = '1000000 1000000 500000 10000 5000 100 10' WHERE idx = 'task_queue';
 
 -- name: copy_spaces
 -- A backup belongs to no boot: whoever opens it knows by this that it was restored.

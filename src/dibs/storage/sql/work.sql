@@ -5,14 +5,14 @@
 -- A task by its id.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
 FROM task WHERE space = :space AND id = :id;
 
 -- name: several
 -- Tasks by their ids.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
 FROM task WHERE space = :space AND id IN (:ids...);
 
 -- name: states
@@ -23,10 +23,16 @@ SELECT id, state FROM task WHERE space = :space AND id IN (:ids...);
 -- An id is used once: whoever adds a task has looked for it in the same turn.
 INSERT INTO task (space, id, state, lane, priority, number, title, kind, tags, needs, payload,
                   result, reason, attempts, max_attempts, author, added_at, changed_at,
-                  not_before, due, agent, session, epoch, ttl_ms, signature)
+                  not_before, due, agent, session, epoch, ttl_ms, signature, labels, declared,
+                  parent, found_in, with_children)
 VALUES (:space, :id, :state, :lane, :priority, :number, :title, :kind, :tags, :needs, :payload,
         NULL, '', 0, :max_attempts, :author, :added_at, :added_at,
-        :not_before, :due, NULL, NULL, NULL, NULL, NULL);
+        :not_before, :due, NULL, NULL, NULL, NULL, NULL, :labels, :declared,
+        :parent, :found_in, :with_children);
+
+-- name: parent
+-- The task that one is a part of.
+SELECT parent FROM task WHERE space = :space AND id = :id;
 
 -- name: need
 INSERT INTO dependency (space, task, needs) VALUES (:space, :id, :needs);
@@ -42,10 +48,11 @@ WHERE d.space = :space AND d.task = :id ORDER BY d.needs;
 SELECT DISTINCT needs FROM dependency WHERE space = :space AND needs IN (:ids...);
 
 -- name: opened_by
--- The blocked tasks that wait for any of these, and all that each of them waits for. COALESCE
--- keeps a server without statistics from beginning with all that are blocked.
+-- The blocked tasks that wait for any of these, and all that each of them waits for; a group waits
+-- for its parts. COALESCE keeps a server without statistics from beginning with all that are blocked.
 SELECT t.id, t.not_before, d.needs, n.state FROM dependency d
 JOIN task t ON t.space = d.space AND t.id = d.task AND COALESCE(t.state, '') = 'blocked'
+    AND t.with_children = 0
 LEFT JOIN task n ON n.space = d.space AND n.id = d.needs
 WHERE d.space = :space AND d.task IN (
     SELECT task FROM dependency WHERE space = :space AND needs IN (:ids...))
@@ -65,28 +72,99 @@ SELECT id, kind, tags FROM lane WHERE space = :space;
 -- The best available task of a lane, found by index however many there are.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature
-FROM task WHERE space = :space AND state = 'available' AND lane = :lane
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
+FROM task WHERE space = :space AND state = 'available' AND lane = :lane AND aside = 0
 ORDER BY priority DESC, number LIMIT 1;
 
 -- name: heads
 -- The best available tasks of a lane, likewise, in their order.
-SELECT id, priority, number FROM task
-WHERE space = :space AND state = 'available' AND lane = :lane
+SELECT id, priority, number, declared FROM task
+WHERE space = :space AND state = 'available' AND lane = :lane AND aside = 0
 ORDER BY priority DESC, number LIMIT :limit;
+
+-- name: asides
+-- All that tasks were set aside by, each with who holds that and with its best task but for those
+-- that have their turn.
+SELECT q.id, q.lane, q.base, q.resource, q.head, t.priority, t.number, t.skips,
+       l.session AS holder, l.agent, l.deadline
+FROM (
+    SELECT a.space, a.id, a.lane, a.base, a.resource, (
+        SELECT h.id FROM task h
+        WHERE h.space = a.space AND h.state = 'available' AND h.lane = a.lane AND h.aside = a.id
+          AND h.turn IS NULL
+        ORDER BY h.priority DESC, h.number LIMIT 1) AS head
+    FROM aside a WHERE a.space = :space) AS q
+LEFT JOIN task t ON t.space = q.space AND t.id = q.head
+LEFT JOIN lease l ON l.space = q.space AND l.base = q.base AND l.resource = q.resource;
+
+-- name: asides_waited
+-- Those of them that somebody else waits for in the queue.
+SELECT DISTINCT a.id FROM aside a
+JOIN ticket t ON t.space = a.space AND t.base = a.base AND t.resource = a.resource
+WHERE a.space = :space AND t.session <> :session;
+
+-- name: aside
+SELECT id FROM aside
+WHERE space = :space AND lane = :lane AND base = :base AND resource = :resource;
+
+-- name: last_aside
+SELECT MAX(id) AS id FROM aside WHERE space = :space;
+
+-- name: add_aside
+INSERT INTO aside (space, id, lane, base, resource) VALUES (:space, :id, :lane, :base, :resource);
+
+-- name: set_aside
+UPDATE task SET aside = :aside WHERE space = :space AND id IN (:ids...);
+
+-- name: drop_aside
+DELETE FROM aside WHERE space = :space AND id = :id;
+
+-- name: page
+-- The first tasks of a lane, of those set aside by the same or of the others, and what they declare.
+SELECT id, declared FROM task
+WHERE space = :space AND state = 'available' AND lane = :lane AND aside = :aside
+ORDER BY priority DESC, number LIMIT :limit;
+
+-- name: turns
+-- The tasks that have their turn, in the order of their turns.
+SELECT id, lane, aside, priority, number, declared FROM task
+WHERE space = :space AND turn IS NOT NULL ORDER BY turn, number;
+
+-- name: skip
+-- A task is passed once more, or has its turn.
+UPDATE task SET skips = skips + 1, turn = :turn WHERE space = :space AND id = :id;
+
+-- name: able
+-- What a session can do, as it last said.
+UPDATE session SET tags = :tags
+WHERE space = :space AND id = :session AND COALESCE(tags, '') <> :tags;
+
+-- name: abilities
+-- The sessions that are here, and what each can do.
+SELECT id, agent, process_bound, process, boot, host, deadline, ended_at, tags
+FROM session WHERE space = :space AND ended_at IS NULL AND tags IS NOT NULL;
+
+-- name: lane_counts
+SELECT state, lane, COUNT(*) AS number FROM task WHERE space = :space GROUP BY state, lane;
+
+-- name: open_in
+-- The first tasks of some lanes that are in a state.
+SELECT id, state, due, agent, needs, with_children FROM task
+WHERE space = :space AND state = :state AND lane IN (:lanes...) LIMIT :limit;
 
 -- name: take
 -- Claim a task that was found available in the same turn.
 UPDATE task SET state = 'claimed', agent = :agent, session = :session, epoch = :epoch,
     ttl_ms = :ttl_ms, due = :due, signature = :signature, attempts = :attempts,
-    changed_at = :changed_at
+    changed_at = :changed_at, aside = 0, skips = 0, turn = NULL
 WHERE space = :space AND id = :id;
 
 -- name: take_many
 -- The same for many of them: id, epoch and signature of each.
 UPDATE task SET state = 'claimed', agent = :agent, session = :session,
     epoch = CAST(given.column2 AS BIGINT), ttl_ms = :ttl_ms, due = :due,
-    signature = given.column3, attempts = attempts + 1, changed_at = :at
+    signature = given.column3, attempts = attempts + 1, changed_at = :at, aside = 0, skips = 0,
+    turn = NULL
 FROM (VALUES :rows...) AS given
 WHERE space = :space AND id = given.column1;
 
@@ -95,11 +173,11 @@ WHERE space = :space AND id = given.column1;
 -- from looking the task up among all that are available instead of by its id.
 UPDATE task SET state = 'claimed', agent = :agent, session = :session, epoch = :epoch,
     ttl_ms = :ttl_ms, due = :due, signature = :signature, attempts = attempts + 1,
-    changed_at = :at
+    changed_at = :at, aside = 0, skips = 0, turn = NULL
 WHERE space = :space AND id = :id AND COALESCE(state, '') = 'available'
 RETURNING id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
           attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-          epoch, ttl_ms, signature;
+          epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children;
 
 -- name: renew
 -- A claim lasts longer; its epoch stays.
@@ -124,12 +202,12 @@ WHERE space = :space AND id = given.column1 AND COALESCE(session, 0) = :session
 -- name: move
 -- A task changes its state without a claimer's word.
 UPDATE task SET state = :state, reason = :reason, due = :due, session = NULL, ttl_ms = NULL,
-    signature = NULL, changed_at = :at
+    signature = NULL, changed_at = :at, aside = 0, skips = 0, turn = NULL
 WHERE space = :space AND id = :id;
 
 -- name: reopen
 UPDATE task SET state = :state, due = :due, attempts = 0, reason = '', session = NULL,
-    ttl_ms = NULL, signature = NULL, changed_at = :at
+    ttl_ms = NULL, signature = NULL, changed_at = :at, aside = 0, skips = 0, turn = NULL
 WHERE space = :space AND id = :id;
 
 -- name: due
@@ -142,29 +220,41 @@ SELECT MIN(due) AS due FROM task WHERE space = :space AND due IS NOT NULL;
 
 -- name: of_session
 -- What one session has claimed.
-SELECT id, state, due, attempts, max_attempts, agent, session, epoch FROM task
+SELECT id, state, due, attempts, max_attempts, agent, session, epoch, declared FROM task
 WHERE space = :space AND session = :session ORDER BY id;
 
 -- name: claimers
--- The sessions that have a claim, to see whether they live.
+-- The sessions that have a claim, or a lease that tasks wait for, to see whether they live.
 SELECT id, agent, process_bound, process, boot, host, deadline, ended_at FROM session
 WHERE space = :space AND id IN (
-    SELECT session FROM task WHERE space = :space AND session IS NOT NULL);
+    SELECT session FROM task WHERE space = :space AND session IS NOT NULL
+    UNION ALL
+    SELECT l.session FROM aside a JOIN lease l
+        ON l.space = a.space AND l.base = a.base AND l.resource = a.resource
+    WHERE a.space = :space);
 
 -- name: list
 -- Tasks in the order they were added.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
 FROM task
 WHERE space = :space AND number > :after
-  AND (CAST(:state AS TEXT) IS NULL OR state = :state)
+  AND (CAST(:state AS TEXT) IS NULL OR :state = CASE
+    WHEN due IS NULL OR due > :now THEN state
+    WHEN state = 'claimed' AND attempts >= max_attempts THEN 'dead' ELSE 'available' END)
   AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
   AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
 ORDER BY number LIMIT :limit;
 
 -- name: counts
 SELECT state, COUNT(*) AS number FROM task WHERE space = :space GROUP BY state;
+
+-- name: due_counts
+-- The same of those that have changed by themselves, and what nobody has written down yet.
+SELECT state, CASE WHEN state = 'claimed' AND attempts >= max_attempts THEN 1 ELSE 0 END AS last,
+       COUNT(*) AS number
+FROM task WHERE space = :space AND due IS NOT NULL AND due <= :now GROUP BY 1, 2;
 
 -- name: never
 -- The blocked tasks that wait for one which will not be completed.

@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dibs import __version__
-from dibs.arguments import AGENT_NAME, LINE, NAME, TTL, Kind, ResourceName, Whole
+from dibs.arguments import AGENT_NAME, LINE, NAME, TTL, Kind, Whole
 from dibs.dibs import Dibs, operations
 from dibs.errors import InvalidError
 from dibs.mcp.protocol import DECODER
@@ -105,7 +105,7 @@ class Route:
         self.arguments = operation.arguments()
         self._many = operation.many and operation.many.name
         self._wait = self.arguments.get("wait_s")
-        self._names = any(isinstance(a.kind, ResourceName) for a in self.arguments.values())
+        self._names = operation.names or operation.hashes
 
     def read(self, body: bytes) -> dict[str, Any]:
         """The arguments in a body, each of a name that the operation knows."""

@@ -1,0 +1,256 @@
+"""Which task a worker is given: the best one whose declared leases are free for it now.
+
+A lane is ordered, and its head is found by an index. A head that does not fit, because what it
+declares overlaps with a lease of somebody else, is *set aside* by the name of that lease, and so
+are those behind it that overlap with it too. That they overlap stays true, so they stay there: as
+long as somebody else holds a lease of that name, all of them are passed at once, however many they
+are; when nobody does, their head is looked at again. A task is moved only when another lease is
+found to be in its way.
+
+A task that needs much could be passed for ever. Of all that do not fit, the first in order is
+counted each time a later one is given in front of it. After `SKIPS` times it has its *turn*: it
+comes before all others, and nothing that overlaps with it is given before it, to nobody who could
+take it. Turns are kept in the order in which they came up.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from dibs.names.paths import Resource, resources_overlap
+from dibs.nouns.leases import grants
+from dibs.nouns.leases.grants import Want
+from dibs.nouns.work.tasks import WORK, row_of, slices
+from dibs.storage.store import from_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dibs.space.scope import Scope
+    from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
+    from dibs.storage.store import Read, Write
+
+SKIPS = 16
+"""How often a task is passed before it has its turn."""
+TURNS = 8
+"""How many tasks have their turn at once, at most: each is looked at by every `next`."""
+LANES_AHEAD = 16
+FIRST_PAGE, LAST_PAGE = 16, 1_000
+"""How many tasks are looked at, at first and at most, for those that one lease is in the way of."""
+
+
+def declared(row: Row, checkout: str | None = None) -> list[Want]:
+    """What a task declares, as its claimer wants it; checkout: the claimer's"""
+    return [
+        Want(Resource(text, kind, base, checkout=None if kind == "name" else checkout),
+             grants.EXCLUSIVE, None)
+        for text, kind, base in from_text(row["declared"]) or ()
+    ]  # fmt: skip
+
+
+def order(row: Row) -> tuple[int, int]:
+    """The highest priority comes first, the oldest first among equals."""
+    return -row["priority"], row["number"]
+
+
+def heads_of(lanes: Sequence[int], limit: int) -> list[tuple[Query, Row]]:
+    if limit == 1:
+        return [(WORK.head, {"lane": lane}) for lane in lanes]
+    return [(WORK.heads, {"lane": lane, "limit": limit}) for lane in lanes]
+
+
+def ahead(scope: Scope, limit: int) -> list[tuple[Query, Row]]:
+    """What is asked first, if the lanes that fit are those that fitted the last time."""
+    return [
+        (WORK.next_due, {}),
+        (WORK.lanes, {}),
+        (WORK.turns, {}),
+        (WORK.asides, {}),
+        *heads_of(scope.store.hints, limit),
+    ]
+
+
+class Search:
+    """The tasks of the lanes that fit a worker, as of one transaction."""
+
+    def __init__(self, tx: Read, scope: Scope, kind: str | None, able: frozenset[str]) -> None:
+        self.tx = tx
+        self.session = scope.session
+        self.lanes = {
+            lane["id"]: lane
+            for lane in tx.rows(WORK.lanes)
+            if kind in (None, lane["kind"]) and able.issuperset(from_text(lane["tags"]))
+        }
+        tx.store.hints = tuple(self.lanes)[:LANES_AHEAD]
+        self._met: set[int] = set()
+        self.look()
+
+    def look(self) -> None:
+        """Read which tasks have their turn, which were set aside, and by what that is held."""
+        tx = self.tx
+        every = tx.rows(WORK.turns)
+        asides = tx.rows(WORK.asides)
+        waited = set()
+        if asides and tx.queued:
+            waited = {row["id"] for row in tx.rows(WORK.asides_waited, session=self.session)}
+        kept = {row["aside"] for row in every}
+        self.unused = {row["id"] for row in asides if row["head"] is None} - kept
+        self.turns = [row for row in every if row["lane"] in self.lanes]
+        reserved = {(one.base, one.text) for row in self.turns for one in resources(row)}
+        self.asides: dict[int, Row] = {}
+        self.shut: dict[int, Row] = {}
+        """Those that are passed: somebody else holds it, waits for it, or a turn needs it."""
+        held: set[int] = set()
+        for row in asides:
+            number, holder = row["id"], row["holder"]
+            if row["lane"] not in self.lanes or number in self.shut:
+                continue
+            self.asides[number] = row
+            lasts = holder not in (None, self.session) and row["deadline"] > tx.now
+            queued = number in waited and holder != self.session
+            if lasts or queued or number in self._met:
+                held.add(number)
+            if number in held or (row["base"], row["resource"]) in reserved:
+                self.shut[number] = row
+        self.open_turns = [row for row in self.turns if row["aside"] not in held]
+
+    def open_heads(self) -> list[Row]:
+        """The first tasks of all that are not passed."""
+        heads = [row for rows in self.tx.ask(heads_of(tuple(self.lanes), 1)) for row in rows]
+        heads += [
+            row
+            for number, row in self.asides.items()
+            if row["head"] is not None and number not in self.shut
+        ]
+        return heads
+
+    def passed(self) -> list[Row]:
+        """The first tasks of each that is passed, with what is in their way."""
+        return [row for row in self.shut.values() if row["head"] is not None]
+
+    def is_promising(self) -> bool:
+        """Whether there may be a task to claim."""
+        return bool(self.open_turns or self.open_heads())
+
+    def due_in_ms(self) -> int | None:
+        """When the first of the leases ends that tasks wait for."""
+        ends = [row["deadline"] for row in self.passed() if row["deadline"] is not None]
+        return min(ends) - self.tx.now if ends else None
+
+
+class Finding(Search):
+    """A search that notes what it has learnt of the tasks that do not fit."""
+
+    tx: Write
+
+    def __init__(self, tx: Write, scope: Scope, kind: str | None, able: frozenset[str]) -> None:
+        super().__init__(tx, scope, kind, able)
+        self._keys = scope.keys
+        self._checkout = scope.place.here
+        self.has_noted = bool(self.unused)
+        """What was noted is kept also if nothing was found."""
+        for number in self.unused:
+            tx.run(WORK.drop_aside, id=number)
+            self.asides.pop(number, None)
+
+    def plain(self, limit: int) -> list[Row] | None:
+        """The best tasks, if nothing is declared by any of these, nor was set aside; else None."""
+        tx = self.tx
+        if self.turns or self.asides:
+            return None
+        heads = [row for rows in tx.ask(heads_of(tuple(self.lanes), limit)) for row in rows]
+        heads = sorted(heads, key=order)[:limit]
+        if any(row["declared"] for row in heads):
+            return None
+        if limit == 1:
+            return heads
+        found: dict[str, Row] = {}
+        for ids in slices([row["id"] for row in heads]):
+            found |= {row["id"]: row for row in tx.rows(WORK.several, ids=ids)}
+            if len(tx.fitting(list(found.values()))) < len(found):
+                break  # an answer holds no more
+        return tx.fitting([found[row["id"]] for row in heads if row["id"] in found])
+
+    def next(self) -> tuple[Row, list[Want], list[Row | None]] | None:
+        """The best task that fits, what it declares, and what of that the caller holds."""
+        for turn in self.open_turns:
+            wants = declared(turn, self._checkout)
+            owned = self._owned(wants, self.turns[: self.turns.index(turn)])
+            if not isinstance(owned, Resource):
+                return row_of(self.tx, turn["id"]), wants, owned
+            self._set_aside(turn["lane"], owned, [turn["id"]])
+        if self.open_turns:
+            self.look()
+        while heads := self.open_heads():
+            first = min(heads, key=order)
+            aside = first["id"] if "head" in first else 0
+            row = row_of(self.tx, first["head"]) if aside else first
+            wants = declared(row, self._checkout)
+            owned = self._owned(wants, self.turns)
+            if not isinstance(owned, Resource):
+                self._count_skip(row)
+                return row, wants, owned
+            self._pass(row, aside, owned)
+            self.look()
+        return None
+
+    def _owned(self, wants: list[Want], turns: list[Row]) -> list[Row | None] | Resource:
+        """What the caller holds of it, if all the rest is free; else what is in the way first."""
+        tx, owned = self.tx, []
+        for want in wants:
+            own, rows = grants.in_the_way_of(tx, want, self.session)
+            while rows:
+                from dibs.nouns.recovery import clear  # most meet nobody
+
+                if not clear(tx, self._keys, rows):
+                    return grants.resource_of(rows[0])
+                self.has_noted = True
+                own, rows = grants.in_the_way_of(tx, want, self.session)
+            owned.append(own)
+        for turn in turns:
+            for one in resources(turn):
+                if any(resources_overlap(one, want.resource) for want in wants):
+                    return one
+        return owned
+
+    def _pass(self, row: Row, aside: int, resource: Resource) -> None:
+        """Set a task aside, and those behind it that overlap with the same resource."""
+        limit, ids = FIRST_PAGE, [row["id"]]
+        while ids:
+            self._set_aside(row["lane"], resource, ids)
+            page = self.tx.rows(WORK.page, lane=row["lane"], aside=aside, limit=limit)
+            # Behind one that does not overlap, nobody needs to know yet.
+            ids = [one["id"] for one in takewhile(lambda one: meets(one, resource), page)]
+            limit = min(LAST_PAGE, limit * 4)
+
+    def _set_aside(self, lane: int, resource: Resource, ids: list[str]) -> None:
+        tx, self.has_noted = self.tx, True
+        named = {"lane": lane, "base": resource.base, "resource": resource.text}
+        known = tx.row(WORK.aside, **named)
+        number = known["id"] if known else (tx.rows(WORK.last_aside)[0]["id"] or 0) + 1
+        if known is None:
+            tx.run(WORK.add_aside, id=number, **named)
+        tx.run(WORK.set_aside, aside=number, ids=ids)
+        # Whatever the rest of this search holds of it, it is not looked at a second time.
+        self._met.add(number)
+
+    def _count_skip(self, given: Row) -> None:
+        """Count that a task is given in front of the first of those that do not fit."""
+        before = [row for row in self.passed() if order(row) < order(given)]
+        if not before:
+            return
+        first = min(before, key=order)
+        has_turn = first["skips"] + 1 >= SKIPS and len(self.turns) < TURNS
+        self.tx.run(WORK.skip, id=first["head"], turn=self.tx.seq if has_turn else None)
+        if has_turn:
+            self.tx.event("task.turn", first["head"], {"skips": first["skips"] + 1})
+
+
+def meets(row: Row, resource: Resource) -> bool:
+    return any(resources_overlap(resource, one) for one in resources(row))
+
+
+def resources(row: Row) -> list[Resource]:
+    return [want.resource for want in declared(row)]

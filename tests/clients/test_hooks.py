@@ -181,8 +181,7 @@ def test_an_edit_that_slips_past_is_told_to_both_and_taken_back(
 
 def told(client: Running, pattern: str) -> None:
     """The model was shown this by dibs."""
-    records = [*client.transcript.of("context"), *client.transcript.of("result")]
-    said = " ".join(entry["text"] for entry in records if "dibs:" in entry["text"])
+    said = " ".join(client.told())
     assert re.search(pattern, said, re.DOTALL), client.story(f"was told: {said}")
 
 

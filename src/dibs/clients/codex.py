@@ -45,8 +45,9 @@ class Codex(Client):
         from dibs.setup.parts import JsonFile, TomlFile, groups, shell
 
         table = {"command": '"dibs"', "args": '["mcp"]'}
-        # It gives a hook at the end no more than three seconds, and warns of more at every start.
-        hooks = groups(self, shell(self), "hooks", SessionEnd={"timeout": 3})
+        # It gives a hook at an end no more than three seconds, and warns of more at every start.
+        short = {"timeout": 3}
+        hooks = groups(self, shell(self), "hooks", SessionEnd=short, Interrupt=short)
         return [
             TomlFile(f"{top}/.codex/config.toml", ("mcp_servers", "dibs"), table),
             JsonFile(f"{top}/.codex/hooks.json", hooks),

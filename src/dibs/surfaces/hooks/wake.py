@@ -49,6 +49,8 @@ SETTLE_S = 0.5
 """The hook that ends the turn runs at the same time, and may have told the same."""
 ELSEWHERE_S = 10.0
 """How long a store on another machine is waited for at a time."""
+POLL_S = 0.5
+"""How often it looks where the kernel does not tell: it may be for days, on a battery."""
 GONE_S = 2.0
 COMMAND_S = 30.0
 UNREAD = 100
@@ -209,7 +211,7 @@ class Sleep:
         if bells is not None:
             paths["message"] = bells.path("message")
         self._has_bell = bells is not None
-        self._ear = file_ear(paths.__getitem__, [])(Cancel())
+        self._ear = file_ear(paths.__getitem__, [], POLL_S)(Cancel())
         for topic in paths:
             self._ear.watch(topic)
 

@@ -9,7 +9,7 @@ CHECKED := src tests $(wildcard examples bench tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run example test clients conformance cluster stress bench lint format docs pins clean
+.PHONY: help run example test portable clients conformance cluster stress bench lint format docs pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,12 @@ test: compiled ## run the whole suite, on SQLite and on a real PostgreSQL
 	@tests/surfaces/get_browser
 	@tests/get_pgbouncer
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+
+PORTABLE := tests/test_system.py tests/contract tests/surfaces/test_cli_run.py tests/surfaces/test_hooks.py \
+	tests/surfaces/test_hook_ends.py tests/surfaces/test_hook_wake.py
+
+portable: compiled ## run a part of the suite without what only Linux has, as on macOS
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --portable -k 'not postgres' $(PORTABLE) $(ARGS)
 
 clients: compiled ## run the real agent CLIs against a scripted model
 	@tests/clients/install

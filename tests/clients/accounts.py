@@ -1,35 +1,59 @@
 """Where a client thinks it is at home: a user's own settings, and who answers as the model.
 
 One function per client. It writes the user's files into a new HOME, so that the client talks to
-the scripted model, trusts the repository and asks nobody for permission. It returns the words of
-the command line, which a prompt follows, and the environment.
+the scripted model and trusts the repository. It returns how the client is called, and the
+environment.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.clients.repository import write
 
-Start = tuple[list[str], dict[str, str]]
+
+@dataclass(frozen=True)
+class Account:
+    """How a client is called, each time followed by a prompt.
+
+    headless: to work without a word to anybody, and end
+    free: at a terminal, where it asks nobody for permission and stays when it is done
+    asking: at a terminal, where it asks its user before it edits
+    """
+
+    environment: dict[str, str]
+    headless: list[str]
+    free: list[str]
+    asking: list[str]
 
 
-def claude(home: Path, repository: Path, url: str) -> Start:
-    # A server is allowed by name: `mcp__*` is not understood.
-    allowed = ["Bash", "Edit", "Read", "Write", "mcp__dibs"]
-    write(home / ".claude/settings.json", {"permissions": {"allow": allowed}})
+def claude(home: Path, repository: Path, url: str) -> Account:
+    # What the user has said to the questions that are asked at the first start.
+    trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+    answered = {
+        "hasCompletedOnboarding": True,
+        "theme": "dark",
+        "customApiKeyResponses": {"approved": ["scripted"], "rejected": []},
+        "projects": {str(repository): trusted | {"enabledMcpjsonServers": ["dibs"]}},
+    }
+    write(home / ".claude.json", answered)
     environment = {
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": "scripted",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
     }
-    return ["--permission-mode", "acceptEdits", "--print"], environment
+    # A server is allowed by name: `mcp__*` is not understood.
+    allowed = ["--allowedTools", "Bash,Edit,Read,Write,mcp__dibs"]
+    free = [*allowed, "--permission-mode", "acceptEdits"]
+    return Account(environment, [*free, "--print"], free, ["--permission-mode", "default"])
 
 
 CODEX_CONFIG = """\
 model = "gpt-5.5"
 model_provider = "scripted"
+check_for_update_on_startup = false
 [model_providers.scripted]
 name = "scripted"
 base_url = "{url}/v1"
@@ -42,17 +66,21 @@ plugins = false
 enabled = false
 [projects."{repository}"]
 trust_level = "trusted"
+[notice.model_migrations]
+"gpt-5.5" = "gpt-6-sol"
 """
 
 
-def codex(home: Path, repository: Path, url: str) -> Start:
+def codex(home: Path, repository: Path, url: str) -> Account:
     write(home / ".codex/config.toml", CODEX_CONFIG.format(url=url, repository=repository))
     # A user approves hooks once, in a dialogue; without that, Codex skips them without a word.
-    flags = ["--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust"]
-    return ["exec", *flags], {"SCRIPTED_KEY": "scripted"}
+    trusting = ["--dangerously-bypass-hook-trust"]
+    free = ["--dangerously-bypass-approvals-and-sandbox", *trusting]
+    asking = ["--ask-for-approval", "on-request", "--sandbox", "read-only", *trusting]
+    return Account({"SCRIPTED_KEY": "scripted"}, ["exec", *free], free, asking)
 
 
-def gemini(home: Path, repository: Path, url: str) -> Start:
+def gemini(home: Path, repository: Path, url: str) -> Account:
     settings = {
         "general": {"enableAutoUpdate": False},
         "privacy": {"usageStatisticsEnabled": False},
@@ -62,11 +90,17 @@ def gemini(home: Path, repository: Path, url: str) -> Start:
     # `--skip-trust` would run too, but without the repository's hooks and servers.
     write(home / ".gemini/trustedFolders.json", {str(repository): "TRUST_FOLDER"})
     # Without a model it first asks a model which model to use.
-    arguments = ["--model", "gemini-2.5-pro", "--approval-mode", "yolo", "--prompt"]
-    return arguments, {"GEMINI_API_KEY": "scripted", "GOOGLE_GEMINI_BASE_URL": url}
+    model = ["--model", "gemini-2.5-pro"]
+    free = [*model, "--approval-mode", "yolo"]
+    return Account(
+        {"GEMINI_API_KEY": "scripted", "GOOGLE_GEMINI_BASE_URL": url},
+        [*free, "--prompt"],
+        [*free, "--prompt-interactive"],
+        [*model, "--approval-mode", "default", "--prompt-interactive"],
+    )
 
 
-def opencode(home: Path, repository: Path, url: str) -> Start:
+def opencode(home: Path, repository: Path, url: str) -> Account:
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": f"{url}/v1", "apiKey": "scripted"},
@@ -75,20 +109,29 @@ def opencode(home: Path, repository: Path, url: str) -> Start:
     config = {"autoupdate": False, "share": "disabled", "snapshot": False}
     write(home / ".config/opencode/opencode.json", {**config, "provider": {"scripted": provider}})
     offline = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "npm_config_offline": "true"}
+    model = ["--model", "scripted/model"]
     # Its logs tell why it hangs or fails; nothing else does.
-    return ["run", "--print-logs", "--model", "scripted/model"], offline
+    return Account(
+        offline, ["run", "--print-logs", *model], [*model, "--prompt"], [*model, "--prompt"]
+    )
 
 
-def copilot(home: Path, repository: Path, url: str) -> Start:
+def copilot(home: Path, repository: Path, url: str) -> Account:
     environment = {
         "COPILOT_OFFLINE": "true",
         "COPILOT_PROVIDER_BASE_URL": f"{url}/copilot/v1",
         "COPILOT_PROVIDER_API_KEY": "scripted",
         "COPILOT_MODEL": "model",
     }
+    write(home / ".copilot/config.json", {"trusted_folders": [str(repository)]})
+    free = ["--allow-all-tools", "--allow-all-paths"]
     # Without trust it ignores the repository's hooks and servers.
-    words = ["--allow-all-tools", "--allow-all-paths", "--trust-folder", "--prompt"]
-    return words, environment
+    return Account(
+        environment,
+        [*free, "--trust-folder", "--prompt"],
+        [*free, "--interactive"],
+        ["--interactive"],
+    )
 
 
 ACCOUNTS = {

@@ -18,12 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tests.clients.accounts import ACCOUNTS
+from tests.clients.accounts import ACCOUNTS, Account
 from tests.clients.repository import write
 from tests.clients.script import Step
 from tests.clients.scripted_model import ScriptedModel
@@ -33,6 +33,7 @@ BINARIES = ROOT / ".clients/bin"
 CLIENTS = tuple(ACCOUNTS)
 PATIENCE_S = 90.0
 GRACE_S = 3.0
+PROMPT = "Follow the script."
 
 
 class Running:
@@ -105,6 +106,11 @@ class Running:
         read = [*self.tools().values(), *(entry["text"] for entry in records)]
         return any(text in part for part in read)
 
+    def told(self) -> list[str]:
+        """What the model was shown by dibs."""
+        records = [*self.transcript.of("context"), *self.transcript.of("result")]
+        return [entry["text"] for entry in records if "dibs:" in entry["text"]]
+
     def children(self) -> dict[int, str]:
         """The processes that the client has started and that live, with their commands."""
         living = living_in(self._scratch)
@@ -139,18 +145,26 @@ class Running:
         )
 
 
+Started = TypeVar("Started", bound=Running)
+Begin = Callable[..., subprocess.Popen[bytes]]
+
+
 @contextmanager
-def start(
+def launched(
+    kind: type[Started],
     name: str,
     repository: Path,
     script: list[Step],
+    begin: Begin,
+    words: Callable[[Account], list[str]],
     *,
-    prompt: str = "Follow the script.",
     variables: dict[str, str] | None = None,
     parts: dict[str, list[Step]] | None = None,
-) -> Iterator[Running]:
+) -> Iterator[Started]:
     """Start a client; whatever still runs at the end of the block is killed.
 
+    begin: starts the process, given its command and where its output goes
+    words: what follows the name of its program
     variables: what a user has in the environment besides what the client itself needs
     parts: what subagents do that are told to play a part
     """
@@ -162,25 +176,52 @@ def start(
     ):
         scratch = Path(folder).resolve()
         home, output = scratch / "home", scratch / "output"
-        words, environment = ACCOUNTS[name](home, repository, model.url)
-        # A file, not a pipe: what the client leaves running cannot keep us waiting.
-        with output.open("wb") as stream:
-            process = subprocess.Popen(
-                [str(binary), *words, prompt],
-                cwd=repository,
-                env=surroundings(home, repository) | environment | (variables or {}),
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                start_new_session=True,
-            )
-        running = Running(name, process, model, scratch, output)
+        account = ACCOUNTS[name](home, repository, model.url)
+        process = begin(
+            [str(binary), *words(account)],
+            output,
+            cwd=repository,
+            env=surroundings(home, repository) | account.environment | (variables or {}),
+            start_new_session=True,
+        )
+        running = kind(name, process, model, scratch, output)
         try:
             yield running
         finally:
             running.kill()
             end_all(scratch)
             running.output()
+
+
+def headless(command: list[str], output: Path, **how: Any) -> subprocess.Popen[bytes]:
+    # A file, not a pipe: what the client leaves running cannot keep us waiting.
+    with output.open("wb") as stream:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, **how
+        )
+
+
+@contextmanager
+def start(
+    name: str,
+    repository: Path,
+    script: list[Step],
+    *,
+    words: list[str] | None = None,
+    variables: dict[str, str] | None = None,
+    parts: dict[str, list[Step]] | None = None,
+) -> Iterator[Running]:
+    """Start a client that works without a word to anybody.
+
+    words: what it is called with instead of a prompt
+    variables: what a user has in the environment besides what the client itself needs
+    parts: what subagents do that are told to play a part
+    """
+    with launched(
+        Running, name, repository, script, headless,
+        lambda account: words or [*account.headless, PROMPT], variables=variables, parts=parts,
+    ) as running:  # fmt: skip
+        yield running
 
 
 def run(

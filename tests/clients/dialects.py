@@ -15,6 +15,7 @@ from tests.clients.script import Kind, Step
 
 Json = dict[str, Any]
 Call = tuple[str, Json]  # the client's own name of a tool, and its arguments
+TITLE = "Generate a concise, single-line task title"
 
 
 @dataclass
@@ -190,6 +191,8 @@ class Responses(Dialect):
                 shown.context += [(item["role"], text_of(block)) for block in item["content"]]
             else:
                 shown.turns += 1
+        if any(TITLE in text for _, text in shown.context):
+            shown.tools = {}  # at a terminal it asks for a title, and offers all tools for that
         return shown
 
     def speak(self, turn: Turn, body: Json, path: str) -> str:

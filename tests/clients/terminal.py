@@ -1,6 +1,6 @@
-"""Claude Code as a person uses it: in a terminal, where it asks before it edits.
+"""A client as a person uses it: in a terminal, where it stays when its turn is over.
 
-    with at_terminal(repository, [edit("c.py", "c = 1\n"), say()]) as terminal:
+    with at_terminal("claude", repository, [edit("c.py", "c = 1\n"), say()], asks=True) as terminal:
         terminal.shows("Do you want to")
         terminal.types("\r")
 
@@ -14,101 +14,94 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
-import tempfile
 import termios
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
-from tests.clients.client import BINARIES, PATIENCE_S, end_all, surroundings
-from tests.clients.repository import write
+from tests.clients.client import PATIENCE_S, PROMPT, Running, launched
 from tests.clients.script import Step
-from tests.clients.scripted_model import ScriptedModel, Transcript
 
 SEQUENCE = re.compile(
-    rb"\x1b(\[[0-9;?<>=]*[ -/]*[A-Za-z]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9]|.)"
+    r"\x1b(\[[0-9;?<>=]*[ -/]*[A-Za-z]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9]|.)"
 )
 
 
-class Terminal:
-    """What a person sees of a program, and what they type."""
+class Terminal(Running):
+    """What a person sees of a client, and what they type."""
 
-    def __init__(self, transcript: Transcript) -> None:
-        self.transcript = transcript
-        self._seen = b""
-        self._far, self.near = pty.openpty()
-        fcntl.ioctl(self.near, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 150, 0, 0))
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                self._seen += os.read(self._far, 65536)
-            except OSError:
-                return  # the program is gone
+    keyboard = -1
 
     @property
     def text(self) -> str:
         """All that was shown so far, without the blanks: a program may move instead of printing."""
-        return "".join(SEQUENCE.sub(b" ", self._seen).decode("utf-8", "replace").split())
+        return "".join(SEQUENCE.sub(" ", self.output()).split())
 
     def shows(self, text: str, times: int = 1) -> None:
+        """Wait until a text is shown, so many times."""
         end = time.monotonic() + PATIENCE_S
         while self.text.count("".join(text.split())) < times:
-            said = f"{text!r} is not shown\n{self.transcript}\n{self.text[-4000:]}"
-            assert time.monotonic() < end, said
+            assert time.monotonic() < end, self.story(
+                f"does not show {text!r}: {self.text[-4000:]}"
+            )
             time.sleep(0.05)
 
     def types(self, keys: str) -> None:
-        os.write(self._far, keys.encode())
+        os.write(self.keyboard, keys.encode())
 
-    def close(self) -> None:
-        os.close(self._far)
+    def hang_up(self) -> None:
+        """The window is closed."""
+        self._process.send_signal(signal.SIGHUP)
+
+    def says(self, text: str) -> None:
+        """The user says what to do next."""
+        before = self.text.count("".join(text.split()))
+        self.types(text)
+        self.shows(text, before + 1)
+        self.types("\r")
 
 
 @contextmanager
 def at_terminal(
-    repository: Path, script: list[Step], prompt: str = "Follow the script."
+    name: str,
+    repository: Path,
+    script: list[Step],
+    *,
+    asks: bool = False,
+    variables: dict[str, str] | None = None,
 ) -> Iterator[Terminal]:
-    """Start Claude Code in a terminal; whatever still runs at the end of the block is killed."""
-    binary = BINARIES / "claude"
-    assert binary.exists(), "claude is not installed: run tests/clients/install"
-    with (
-        tempfile.TemporaryDirectory(prefix="dibs-client-", ignore_cleanup_errors=True) as folder,
-        ScriptedModel(script, repository) as model,
-    ):
-        scratch = Path(folder).resolve()
-        home = scratch / "home"
-        trusted = {"hasTrustDialogAccepted": True, "enabledMcpjsonServers": ["dibs"]}
-        account = {
-            "hasCompletedOnboarding": True,
-            "theme": "dark",
-            "customApiKeyResponses": {"approved": ["scripted"], "rejected": []},
-            "projects": {str(repository): trusted},
-        }
-        write(home / ".claude.json", account)
-        environment = surroundings(home, repository) | {
-            "ANTHROPIC_BASE_URL": model.url,
-            "ANTHROPIC_API_KEY": "scripted",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-        }
-        terminal = Terminal(model.transcript)
-        process = subprocess.Popen(
-            [str(binary), "--permission-mode", "default", prompt],
-            cwd=repository, env=environment, start_new_session=True,
-            stdin=terminal.near, stdout=terminal.near, stderr=terminal.near,
-        )  # fmt: skip
-        os.close(terminal.near)
+    """Start a client in a terminal; whatever still runs at the end of the block is killed.
+
+    asks: whether it asks its user before it edits
+    """
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 150, 0, 0))
+
+    def begin(command: list[str], output: Path, **how: Any) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, **how)
+        os.close(theirs)
+        Thread(target=copy, args=(ours, output), daemon=True).start()
+        return process
+
+    with launched(
+        Terminal, name, repository, script, begin,
+        lambda account: [*(account.asking if asks else account.free), PROMPT], variables=variables,
+    ) as terminal:  # fmt: skip
+        terminal.keyboard = ours
         try:
             yield terminal
         finally:
-            process.kill()
-            process.wait()
-            end_all(scratch)
-            terminal.close()
+            terminal.kill()
+            os.close(ours)
+
+
+def copy(terminal: int, output: Path) -> None:
+    with output.open("wb", buffering=0) as file, suppress(OSError):
+        while part := os.read(terminal, 65_536):
+            file.write(part)

@@ -181,8 +181,7 @@ def test_an_edit_that_slips_past_is_told_to_both_and_taken_back(
 
 def told(client: Running, pattern: str) -> None:
     """The model was shown this by dibs."""
-    records = [*client.transcript.of("context"), *client.transcript.of("result")]
-    said = " ".join(entry["text"] for entry in records if "dibs:" in entry["text"])
+    said = " ".join(client.told())
     assert re.search(pattern, said, re.DOTALL), client.story(f"was told: {said}")
 
 
@@ -281,7 +280,8 @@ def test_a_teammate_without_dibs_sees_no_line_about_it(name: str, set_up: Path) 
 
 def is_about_us(line: str) -> bool:
     """Whether a user would wonder; folders of the test have our name, too."""
-    return bool(re.search(r"(?i)\bdibs\b(?!-client)|hook\(?s?\)?.*fail", line))
+    pattern = r"(?i)\bdibs\b(?!-client)|hook\(?s?\)?.*fail|hooks\.json"
+    return bool(re.search(pattern, line))
 
 
 @pytest.mark.parametrize("name", ["gemini", "copilot"])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import subprocess
-import tempfile
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.clients.accounts import ACCOUNTS
-from tests.clients.client import BINARIES, Running, end_all, surroundings
-from tests.clients.idle import at_prompt
+from tests.clients.client import BINARIES, PROMPT, Running, start, surroundings
 from tests.clients.script import Step, edit, say
-from tests.clients.scripted_model import ScriptedModel
-from tests.surfaces.shell import Shell, until
+from tests.clients.terminal import at_terminal
+from tests.surfaces.shell import Shell, alive, until
 
 pytestmark = pytest.mark.clients
 
@@ -56,7 +53,8 @@ def wake(
 
 def waits(repository: Path) -> bool:
     notes = (repository / ".dibs/hooks").glob("idle-*")
-    return any(Path(f"/proc/{note.read_text().strip()}").is_dir() for note in notes)
+    numbers = [text for note in notes if (text := note.read_text().strip())]
+    return any(alive(int(number)) for number in numbers)
 
 
 def was_told(said: list[dict[str, Any]]) -> bool:
@@ -69,7 +67,7 @@ def test_claude_code_is_woken_and_what_waits_ends_with_it(
 ) -> None:
     shell.ok("init", "--client", "claude")
     asked = Asked()
-    with at_prompt(repository, script(asked)) as client:
+    with at_terminal("claude", repository, script(asked)) as client:
         client.result(0)
         wake(shell, repository, asked, "claude", capsys)
         assert was_told(client.transcript.of("context")), client.story("was not told")
@@ -83,43 +81,43 @@ def waiting(client: Running) -> list[str]:
     return [command for command in client.children().values() if "claude wake" in command]
 
 
+def test_codex_is_woken_and_who_waits_ends_with_it(
+    repository: Path, shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.ok("init", "--client", "codex")
+    asked = Asked()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/codex").symlink_to(BINARIES / "codex")  # as a user has it on the PATH
+    path = surroundings(tmp_path / "other", repository)["PATH"]
+    variables = {"PATH": f"{tmp_path}/bin{os.pathsep}{path}"}
+    with at_terminal("codex", repository, script(asked), variables=variables) as client:
+        wake(shell, repository, asked, "codex", capsys)
+        until(lambda: was_told(client.transcript.of("context")), "what bob wrote")
+        prompts = [one["text"] for one in client.transcript.of("context") if one["role"] == "user"]
+        assert not any("leave c.py to me" in text for text in prompts), "that is for its user"
+        until(lambda: len(client.transcript.of("say")) == 2, "the end of that turn")
+        until(lambda: waits(repository), "one who waits again")
+        client.kill()
+        until(lambda: not waits(repository), "the end of who waits")
+
+
 def test_opencode_is_woken(
     repository: Path, shell: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell.ok("init", "--client", "opencode")
     asked = Asked()
-    with (
-        tempfile.TemporaryDirectory(prefix="dibs-client-", ignore_cleanup_errors=True) as folder,
-        ScriptedModel(script(asked), repository) as model,
-    ):
-        scratch = Path(folder).resolve()
-        home, output = scratch / "home", scratch / "output"
-        _, environment = ACCOUNTS["opencode"](home, repository, model.url)
-        with output.open("wb") as stream:
-            process = subprocess.Popen(
-                [str(BINARIES / "opencode"), "serve", "--port", "0", "--print-logs"],
-                cwd=repository,
-                env=surroundings(home, repository) | environment,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                start_new_session=True,
-            )
-        running = Running("opencode", process, model, scratch, output)
-        try:
-            post = serving(running)
-            session = post("/session", {})["id"]
-            parts = [{"type": "text", "text": "Follow the script."}]
-            chosen = {"providerID": "scripted", "modelID": "model"}
-            post(f"/session/{session}/prompt_async", {"model": chosen, "parts": parts})
-            running.result(0)
-            wake(shell, repository, asked, "opencode", capsys)
-            assert was_told(running.transcript.of("context")), running.story("was not told")
-            running.kill()
-            until(lambda: not waits(repository), "the end of what waits")
-        finally:
-            running.kill()
-            end_all(scratch)
+    words = ["serve", "--port", "0", "--print-logs"]
+    with start("opencode", repository, script(asked), words=words) as running:
+        post = serving(running)
+        session = post("/session", {})["id"]
+        parts = [{"type": "text", "text": PROMPT}]
+        chosen = {"providerID": "scripted", "modelID": "model"}
+        post(f"/session/{session}/prompt_async", {"model": chosen, "parts": parts})
+        running.result(0)
+        wake(shell, repository, asked, "opencode", capsys)
+        assert was_told(running.transcript.of("context")), running.story("was not told")
+        running.kill()
+        until(lambda: not waits(repository), "the end of what waits")
 
 
 def serving(running: Running) -> Callable[[str, dict[str, Any]], dict[str, Any]]:

@@ -90,6 +90,8 @@ CASES = [
         },
     ),
     ("codex", "before shell", {"tool": "Bash", "command": "echo hi"}),
+    ("codex", "asking", {"event": "asking", "edits": (Edit("/repo/new.py"),), "call": ""}),
+    ("codex", "refused", {"event": "refused", "call": ""}),
     ("codex", "stop again", {"event": "stop", "again": True}),
     ("gemini", "prompt", {"event": "prompt"}),
     ("gemini", "before write", {"tool": "write_file", "edits": (Edit("/repo/new.py"),)}),

@@ -169,7 +169,8 @@ def test_it_costs_nothing_while_it_waits(client: Client) -> None:
 
 def ticks(pid: int) -> list[str]:
     """User and system time, in hundredths of a second."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    stat = subprocess.run(["cat", f"/proc/{pid}/stat"], capture_output=True, text=True, check=True)
+    return stat.stdout.rpartition(")")[2].split()[11:13]
 
 
 @pytest.mark.parametrize(
@@ -202,3 +203,95 @@ def test_what_the_end_of_the_turn_has_told_does_not_wake(client: Client) -> None
     assert "one thing" in client.stop().context
     ended = finish(waiting)
     assert (ended.code, ended.err) == (0, ""), "it goes on, and nobody is idle"
+
+
+# Codex lets no hook outlive its event, and has a command that begins a turn of a session.
+
+CODEX = """#!/bin/sh
+case $1 in queue) for word in "$@" "$PWD"; do echo "$word"; done >> "$HOME/queued"; exit ;; esac
+while read -r event; do printf '%s' "$event" | dibs hook codex; echo; done
+"""
+
+
+class Codex:
+    """Codex as its hooks see it: they are called by its process, and `codex` is on the PATH."""
+
+    def __init__(self, shell: Shell, *words: str) -> None:
+        self.home = Path(shell.environment["HOME"])
+        program = self.home / "bin/codex"
+        program.parent.mkdir()
+        program.write_text(CODEX)
+        program.chmod(0o755)
+        path = f"{program.parent}:{shell.environment['PATH']}"
+        self.shell = shell.with_(PATH=path)
+        self.process = self.shell.spawn(["codex", *words], stdin=subprocess.PIPE)
+
+    def event(self, name: str, **fields: object) -> str:
+        said = {"session_id": "s1", "cwd": str(self.shell.folder), "hook_event_name": name}
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps(said | fields) + "\n")
+        self.process.stdin.flush()
+        return str(self.process.stdout.readline())
+
+    def waiter(self) -> int | None:
+        notes = (self.shell.folder / ".dibs/hooks").glob("idle-*")
+        numbers = [int(text) for note in notes if (text := note.read_text().strip())]
+        return next((number for number in numbers if alive(number)), None)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def codex(shell: Shell) -> Iterator[Codex]:
+    one = Codex(shell)
+    one.event("SessionStart", source="startup")
+    yield one
+    one.kill()
+
+
+def test_codex_is_woken_by_its_own_command_and_told_by_the_prompt_that_follows(
+    codex: Codex,
+) -> None:
+    (name,) = [one["agent"] for one in codex.shell.json("agents") if one["sessions"]]
+    assert codex.event("Stop", stop_hook_active=False) == "\n"
+    until(codex.waiter, "somebody who waits")
+    codex.shell.with_(DIBS_AGENT="bob").ok("send", "please run the tests", "--to", name)
+    queued = codex.home / "queued"
+    until(queued.exists, "the command")
+    until(lambda: not codex.waiter(), "the end of the wait")
+    words = queued.read_text()
+    assert words.startswith("queue\n--thread=s1\n--message\ndibs: you were idle")
+    assert "run the tests" not in words, "everybody on this machine can read a command line"
+    assert words.endswith("\n/\n"), "it runs where no repository can have settings"
+    told = codex.event("UserPromptSubmit", prompt="dibs: you were idle")
+    assert "please run the tests" in told
+
+
+def test_a_prompt_ends_the_wait_beside_codex_and_so_does_its_death(codex: Codex) -> None:
+    codex.event("Stop", stop_hook_active=False)
+    first = until(codex.waiter, "somebody who waits")
+    codex.event("UserPromptSubmit", prompt="go on")
+    until(lambda: not alive(first), "its end")
+    codex.event("Stop", stop_hook_active=False)
+    second = until(codex.waiter, "somebody who waits")
+    codex.kill()
+    until(lambda: not alive(second), "its end")
+
+
+def test_nobody_waits_beside_codex_without_a_terminal(shell: Shell) -> None:
+    codex = Codex(shell, "exec")
+    codex.event("SessionStart", source="startup")
+    codex.event("Stop", stop_hook_active=False)
+    assert codex.waiter() is None
+    codex.kill()
+
+
+def test_a_codex_that_knows_no_queue_is_written_down(codex: Codex) -> None:
+    (codex.home / "bin/codex").write_text("#!/bin/sh\necho unknown command >&2; exit 2\n")
+    (name,) = [one["agent"] for one in codex.shell.json("agents") if one["sessions"]]
+    codex.event("Stop", stop_hook_active=False)
+    until(codex.waiter, "somebody who waits")
+    codex.shell.with_(DIBS_AGENT="bob").ok("send", "hello", "--to", name)
+    until(lambda: "hook codex wake: unknown command" in codex.shell("doctor").out, "the failure")

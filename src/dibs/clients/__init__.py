@@ -155,6 +155,13 @@ class Client:
         """Whether a hook that waits in the background can begin a turn of it."""
         return False
 
+    def wake_command(self, session: str, words: Sequence[str]) -> list[str]:
+        """What begins a turn of an idle session with the text that follows, if a command does.
+
+        words: what its process was started with
+        """
+        return []
+
     def subagent(self, session: str, environment: Environment) -> str:
         """Its name for the subagent in whose shell a command runs, "" if in none."""
         return ""

@@ -9,6 +9,8 @@ from dibs.clients import Client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dibs.setup.targets import Target
     from dibs.surroundings.occasion import Environment
 
@@ -35,18 +37,29 @@ class Codex(Client):
     session_variable = "CODEX_SESSION_ID"
     shell_marks = ("CODEX_THREAD_ID", "CODEX_SANDBOX")
     processes = ("codex",)
+    # Set by dibs, for who waits beside it and has no process above that would tell.
+    pid_variable = "DIBS_CODEX_PID"
     clear_replaces = True
 
     def targets(self, top: str) -> list[Target]:
         from dibs.setup.parts import JsonFile, TomlFile, groups, shell
 
         table = {"command": '"dibs"', "args": '["mcp"]'}
-        # It gives a hook at the end no more than three seconds, and warns of more at every start.
-        hooks = groups(self, shell(self), "hooks", SessionEnd={"timeout": 3})
+        # It gives a hook at an end no more than three seconds, and warns of more at every start.
+        short = {"timeout": 3}
+        hooks = groups(self, shell(self), "hooks", SessionEnd=short, Interrupt=short)
         return [
             TomlFile(f"{top}/.codex/config.toml", ("mcp_servers", "dibs"), table),
             JsonFile(f"{top}/.codex/hooks.json", hooks),
         ]
+
+    def can_wake(self, environment: Environment) -> bool:
+        return self.pid_variable in environment
+
+    def wake_command(self, session: str, words: Sequence[str]) -> list[str]:
+        if "exec" in words:
+            return []  # nobody is left to be woken
+        return ["codex", "queue", f"--thread={session}", "--message"]
 
     def subagent(self, session: str, environment: Environment) -> str:
         thread = environment.get("CODEX_THREAD_ID", "")

@@ -372,9 +372,10 @@ class InotifyEar:
 
 
 class PollEar:
-    def __init__(self, path: Callable[[str], str], cancel: Cancel) -> None:
+    def __init__(self, path: Callable[[str], str], cancel: Cancel, step_s: float = POLL_S) -> None:
         self._path = path
         self._cancel = cancel
+        self._step_s = step_s
         self.seen: dict[str, int] = {}
 
     def watch(self, topic: str) -> None:
@@ -402,8 +403,8 @@ class PollEar:
         end = time.monotonic() + seconds
         while True:
             rung = self.rung()
-            left = end - time.monotonic()
-            if rung or left <= 0 or select.select([self._cancel], [], [], min(left, POLL_S))[0]:
+            left = min(end - time.monotonic(), self._step_s)
+            if rung or left <= 0 or select.select([self._cancel], [], [], left)[0]:
                 return rung
 
     def close(self) -> None:
@@ -418,11 +419,19 @@ def settled(at: int) -> int:
     return at if abs(time.time_ns() - at) > STEP_NS else -1
 
 
-def file_ear(path: Callable[[str], str], idle: list[int]) -> Callable[[Cancel], Ear]:
-    """What hears the bells of a machine; `idle` are inotify handles that nobody uses now."""
+def file_ear(
+    path: Callable[[str], str], idle: list[int], step_s: float = POLL_S
+) -> Callable[[Cancel], Ear]:
+    """What hears the bells of a machine.
+
+    idle: inotify handles that nobody uses now
+    step_s: how often it looks where the kernel tells nothing
+    """
 
     def listen(cancel: Cancel) -> Ear:
         kernel = inotify(idle)
-        return PollEar(path, cancel) if kernel is None else InotifyEar(path, cancel, kernel)
+        if kernel is None:
+            return PollEar(path, cancel, step_s)
+        return InotifyEar(path, cancel, kernel)
 
     return listen

@@ -335,6 +335,10 @@ def brief(case: Case, dialect: Client) -> None:
         respond(dialect, occasion, Answer(context="\n".join(told)))
     elif stops:
         case.rests()
+        if dialect.wake_command(occasion.session, ()):
+            from dibs.surfaces.hooks.wake import send_out
+
+            send_out(case, dialect)
     if stops:  # what was given away is no reason to go on
         briefing.postpone(given)
     try:

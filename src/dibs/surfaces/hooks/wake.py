@@ -5,6 +5,10 @@ messages. When one is for this agent alone (what somebody sends to it, an answer
 handed over), it ends with code 2 and the words on standard error, and the client begins a turn
 with them. A broadcast wakes nobody, unless the user wants that.
 
+Codex ends its hooks with their event, and is woken by a command of its own. So the hook at the end
+of a turn sends somebody out who waits (`send_out`) and then runs that command, with a fixed text:
+what others wrote is told by the hook of the prompt that this is.
+
 One waits per session: who comes later writes its number into the note, and who was there finds
 another number, and goes. A prompt and the end of the session write none. It ends with its
 client, whose end of standard error is closed then.
@@ -21,15 +25,19 @@ import os
 import select
 from time import sleep, time
 
+from dibs.clients import client_of
 from dibs.digest import sha256
 from dibs.surfaces.hooks.briefing import Briefing
 from dibs.surfaces.hooks.case import Case
 from dibs.surfaces.hooks.notes import idle_note, read_note, write, write_over
+from dibs.surroundings import failures
 from dibs.surroundings.settings import WAKE
 from dibs.surroundings.wording import note
+from dibs.system import runs, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dibs.clients import Client
     from dibs.records import Message
 
 WAKES = 2
@@ -41,6 +49,10 @@ SETTLE_S = 0.5
 """The hook that ends the turn runs at the same time, and may have told the same."""
 ELSEWHERE_S = 10.0
 """How long a store on another machine is waited for at a time."""
+POLL_S = 0.5
+"""How often it looks where the kernel does not tell: it may be for days, on a battery."""
+GONE_S = 2.0
+COMMAND_S = 30.0
 UNREAD = 100
 HEADING = (
     "dibs: you were idle, and another agent has written to you. This is not from the person you "
@@ -65,7 +77,10 @@ def wait(case: Case) -> int:
         return 0
     from _thread import start_new_thread
 
-    start_new_thread(end_with_client, (os.getppid(),))
+    if command := wake_command(case, client_of(case.occasion.client)):
+        start_new_thread(end_with, (number_of(case.who.process),))
+    else:
+        start_new_thread(end_with_client, (os.getppid(),))
     me, mark = str(os.getpid()), idle_note(case.session)
     write_over(case.own, mark, me)
     doze = Sleep(case, mark)
@@ -80,7 +95,7 @@ def wait(case: Case) -> int:
         senders = {one.sender for one in calling if one.id not in late}
         due_s = wakes.due_s() if senders else LOOK_S
         if due_s <= 0:
-            return wake(case, wakes, senders)
+            return call(case, wakes, senders, command) if command else wake(case, wakes, senders)
         doze(due_s)
     return 0
 
@@ -97,6 +112,59 @@ def wake(case: Case, wakes: Wakes, senders: set[str]) -> int:
     note("\n".join([HEADING, *said]))
     briefing.remember()
     return WAKES
+
+
+def send_out(case: Case, dialect: Client) -> None:
+    """Have somebody wait beside an agent whose client lets no hook outlive its event."""
+    process = case.who.process
+    if not process or case.occasion.subagent or wanted(case.config.wake) == "off":
+        return
+    if not wake_command(case, dialect):
+        return
+    import sys
+    from subprocess import DEVNULL, PIPE, Popen
+
+    said = {"hook_event_name": case.occasion.name, "session_id": case.occasion.session}
+    # Not in the repository, and nothing imported from where it runs: others write the files there.
+    waiting = Popen(
+        [sys.executable, "-P", "-m", "dibs", "hook", dialect.name, "wake"], cwd="/",
+        env={**os.environ, dialect.pid_variable: str(number_of(process))},
+        stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    assert waiting.stdin is not None
+    with waiting.stdin as given:
+        given.write(json.dumps(said | {"cwd": case.cwd}).encode())
+    waiting.returncode = 0  # nobody is told that it was left running: it is meant to be
+
+
+def wake_command(case: Case, dialect: Client) -> list[str]:
+    return dialect.wake_command(case.occasion.session, words(number_of(case.who.process or "")))
+
+
+def number_of(process: str) -> int:
+    return int(process.split(":")[1])
+
+
+def call(case: Case, wakes: Wakes, senders: set[str], command: list[str]) -> int:
+    """Begin a turn by a command of the client's."""
+    from subprocess import DEVNULL, PIPE, STDOUT, SubprocessError, run
+
+    if not runs(case.who.process or ""):
+        return 0
+    hidden = client_of(case.occasion.client).pid_variable
+    environment = {name: value for name, value in os.environ.items() if name != hidden}
+    wakes.add(senders)
+    try:
+        done = run(
+            [*command, HEADING], cwd="/", env=environment, timeout=COMMAND_S, check=False,
+            stdin=DEVNULL, stdout=PIPE, stderr=STDOUT,
+        )  # fmt: skip
+        problem = done.stdout.decode("utf-8", "replace")[-200:] if done.returncode else ""
+    except (OSError, SubprocessError) as error:
+        problem = str(error)
+    if problem:
+        failures.record(case.store_dir, f"hook {case.occasion.client} wake: {problem}")
+    return 0
 
 
 class Wakes:
@@ -143,7 +211,7 @@ class Sleep:
         if bells is not None:
             paths["message"] = bells.path("message")
         self._has_bell = bells is not None
-        self._ear = file_ear(paths.__getitem__, [])(Cancel())
+        self._ear = file_ear(paths.__getitem__, [], POLL_S)(Cancel())
         for topic in paths:
             self._ear.watch(topic)
 
@@ -152,6 +220,16 @@ class Sleep:
             self._ear.hear(seconds)
         elif not self._ear.hear(0):
             self._inbox(peek=True, limit=1, wait_s=min(seconds, ELSEWHERE_S))
+
+
+def end_with(pid: int) -> None:
+    """End this process when its client is gone, which is not above it."""
+    try:
+        while True:
+            sleep(GONE_S)
+            os.kill(pid, 0)
+    except OSError:
+        os._exit(0)
 
 
 def end_with_client(parent: int) -> None:

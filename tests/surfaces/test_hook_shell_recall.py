@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dibs.surfaces.hooks.shell import READS, UNKNOWN, read
+from dibs.surfaces.hooks.shell.call import Disk
 from dibs.surroundings.occasion import Edit
 from tests.surfaces.test_hook_shell import (
     Row,
@@ -263,13 +264,15 @@ def test_package_managers_write_what_a_project_keeps_and_not_what_they_install(
 
 def test_the_files_of_a_package_are_those_of_the_nearest_directory_above(repository: Path) -> None:
     (repository / "package.json").write_text("{}")
-    found = read("cd src/deep && npm install x", str(repository), kind_of).edits
+    found = read("cd src/deep && npm install x", str(repository), Disk(kind_of)).edits
     assert found[0] == Edit(str(repository / "package.json"))
 
 
 def test_the_top_of_a_checkout_is_found_by_looking(repository: Path) -> None:
     command = "cd src && echo x > $(git rev-parse --show-toplevel)/new.txt"
-    assert read(command, str(repository), kind_of).edits == [Edit(str(repository / "new.txt"))]
+    assert read(command, str(repository), Disk(kind_of)).edits == [
+        Edit(str(repository / "new.txt"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -289,7 +292,7 @@ def kind_of(path: str) -> str:
 
 def test_a_formatter_claims_no_file_that_it_cannot_change(repository: Path) -> None:
     (repository / "script").write_text("print(1)\n")
-    said = [edit.path for edit in read("black . script", str(repository), kind_of).edits]
+    said = [edit.path for edit in read("black . script", str(repository), Disk(kind_of)).edits]
     assert said == [f"{repository}/**/*.py", f"{repository}/**/*.pyi", f"{repository}/script"]
 
 
@@ -376,7 +379,7 @@ def test_any_words_of_code_give_absolute_paths_and_no_error(code: str) -> None:
 
 UNREADABLE = (
     "python3 build.py", "node build.js", "make", "go generate ./...", "./x.sh", "npm run fix",
-    "pre-commit run -a", "grep -rl x . | xargs sed -i s/x/y/",
+    "pre-commit run -a", "grep -L x . | xargs sed -i s/x/y/",
 )  # fmt: skip
 
 

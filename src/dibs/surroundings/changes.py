@@ -89,6 +89,8 @@ class Asking:
     def _answer(self, word: str, about: list[str], path: str) -> set[str]:
         if word == "to":
             return self._between(self.head, self.commit(about[0]))
+        if word == "between":
+            return self._between(self.commit(about[0]), self.commit(about[1]))
         if word == "merge":
             return self.merged(*about)
         if word == "commits":

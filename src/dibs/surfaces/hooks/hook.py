@@ -213,15 +213,10 @@ def planned(occasion: Occasion) -> list[Edit] | None:
     if not occasion.command:
         return list(occasion.edits) or None
     from dibs.surfaces.hooks import shell
+    from dibs.surfaces.hooks.shell.disk import DISK
 
-    verdict = shell.read(occasion.command, occasion.cwd or os.getcwd(), kind_of)
+    verdict = shell.read(occasion.command, occasion.cwd or os.getcwd(), DISK)
     return None if verdict.says == shell.READS else [*occasion.edits, *verdict.edits]
-
-
-def kind_of(path: str) -> str:
-    if os.path.isdir(path):
-        return "directory"
-    return "file" if os.path.lexists(path) else ""
 
 
 def decide(

@@ -22,6 +22,7 @@ from dibs.errors import InvalidError
 from dibs.names.checkouts import index_around
 from dibs.names.paths import Resource, ancestors, resources_overlap
 from dibs.surfaces.hooks.case import Case
+from dibs.surfaces.hooks.chosen import ONLY, is_chosen
 from dibs.surfaces.hooks.contents import read_file
 from dibs.surroundings.changes import Asking
 from dibs.surroundings.occasion import Edit
@@ -72,14 +73,23 @@ class Narrowing:
         asking, others = found
         if edit.asks[0][0] == "patch":
             return patched(edit, asking, others)
+        if edit.asks[0][0] == "archive":
+            return unpacked(edit, asking, others)
         path = (
             edit.path.replace("?", "*").partition("*")[0].rpartition("/")[0] if wild else edit.path
         )
+        if all(word == ONLY for word, *_ in edit.asks):
+            return others.narrowed(edit, resource, path)
         changed = asking.changed(edit.asks, path, below=edit.kind != "tree")
         if changed is None:
             return [edit]
         if wild:
             changed = {name for name in changed if self._is_in(resource, asking.top, name)}
+        changed = {
+            name
+            for name in changed
+            if is_chosen(edit.asks, os.path.join(asking.top, name), asking.top, path)
+        }
         met = sorted(filter(others.meets, changed))
         # What others have is still there when the command runs; whatever else is uncommitted may
         # have been committed or stashed by then.
@@ -137,6 +147,24 @@ class Others:
         known = all(inside) and not case.place.case_blind
         self.names = tuple(inside) if known else ()
 
+    def narrowed(self, edit: Edit, resource: Resource, base: str) -> list[Edit]:
+        """What to lease for an edit that leaves some files alone: as if it were all of them, unless
+        others hold some of these; then only what counts of theirs."""
+        theirs = [one for one in self._held if resources_overlap(one, resource)]
+        if not theirs:
+            return [Edit(edit.path, edit.kind)]
+        files = [
+            one.file
+            for one in theirs
+            if one.file
+            and (
+                one.kind == "glob"
+                or os.path.isdir(one.file)
+                or is_chosen(edit.asks, one.file, self._top, base)
+            )
+        ]
+        return [Edit(file, edit.kind) for file in files[:LEASED]]
+
     def meets(self, name: str) -> bool:
         """Whether a name, as git has it, is among what others hold."""
         key = f"{self._prefix}/{name}"
@@ -163,3 +191,13 @@ def patched(edit: Edit, asking: Asking, others: Others) -> list[Edit]:
         options = (*tried, f"-p{strip}", *([f"--directory={folder}"] if folder else []))
         return found if asking.applies(file, edit.path, options) else []
     return found
+
+
+def unpacked(edit: Edit, asking: Asking, others: Others) -> list[Edit]:
+    """What of others an archive would overwrite; the rest of it is nobody's."""
+    from dibs.surroundings.archive import members
+
+    _, file, strip = edit.asks[0]
+    found = {os.path.join(edit.path, name) for name in members(file, int(strip))}
+    met = [one for one in found if others.meets(os.path.relpath(one, asking.top))]
+    return [Edit(one) for one in sorted(met)[:LEASED]]

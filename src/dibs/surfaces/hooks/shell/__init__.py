@@ -10,8 +10,7 @@ the other way round, only if every command in the text is known to leave files a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from dibs.surfaces.hooks.shell.call import Disk
 from dibs.surfaces.hooks.shell.reading import Reading
 from dibs.surfaces.hooks.shell.syntax import Texts
 from dibs.surroundings.occasion import Edit
@@ -32,11 +31,11 @@ class Verdict:
         self.edits = edits
 
 
-def read(command: str, cwd: str, kind_of: Callable[[str], str] = lambda _: "") -> Verdict:
+def read(command: str, cwd: str, disk: Disk | None = None) -> Verdict:
     """Say what the command is going to change.
 
-    kind_of: says of a path whether it is now a "directory", a "file" or nothing (""); without
-        it, `mv a b` is taken to write b itself and `git checkout x` is judged by how x is spelled
+    disk: how the files that are there are looked at; without it, `mv a b` is taken to write b
+        itself, `git checkout x` is judged by how x is spelled, and no script is read
     """
     text = command.replace("\0", "")
     texts = Texts()
@@ -45,6 +44,7 @@ def read(command: str, cwd: str, kind_of: Callable[[str], str] = lambda _: "") -
         return Verdict(READS, [])
     from dibs.surfaces.hooks.shell.walk import Walk
 
-    walk = Walk(texts, cwd, kind_of)
+    walk = Walk(texts, cwd, disk or Disk())
     walk.text(text)
-    return Verdict(WRITES if walk.edits else UNKNOWN, list(walk.edits))
+    edits = list(walk.scene.edits)
+    return Verdict(WRITES if edits else UNKNOWN, edits)

@@ -1,14 +1,14 @@
 """What packs and unpacks files: an entry of COMMANDS for each.
 
 What is in an archive cannot be known from the text. The members that are named are claimed, else
-the directory that is given to unpack into; unpacked into the working directory, nothing is said:
-the whole tree would be in the way of everybody.
+those of them that others hold, once it has been looked into (`narrowing`).
 """
 
 from __future__ import annotations
 
+from dibs.surfaces.hooks.shell.call import ASKED, ShellCall
 from dibs.surfaces.hooks.shell.rules import Rule, table
-from dibs.surfaces.hooks.shell.values import ShellCall, Values, options
+from dibs.surfaces.hooks.shell.values import Values, options
 
 _TAR = (
     "fCbTXIgK --file --directory --exclude --files-from --use-compress-program --transform"
@@ -46,7 +46,12 @@ def _tar(call: ShellCall) -> None:
         if "--remove-files" in found:
             call.write(names, "remove")
     elif found.has("-x --extract --get") and not found.has("-O --to-stdout"):
-        _unpacked(call, found.value("-C --directory"), names, found.has("--strip-components"))
+        folder = found.value("-C --directory")
+        if archive in (None, "-", "/dev/stdin"):
+            listed = [line for line in (call.stdin or "").split("\n") if ASKED in line]
+            call.write(f"{folder or '.'}/{line}" for line in listed)
+        strip = found.get("--strip-components") or "0"
+        unpacked(call, archive, folder, names, strip if strip.isdecimal() else "0")
 
 
 def _tar_reads(args: list[str]) -> bool:
@@ -62,10 +67,16 @@ def _tar_reads(args: list[str]) -> bool:
     )
 
 
-def _unpacked(call: ShellCall, folder: str | None, names: Values, renamed: bool) -> None:
-    """What is unpacked: the members that are named, else all that is in the directory."""
-    if names and not renamed:
+def unpacked(
+    call: ShellCall, archive: str | None, folder: str | None, names: Values, strip: str = "0"
+) -> None:
+    """What is unpacked: the members that are named, else all that is in the archive, or all that
+    is in a directory of its own if the archive cannot be looked into."""
+    path = call.path(archive)
+    if names and strip == "0":
         call.write(f"{folder}/{name}" if folder and name else name for name in names)
+    elif path and call.kind_of(path) == "file":
+        call.write([folder or "."], asks=(("archive", path, strip),))
     elif folder and call.path(folder) != call.cwd:
         call.write([folder])
 
@@ -76,7 +87,8 @@ def _unzip(call: ShellCall) -> None:
         return
     # After -x come the members that are left out.
     members = [] if "-x" in found else names[1:]
-    _unpacked(call, found.get("-d"), members, "-j" in found)
+    if "-n" not in found:
+        unpacked(call, [*names, ""][0], found.get("-d"), [] if "-j" in found else members)
 
 
 def _zip(call: ShellCall) -> None:
@@ -116,7 +128,7 @@ def _seven(call: ShellCall) -> None:
     if names[:1] in (["a"], ["u"], ["d"]):
         call.write(names[1:2])
     elif names[:1] in (["x"], ["e"]):
-        _unpacked(call, folder, names[2:], names[0] == "e")
+        unpacked(call, None, folder, names[2:] if names[0] == "x" else [])
 
 
 COMMANDS = table({

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dibs.surfaces.hooks.shell import rules, values
-from dibs.surfaces.hooks.shell.values import ShellCall, ShellState, Values, Word, options
+from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.values import ShellState, Values, Word, options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,13 +81,20 @@ def _shell(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
 
 
 def apart(walk: Walk, text: str | None, call: ShellCall, arguments: Values) -> str | None:
-    """Run a text in a new shell, as the call begins it."""
+    """Run a text in a new shell, as the call begins it.
+
+    arguments: `$0` and those that follow it
+    """
     if not text:
         return None
     kept = walk.state
     home = {name: held for name, held in kept.variables.items() if name == "HOME"}
     walk.state = ShellState((call.cwd,) if call.cwd else (), home)
-    walk.state.arguments(arguments)
+    walk.state.arguments(arguments[1:])
+    for name in ("0", "BASH_SOURCE") if arguments and arguments[0] else ():
+        walk.state.set(name, (values.plain(arguments[0] or ""),))
+    for name, value in call.settings.items():
+        walk.state.set(name, (value,))
     printed = walk.text(values.plain(text))
     walk.state = kept
     return None if printed is None else "".join(printed)
@@ -130,6 +138,33 @@ def _interpret(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
     return None
 
 
+def script(walk: Walk, call: ShellCall) -> str | None:
+    """Run a script that is called by its path."""
+    from dibs.surfaces.hooks.shell import interpreters
+
+    text = call.text(call.spelled) or ""
+    first = text.partition("\n")[0]
+    words = [rules.name_of(word) for word in first[2:].split()] if first[:2] == "#!" else []
+    name = next((word for word in words if word != "env" and word[:1] != "-"), "")
+    if name in rules.SHELLS or (not name and call.spelled.endswith(".sh")):
+        return apart(walk, text, call, [call.spelled, *call.args])
+    if interpreters.name_of(name):
+        call.name, call.args = name, [call.spelled, *call.args]
+        return _interpret(walk, call, [])
+    return None
+
+
+def _tasks(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
+    """Run what a file of the project says that a name stands for: `make build`, `npm run x`."""
+    from dibs.surfaces.hooks.shell import tasks
+
+    printed = rules.run(call)
+    for folder, text in tasks.texts_of(call):
+        call.cwd = folder
+        apart(walk, text, call, [])
+    return printed
+
+
 def builtin_of(name: str) -> Builtin | None:
     """Give what runs a command of that name, if the shell does it or it runs others."""
     return COMMANDS.get("python" if name.startswith(("python", "pypy")) else name)
@@ -147,6 +182,8 @@ _ENTRIES: dict[str, Builtin] = {
     "source .": _source,
     "trap": _trap,
     "xargs find fd fdfind parallel": _each,
-    "bun deno node nodejs perl php python ruby ts-node tsx": _interpret,
+    "deno node nodejs perl php python ruby ts-node tsx": _interpret,
+    "bun": lambda walk, call, words: _interpret(walk, call, words) or _tasks(walk, call, words),
+    "composer gmake just make npm pnpm pre-commit yarn": _tasks,
 }
 COMMANDS = {name: builtin for names, builtin in _ENTRIES.items() for name in names.split()}

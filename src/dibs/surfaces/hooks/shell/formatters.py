@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from dibs.surfaces.hooks.shell.call import ShellCall
 from dibs.surfaces.hooks.shell.rules import Rule, table
-from dibs.surfaces.hooks.shell.values import Options, ShellCall, Values, options, quoted_braces
+from dibs.surfaces.hooks.shell.values import Options, Values, every, options, plain, quoted_braces
 
 _PY = "py pyi"
 _JS = "js jsx mjs cjs ts tsx mts cts"
@@ -89,6 +90,10 @@ _ALSO_WRITES = (
     "-o --output-file --output --report-file --cache --cache-location --auto-gen-config --init"
     " --regenerate-todo --generate-todo --watch --add-noqa --generate-config"
 )
+_LEAVE_OUT = (
+    "--exclude", "--extend-exclude", "--force-exclude", "--ignore-pattern", "--ignore", "--skip",
+    "--extend-skip", "--skip-glob",
+)  # fmt: skip
 # Each by its name and, if it has several jobs, the word that must come first.
 FORMATTERS = {
     "add-trailing-comma": Formatter(_PY),
@@ -244,9 +249,13 @@ def format_files(call: ShellCall) -> None:
         return
     if "--recursive" in found:
         names = [f"{name}/..." for name in names or ["."]]
-    for value in [name for name in names if name != "-"] or [formatter.default]:
-        if value and not value.startswith(("!", "-")):
-            call.write(formatter.paths(call, value, found))
+    out = [*every(call.args, *_LEAVE_OUT), *(name[1:] for name in names if name and name[0] == "!")]
+    patterns = [plain(one) for value in out for one in value.split(",")]
+    asks = [("only", "there"), *(("only", "unlike", pattern) for pattern in patterns)]
+    given = [name for name in names if name and name != "-" and name[0] not in "!-"]
+    for value in given or [formatter.default]:
+        if value:
+            call.write(formatter.paths(call, value, found), asks=tuple(asks))
 
 
 def only_looks(name: str, args: list[str]) -> bool:

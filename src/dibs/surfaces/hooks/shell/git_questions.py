@@ -3,7 +3,7 @@
 Nothing is asked here: that is done before the command runs, if somebody holds something
 (`narrowing`). The words of a question (`Asking` answers them):
 
-    to REV                  what differs between HEAD and REV
+    to REV                  what differs between HEAD and REV; `between REV REV`: any two
     merge REV ONTO WHEN     what merging REV brings, or rebasing from REV onto ONTO
     commits REV…            what these commits change
     stash REF               what is in a stash
@@ -27,7 +27,8 @@ Nothing is asked here: that is done before the command runs, if somebody holds s
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.values import Asks, Options, ShellCall, Values, options, plain
+from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.values import Asks, Options, Values, options, plain
 
 UPSTREAM = "@{upstream}"
 UNKNOWN = ("unknown",)

@@ -7,6 +7,7 @@ and says what git can be asked to know which files these are (`git_questions`).
 
 from __future__ import annotations
 
+from dibs.surfaces.hooks.shell.call import ShellCall
 from dibs.surfaces.hooks.shell.git_questions import (
     CHANGED,
     DIRTY,
@@ -27,7 +28,7 @@ from dibs.surfaces.hooks.shell.git_questions import (
     stage,
 )
 from dibs.surfaces.hooks.shell.rules import Reads, Rule, Writes, output, places, table
-from dibs.surfaces.hooks.shell.values import Asks, Options, ShellCall, Values, options, plain
+from dibs.surfaces.hooks.shell.values import Asks, Options, Values, every, options, plain
 from dibs.surroundings.occasion import Edit
 
 _GLOBAL = "Cc --git-dir --work-tree --namespace --exec-path --config-env"
@@ -186,16 +187,9 @@ def _clean(call: ShellCall) -> None:
     short = [arg for arg in given if arg[0] == "-" and arg[1:2] != "-"]
     # Twice, it removes also repositories that lie inside.
     twice = given.count("--force") + "".join(short).count("f") > 1
-    excluded = [f"--exclude={plain(value)}" for value in _values(call.args, "-e", "--exclude")]
+    excluded = [f"--exclude={plain(value)}" for value in every(call.args, "-e", "--exclude")]
     asks = ("untracked", *flags, "-ff" if twice else "-f", *excluded)
     _paths_or_tree(call, names, "remove", asks)
-
-
-def _values(args: Values, short: str, long: str) -> list[str]:
-    """Every value of an option that may be given several times."""
-    found = [args[at + 1] for at, arg in enumerate(args[:-1]) if arg in (short, long)]
-    found += [arg.partition("=")[2] for arg in args if arg and arg.startswith(f"{long}=")]
-    return [value for value in found if value]
 
 
 def _stash(call: ShellCall) -> None:
@@ -269,6 +263,9 @@ def _applies(unless: str, mailed: bool) -> Writes:
         sources = [value for value in patches if value != "-"]
         for source in sources or [None]:
             text = call.text(source) if sources else call.stdin
+            if printed := call.asked(text):
+                call.tree(*printed)
+                continue
             if text is None:
                 path = call.path(source)
                 asks = ("patch", path, strip, plain(folder), *tried) if path else UNKNOWN

@@ -6,7 +6,8 @@ it writes and what it hands to a shell is found by `python_code` and `script_cod
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.values import ShellCall, Values, options, plain
+from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.values import Values, options, plain
 
 # Each with its options with a value, those whose value is in the same word, and those that are
 # followed by code.
@@ -38,7 +39,8 @@ def follow(call: ShellCall) -> list[str]:
     found, names = options(args, valued, optional, ordered=True)
     code = found.value(coding)
     if found.has("-m"):
-        return _module(call, found["-m"], names)
+        module = found["-m"]
+        return _module(call, module, args[args.index(module) + 1 :] if module in args else names)
     if code is None and name == "deno" and names:
         code = names[0]
     elif code is None and not found.has(coding):
@@ -57,7 +59,12 @@ def follow(call: ShellCall) -> list[str]:
 
 
 def _module(call: ShellCall, module: str | None, names: Values) -> list[str]:
-    """`python -m json.tool IN OUT` writes its second file."""
+    """`python -m json.tool IN OUT` writes its second file, `-m zipfile -e` unpacks."""
     if module == "json.tool":
         call.write(options(names, " --indent")[1][1:2])
+    elif module in ("zipfile", "tarfile") and names[:1] in (["-e"], ["--extract"]):
+        from dibs.surfaces.hooks.shell.archives import unpacked
+
+        archive, folder = [*names[1:3], None, None][:2]
+        unpacked(call, archive, folder, [])
     return []

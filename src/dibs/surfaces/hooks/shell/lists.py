@@ -11,7 +11,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
-from dibs.surfaces.hooks.shell.values import MAX_VALUES, ShellCall, Values, marked, options, plain
+from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.values import (
+    MAX_VALUES,
+    Options,
+    Values,
+    every,
+    marked,
+    options,
+    plain,
+)
 
 _ACTIONS = frozenset("-exec -execdir -ok -okdir".split())
 # Tests that choose some files by what is not in their names.
@@ -30,7 +39,9 @@ def commands_of(call: ShellCall) -> Iterator[Values]:
     elif call.name == "xargs":
         found, command = options(call.args, _XARGS, "ile", ordered=True)
         mark = found.value("-I --replace") or ("{}" if found.has("-i -I --replace") else "")
-        yield from _filled(command, _items(call.stdin, bool(mark)), mark)
+        given = found.value("-a --arg-file")
+        items = _items(call.text(given) if given else call.stdin, bool(mark))
+        yield from _filled(command, items, mark)
     elif call.name == "parallel":
         _, command = options(call.args, "jN --jobs --delay --colsep", ordered=True)
         items = _items(call.stdin, True)
@@ -51,7 +62,7 @@ _FD_RUNS = ("-x", "-X", "--exec", "--exec-batch")
 def printed_by(call: ShellCall) -> str | None:
     """Give what the call prints, if it lists files."""
     if call.name == "find" and not _ACTIONS & {*call.args}:
-        return _lines(found(call.args))
+        return _lines(find_names(call))
     if call.name in ("fd", "fdfind") and not {*_FD_RUNS} & {*call.args}:
         return _lines(fd_found(call.args))
     return None
@@ -85,8 +96,14 @@ def _filled(command: Values, items: Values, mark: str) -> Iterator[Values]:
         ]  # fmt: skip
 
 
+def find_names(call: ShellCall) -> Values | None:
+    """Give what `find` finds, with a question about what it leaves out."""
+    names, asks = found(call.args), left_out(call.args)
+    return (names and asks and [name and call.asking(name, *asks) for name in names]) or names
+
+
 def _executed(call: ShellCall) -> Iterator[Values]:
-    files = found(call.args)
+    files = find_names(call)
     rest = iter(call.args)
     for arg in rest:
         if arg in _ACTIONS:
@@ -149,6 +166,17 @@ def _names(branch: Values) -> list[str]:
     return chosen
 
 
+def left_out(tests: Values) -> list[tuple[str, ...]]:
+    """What `! -name x`, `-not -path y` and `-path z -prune` leave out."""
+    asks: list[tuple[str, ...]] = []
+    for at, test in enumerate(tests[:-1]):
+        negated = tests[at - 1 : at] in (["!"], ["-not"]) or "-prune" in tests[at + 2 : at + 3]
+        value = tests[at + 1]
+        if negated and value and test in ("-name", "-iname", "-path", "-wholename", "-ipath"):
+            asks.append(("only", "unlike", plain(value)))
+    return asks
+
+
 def _only_directories(branch: Values) -> bool:
     return "-type" in branch[:-1] and branch[branch.index("-type") + 1] == "d"
 
@@ -195,33 +223,82 @@ def _passed(call: ShellCall) -> str | None:
 
 def _grep(call: ShellCall) -> str | None:
     """Of a list, the lines in which a plain text is, or that end as a pattern says."""
-    flags, names = options(call.args, "eABCm --include --exclude")
-    if flags.has("-l -c -n -o -r -R -f -L --files-with-matches") or call.stdin is None:
+    flags, names = options(call.args, "eABCmgtT --include --exclude --exclude-dir --glob --type")
+    if flags.has("-l --files-with-matches -rl -Rl") and not flags.has("-v -L"):
+        return _matching(call, flags, names)
+    if flags.has("-c -n -o -r -R -f -L") or call.stdin is None:
         return None
     given = [flags.get("-e"), *names] if "-e" in flags else names
     if len(given) != 1 or not given[0]:
         return None
-    if flags.has("-v --invert-match"):
-        return call.stdin
+    without = flags.has("-v --invert-match")
     wanted = plain(given[0])
     ending = wanted.endswith("$")
-    wanted = wanted.removesuffix("$").replace("\\.", ".")
+    # Names are printed from where the command runs, so that a path begins at any folder.
+    wanted = wanted.removesuffix("$").removeprefix("^").replace("\\.", ".")
     if not {*wanted}.isdisjoint("*?[]()\\^$|+{}"):
-        return None
+        return call.stdin if without else None
     kept = []
     for line in call.stdin.split("\n"):
-        if "*" in line:
-            # A pattern can be made narrower only at its end.
-            if not (ending and line.endswith("*") and "/" not in wanted):
-                return None
+        if "*" in line and ending and line.endswith("*") and "/" not in wanted and not without:
             kept.append(f"{line.rstrip('*')}{'**/' if line.endswith('**') else ''}*{wanted}")
-        elif line.endswith(wanted) if ending else wanted in line:
+        elif "*" in line:
+            kept.append(call.asking(line, ("only", "unnamed" if without else "named", wanted)))
+        elif (line.endswith(wanted) if ending else wanted in line) != without:
             kept.append(line)
-    return "".join(f"{line}\n" for line in kept)
+    return "".join(f"{line}\n" for line in kept if line)
+
+
+def _matching(call: ShellCall, flags: Options, names: Values) -> str | None:
+    """The files in which something is: `grep -rl text src`, `rg -l text`, `git grep -l text`."""
+    given = [flags.value("-e --regexp"), *names] if flags.has("-e --regexp") else names
+    pattern, *roots = given or [None]
+    if not pattern or None in roots or (not roots and call.stdin is not None):
+        return None
+    texts = literals(plain(pattern), fixed=flags.has("-F --fixed-strings"))
+    case = "i" if flags.has("-i --ignore-case -S --smart-case") else ""
+    asks = [("only", "with", case, *texts), ("only", "there")]
+    endings = [plain(one) for one in every(call.args, "--include", "-g", "--glob", "--iglob")]
+    endings += [f"*.{_TYPES.get(one, one)}" for one in every(call.args, "-t", "--type")]
+    out = [one for one in every(call.args, "--exclude", "--exclude-dir")]
+    out += [one[1:] for one in endings if one[:1] == "!"]
+    asks += [("only", "unlike", plain(one)) for one in out]
+    wild = [one for one in endings if one[:1] != "!"] or ["*"]
+    found = []
+    for root in roots or ["."]:
+        if root and ("*" in plain(root) or call.kind_of(call.path(root) or "") == "file"):
+            found.append(plain(root))
+        else:
+            found += [f"{plain(root or '.')}/**/{one}" for one in wild]
+    return "".join(f"{call.asking(one, *asks)}\n" for one in found)
+
+
+def literals(pattern: str, *, fixed: bool) -> list[str]:
+    """Texts of which one must be in whatever a pattern matches; the pattern itself if it is one."""
+    if fixed:
+        return [pattern]
+    found = []
+    for one in pattern.replace("\\|", "|").split("|"):
+        for mark in ("\\b", "\\<", "\\>", "\\s", "\\d", "\\w", "\\S", "\\W"):
+            one = one.replace(mark, "*")
+        for mark in ".()[]{}/+?-_*$^":
+            one = one.replace(f"\\{mark}", chr(0xF000 + ord(mark)))
+        runs = [""]
+        for at, char in enumerate(one):
+            # What may be repeated or left out is not in the text for certain.
+            if char in "*?+.[](){}^$|\\" or one[at + 1 : at + 2] in ("*", "?", "{"):
+                runs.append("")
+            else:
+                runs[-1] += char
+        longest = max(runs, key=len)
+        found.append(
+            "".join(chr(ord(c) - 0xF000) if 0xF000 <= ord(c) < 0xF080 else c for c in longest)
+        )
+    return found
 
 
 def _tr(call: ShellCall) -> str | None:
-    return call.stdin if call.args[:1] in (["\\n"], ["\\0"]) else None
+    return call.stdin if call.args[:1] in (["\\n"], ["\\0"], ["\\000"], ["-d"]) else None
 
 
 def _seq(call: ShellCall) -> str | None:
@@ -261,13 +338,78 @@ def _git(call: ShellCall) -> str | None:
                 path = path.rpartition("/")[0]
             return f"{path or call.cwd}\n"
         return None
-    if args[:1] != ["ls-files"]:
+    if args[:1] == ["grep"]:
+        flags, names = options(args[1:], "eABCm")
+        if "--" in args:
+            names = names[:1] + args[args.index("--") + 1 :]
+        return _matching(call, flags, names) if flags.has("-l --name-only") else None
+    if args[:1] == ["ls-files"]:
+        return _ls_files(call, args[1:])
+    return _differing(call, args) if args[:1] and args[0] in _DIFFERING else None
+
+
+def _ls_files(call: ShellCall, args: Values) -> str | None:
+    flags, names = options(args, "xX --exclude")
+    if None in names or flags.has("-s --stage -i --ignored -t -u"):
         return None
-    flags, names = options(args[1:], "xX --exclude")
-    if flags.keys() - {"-z", "-c", "--cached"} or None in names:
-        return None
+    asks: list[tuple[str, ...]] = [("only", "there")]
+    if flags.has("-m --modified"):
+        asks = [("unstaged",)]
+    elif flags.has("-d --deleted"):
+        asks = [("absent",)]
+    elif flags.has("-o --others"):
+        asks = [("untracked", "-d", "-f")]
     listed = [plain(name) for name in names if name] or ["**"]
-    return "".join(f"{_through_directories(name)}\n" for name in listed)
+    return "".join(f"{call.asking(_through_directories(name), *asks)}\n" for name in listed)
+
+
+def _differing(call: ShellCall, args: Values) -> str | None:
+    """The names of what differs, or a patch of it: `git diff --name-only main`, `git show x`."""
+    word, at = args[0], args.index("--") if "--" in args else len(args)
+    flags, revs = options(args[1:at], "nUO --format --diff-filter --pretty", "SGM")
+    paths: Values = args[at + 1 :]
+    if None in revs or None in paths:
+        return None
+    named = flags.has("--name-only --name-status --porcelain -s --short")
+    known = [plain(rev) for rev in revs if rev]
+    while known and call.kind_of(call.path(known[-1]) or ""):
+        paths = [known.pop(), *paths]  # a path that no `--` stands before
+    if word == "archive":
+        asks, paths, named = [("paths", *known[:1])], [*known[1:], *paths], True
+    elif word == "diff":
+        asks = _between(known, staged=flags.has("--cached --staged"))
+    elif word == "status":
+        asks = [("dirty",), ("untracked", "-d", "-f")]
+    elif word == "stash":
+        asks = (
+            [("stash", f"stash@{{{known[1] if known[1:] else 0}}}")]
+            if known[:1] == ["show"]
+            else []
+        )
+    else:
+        asks = [("commits", *(known or ["HEAD"]))]
+    if not asks or (word == "format-patch" and "--stdout" not in flags):
+        return None
+    if not named:
+        return f"{call.asking('', *asks)}\n" if word != "status" else None
+    listed = [_through_directories(plain(one)) for one in paths if one] or ["**"]
+    listed = [f"{one}/**" if call.is_directory(one) else one for one in listed]
+    return "".join(f"{call.asking(one, *asks)}\n" for one in listed)
+
+
+def _between(revs: list[str], *, staged: bool) -> list[tuple[str, ...]]:
+    if not revs:
+        return [("staged",) if staged else ("unstaged",)]
+    first, dots, second = revs[0].partition("...")
+    if not dots:
+        first, dots, second = revs[0].partition("..")
+    if dots or revs[1:]:
+        return [("between", first or "HEAD", (second if dots else revs[1]) or "HEAD")]
+    return [("paths", revs[0])]
+
+
+_DIFFERING = frozenset("archive diff diff-tree format-patch log show stash status".split())
+_TYPES = {"python": "py", "rust": "rs", "js": "js", "ts": "ts", "markdown": "md", "sh": "sh"}
 
 
 def _through_directories(name: str) -> str:
@@ -280,7 +422,7 @@ _Prints = Callable[[ShellCall], str | None]
 _ENTRIES: dict[str, _Prints] = {
     "basename dirname readlink realpath": _name,
     "git": _git,
-    "grep egrep fgrep": _grep,
+    "ag grep egrep fgrep rg": _grep,
     "head tail sort uniq tac shuf": _passed,
     "ls": _ls,
     "pwd": _pwd,

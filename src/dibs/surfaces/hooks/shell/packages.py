@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from dibs.surfaces.hooks.shell.call import ShellCall
 from dibs.surfaces.hooks.shell.rules import Rule, table
-from dibs.surfaces.hooks.shell.values import ShellCall, Values, options
+from dibs.surfaces.hooks.shell.values import Values, options
 
 _NPM = "package.json package-lock.json"
 _PNPM = "package.json pnpm-lock.yaml"
@@ -30,7 +31,7 @@ _VALUED = (
     "C --prefix --cwd --dir --directory --project --manifest-path --features --group --extra -r"
     " --requirement --registry --tag --filter --workspace --index --python --bump --package"
 )
-_NOT_HERE = "-g --global --dry-run --help -h --no-save --check"
+_NOT_HERE = "--global --dry-run --help -h --no-save --check"
 _WITH_NAMES = "+"
 """Only if it is given something to install: else it installs what is in the lock."""
 
@@ -42,7 +43,12 @@ PACKAGES = {
     "bundle lock update": "Gemfile.lock",
     "cargo add remove rm upgrade set-version": _CARGO,
     "cargo generate-lockfile update": "Cargo.lock",
+    "commit-and-tag-version": f"{_NPM} CHANGELOG.md",
     "composer remove require": _COMPOSER,
+    "changeset version": "package.json CHANGELOG.md",
+    "conventional-changelog -s --same-file": "CHANGELOG.md",
+    "cz bump": "pyproject.toml CHANGELOG.md",
+    "cz changelog ch": "CHANGELOG.md",
     "composer update": "composer.lock",
     "dart pub": _PUB,
     "deno add remove": "deno.json deno.lock",
@@ -51,10 +57,13 @@ PACKAGES = {
     "go mod": _GO,
     "go work": "go.work go.work.sum",
     "gradle --write-locks": "**/gradle.lockfile",
+    "hatch version": "pyproject.toml **/__about__.py",
+    "lerna version": "lerna.json package.json CHANGELOG.md",
     "mix deps.get deps.unlock deps.update": "mix.lock",
     "ncu -u --upgrade": "package.json",
     "npm audit dedupe update": _NPM,
     "npm init pkg set-script": "package.json",
+    "npm --package-lock-only": "package-lock.json",
     "npm install i add in": f"+ {_NPM}",
     "npm remove rm uninstall un r version": _NPM,
     "npm-check-updates -u --upgrade": "package.json",
@@ -75,9 +84,12 @@ PACKAGES = {
     "poetry lock update": "poetry.lock",
     "pre-commit autoupdate": ".pre-commit-config.yaml",
     "rye add remove": "pyproject.toml requirements.lock requirements-dev.lock",
+    "semantic-release version": "pyproject.toml CHANGELOG.md",
+    "standard-version": f"{_NPM} CHANGELOG.md",
     "swift package": "Package.resolved",
     "terraform init providers": ".terraform.lock.hcl",
     "tofu init providers": ".terraform.lock.hcl",
+    "towncrier build": "CHANGELOG.md NEWS.rst CHANGES.rst NEWS.md CHANGES.md",
     "uv add remove": _UV,
     "uv lock": "uv.lock",
     "uv version": _UV,
@@ -88,7 +100,7 @@ PACKAGES = {
 _BY_COMMAND = {
     f"{names.split()[0]} {word}": files
     for names, files in PACKAGES.items()
-    for word in names.split()[1:]
+    for word in names.split()[1:] or [""]
 }
 # What follows the command, where only some of that writes.
 _FURTHER = {
@@ -99,6 +111,8 @@ _FURTHER = {
 }  # fmt: skip
 
 
+# What only shows the version, unless it is told the next one.
+_SHOWS_ALONE = frozenset(("poetry version", "uv version", "hatch version"))
 # The words with which they only show something.
 _SHOWING = {
     "npm": "explain list ls outdated prefix root view why", "pip": "check freeze list show",
@@ -113,14 +127,14 @@ def _shows(name: str, args: list[str]) -> bool:
 
 def _packages(call: ShellCall) -> None:
     found, names = options(call.args, _VALUED)
-    said = [f"{call.name} {word}" for word in (*names[:1], *found)]
+    said = [f"{call.name} {word}" for word in (*found, *names[:1], "")]
     command = next((one for one in said if one in _BY_COMMAND), "")
     files = _BY_COMMAND.get(command, "")
-    if not files or found.has(_NOT_HERE):
+    if not files or found.has(_NOT_HERE) or (call.name != "go" and "-g" in found):
         return
     if command in _FURTHER and (len(names) < 2 or names[1] not in _FURTHER[command].split()):
         return
-    if command in ("poetry version", "uv version") and len(names) < 2 and not found.has("--bump"):
+    if command in _SHOWS_ALONE and len(names) < 2 and not found.has("--bump"):
         return
     if files.startswith(_WITH_NAMES) and len(names) < 2:
         return

@@ -16,7 +16,8 @@ import warnings
 from collections.abc import Iterable, Iterator
 from itertools import islice, product
 
-from dibs.surfaces.hooks.shell.values import MAX_VALUES, ShellCall, plain
+from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.values import MAX_VALUES, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

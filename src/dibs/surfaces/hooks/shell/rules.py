@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dibs.surfaces.hooks.shell.call import ShellCall
 from dibs.surfaces.hooks.shell.values import (
     STAR,
+    Asks,
     Options,
-    ShellCall,
     Values,
     assigned_name,
+    every,
     options,
     plain,
 )
@@ -67,6 +69,10 @@ def rule_of(name: str) -> Rule:
     return next((entries[name] for entries in tables if name in entries), UNKNOWN)
 
 
+def is_known(name: str) -> bool:
+    return rule_of(name) is not UNKNOWN
+
+
 def run(call: ShellCall) -> str | None:
     """Add what the call changes to its edits; give what it prints, if the text says that."""
     rule = rule_of(call.name)
@@ -99,8 +105,9 @@ _RUNNERS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 _RUN_BY_RUNNERS = frozenset(
-    "jest ncu node npm-check-updates perl pip-compile pre-commit python python3 ruby ts-node tsx"
-    " vitest".split()
+    "changeset commit-and-tag-version conventional-changelog cz hatch jest lerna ncu node"
+    " npm-check-updates perl pip-compile pre-commit python python3 ruby semantic-release"
+    " standard-version towncrier ts-node tsx vitest".split()
 )
 
 
@@ -147,13 +154,13 @@ def _tool(name: str, args: Values) -> tuple[str, Values] | None:
 
 
 def shell_text(call: ShellCall) -> tuple[str | None, Values]:
-    """Give the text that a shell runs (an argument, a file or its standard input), and `$1` …"""
+    """Give the text that a shell runs (an argument, a file or its standard input), and `$0` …"""
     found, names = options(call.args, "oO --rcfile --init-file", ordered=True)
     if "-c" in found:
-        return (names[0] if names else None), names[2:]
+        return (names[0] if names else None), names[1:]
     if names and "-s" not in found:
-        return call.text(names[0]), names[1:]
-    return call.stdin, names
+        return call.text(names[0]), names
+    return call.stdin, [call.name, *names]
 
 
 def operands(
@@ -286,11 +293,36 @@ def places(
         found, names = options(call.args, valued)
         if not found.has(unless):
             # Without options with a value, as in `git mv`, it has none that names the target.
+            names = [*call.expanded(names[:-1]), *names[-1:]]
             sources, ends = _placed(call, found if valued else Options(), names, default)
             call.write(sources if moves else (), "remove")
-            call.write(ends)
+            for source, end in zip(sources, ends, strict=False):
+                call.write([end], asks=copied(call, source))
 
     return writes
+
+
+def copied(call: ShellCall, source: str | None) -> Asks:
+    """A copy of a directory changes what is in both, and nothing else that is where it goes."""
+    path = call.path(source)
+    is_folder = path is not None and call.kind_of(path) == "directory"
+    return (("only", "copied", path),) if path and is_folder else ()
+
+
+def _ed(call: ShellCall) -> None:
+    """It writes when it is told to, which is an address and a letter in front of its line."""
+    said = [line.lstrip("%,.$0123456789 ")[:1] for line in (call.stdin or "w").splitlines()]
+    if {"w", "W", "x"} & {*said}:
+        call.write(options(call.args, "p")[1])
+
+
+def _vim(call: ShellCall) -> None:
+    found, files = options(call.args, "cSTuUi --cmd")
+    said = [*every(call.args, "-c", "--cmd"), *(arg[1:] for arg in files if arg and arg[0] == "+")]
+    said += [found.get("-sc") or "", *(call.stdin or "").splitlines()]
+    words = " ".join(said).replace("|", " ").replace("!", " ").split()
+    if {"w", "wq", "x", "xa", "wa", "wqa", "up", "update", "%w", "argdo", "bufdo"} & {*words}:
+        call.write(file for file in files if file and file[0] != "+")
 
 
 def _uniq_reads(args: list[str]) -> bool:
@@ -304,9 +336,9 @@ def _find(call: ShellCall) -> None:
         if test in ("-fprint", "-fprint0", "-fls", "-fprintf"):
             call.write(tests[at + 1 : at + 2])
         elif test == "-delete":
-            from dibs.surfaces.hooks.shell.lists import found
+            from dibs.surfaces.hooks.shell.lists import find_names
 
-            call.write(found(tests) or (), "remove")
+            call.write(find_names(call) or (), "remove")
 
 
 def _listed(call: ShellCall) -> str | None:
@@ -359,14 +391,15 @@ _READS = (
 _SORT = "okStT --output --key --field-separator --buffer-size"
 COMMANDS = table({
     _READS: Rule(reads=True, prints=_listed),
-    "ag": Rule(reads=_without("", "--pager")),
+    "ag": Rule(reads=_without("", "--pager"), prints=_listed),
     "awk gawk mawk nawk": Rule(_awk, _awk_reads),
     "base64": Rule(reads=_without("o", "--o")),
     "cat": Rule(reads=True, prints=_cat),
-    "cp": Rule(places()),
+    "cp": Rule(places(unless="-n --no-clobber")),
     "dibs": Rule(reads=_dibs_reads),
     "echo": Rule(reads=True, prints=_echo),
-    "ed ex": Rule(operands("pcS")),
+    "ed": Rule(_ed),
+    "ex vi vim nvim": Rule(_vim),
     "fd": Rule(reads=_without("xX", "--exec")),
     "file": Rule(reads=_without("C", "--compile")),
     "find": Rule(_find, _without("", "-delete -exec -ok -fprint -fls")),
@@ -376,8 +409,8 @@ COMMANDS = table({
     "mv": Rule(places(moves=True)),
     "perl ruby": Rule(_perl),
     "printf": Rule(reads=lambda args: args[:1] != ["-v"], prints=_echo),
-    "rg": Rule(reads=_without("", "--pre --hostname-bin")),
-    "rm rmdir unlink": Rule(operands(kind="remove")),
+    "rg": Rule(reads=_without("", "--pre --hostname-bin"), prints=_listed),
+    "rm unlink": Rule(operands(kind="remove")),
     "sed": Rule(_sed, _sed_reads),
     "shuf": Rule(output("oin --output", "-o --output"), _without("o", "--o"), _listed),
     "sort": Rule(output(_SORT, "-o --output"), _without("oT", "--o --compress --t"), _listed),

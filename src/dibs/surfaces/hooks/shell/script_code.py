@@ -11,7 +11,8 @@ from __future__ import annotations
 import os.path
 from itertools import islice, product
 
-from dibs.surfaces.hooks.shell.values import MAX_VALUES, ShellCall
+from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.values import MAX_VALUES
 
 MAX_CODE = 200_000
 MAX_TOKENS = 20_000

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dibs.surfaces.hooks.shell.call import ShellCall
 from dibs.surfaces.hooks.shell.rules import Rule, table
-from dibs.surfaces.hooks.shell.values import ShellCall, options
+from dibs.surfaces.hooks.shell.values import options
 
 
 def patched(call: ShellCall, text: str | None, folder: str, strip: int | None = 1) -> None:
     """What a patch changes, by the names in it, from the folder."""
-    if text and folder:
+    if asks := call.asked(text):
+        call.tree(*asks)
+    elif text and folder:
         from dibs.surroundings import patch
 
         for edit in patch.names(text, folder, strip):

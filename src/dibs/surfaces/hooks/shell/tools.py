@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.rules import Reads, Rule, operands, output, table, targets
-from dibs.surfaces.hooks.shell.values import QUESTION, STAR, ShellCall, Values, options, plain
+from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.rules import Reads, Rule, copied, operands, output, table, targets
+from dibs.surfaces.hooks.shell.values import QUESTION, STAR, Values, every, options, plain
 
 _WGET = "OoaPUtTiQ --output-document --output-file --append-output --directory-prefix --header"
 _OPENSSL = (
@@ -46,16 +47,18 @@ def _wget(call: ShellCall) -> None:
 
 def _rsync(call: ShellCall) -> None:
     valued = "efBM --rsh --exclude --include --exclude-from --files-from --filter --log-file"
+    out = [("only", "unlike", plain(one)) for one in every(call.args, "--exclude")]
     found, names = options(call.args, valued)
     target = names[-1] if len(names) > 1 else None
-    if found.has("-n --dry-run --list-only") or not target or ":" in target:
+    if found.has("-n --dry-run --list-only --ignore-existing") or not target or ":" in target:
         return
-    sources = [name for name in names[:-1] if name]
-    whole = any(call.is_directory(name) and name.endswith("/") for name in sources)
-    if whole or "--delete" in found:
-        call.write([target])
-    else:
-        call.write(targets(call, [*sources], target, target.endswith("/")))
+    for name in filter(None, call.expanded(names[:-1])):
+        mirrors = any(one.startswith("--del") for one in found)
+        asks = [*(() if mirrors else copied(call, name)), *out]
+        whole = name.endswith(("/", "/.")) or name == "."
+        into = whole or target.endswith("/") or call.is_directory(target)
+        end = target if whole else targets(call, [name], target, into)[0]
+        call.write([end], asks=tuple(asks))
     call.write([found.get("--log-file")])
 
 
@@ -93,6 +96,11 @@ def _sqlite(call: ShellCall) -> None:
         call.write(names[:1])
 
 
+def _script(call: ShellCall) -> None:
+    _, names = options(call.args, "cIOBTEmo --command --log-out --log-io")
+    call.write(names[:1] or ["typescript"])
+
+
 def _shred(call: ShellCall) -> None:
     found, files = options(call.args, "ns --iterations --size --random-source")
     call.write(files, "remove" if found.has("-u --remove") else "write")
@@ -126,6 +134,7 @@ COMMANDS = table({
     "openssl": Rule(output(_OPENSSL, "-out -keyout -CAserial")),
     "pandoc": Rule(output(_PANDOC, "-o --output")),
     "rsync": Rule(_rsync),
+    "script": Rule(_script),
     "scp": Rule(_scp),
     "sd": Rule(operands(unless="-p --preview", skip=2)),
     "shred": Rule(_shred),

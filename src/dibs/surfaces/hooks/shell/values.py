@@ -1,4 +1,4 @@
-"""What the words of a shell command stand for, as far as the text says: values, options, a call.
+"""What the words of a shell command stand for, as far as the text says: values, options, state.
 
 A value is a text in which the wildcards that the shell would act on are marked, so that a quoted
 `*` and an active one stay apart. What cannot be known from the text is None: a variable that
@@ -7,17 +7,13 @@ came from elsewhere, the output of a command, `~user`.
 
 from __future__ import annotations
 
-import os.path
-from collections.abc import Callable, Iterable, Mapping
-
-from dibs.surroundings.occasion import Edit
+from collections.abc import Iterable, Mapping
 
 Part = tuple[int, str, bool]
 Values = list[str | None]
 Asks = tuple[tuple[str, ...], ...]
 TEXT, VARIABLE, OUTPUT, STREAM, UNKNOWN = range(5)
 
-MAX_EDITS = 1_000
 MAX_VALUES = 64
 # A variable that is put into itself again and again doubles each time.
 MAX_LENGTH = 20_000
@@ -159,7 +155,7 @@ def split_parameter(parameter: str) -> tuple[str, str, str]:
     while not name_length(parameter) and parameter[length : length + 1].isdecimal():
         length += 1
     rest = parameter[length:]
-    rest = rest[3:] if rest.startswith(("[@]", "[*]")) else rest
+    rest = rest[3:] if rest.startswith(("[@]", "[*]", "[0]")) else rest
     op = rest[:2] if rest[:1] == rest[1:2] or rest[:1] == ":" else rest[:1]
     return (parameter[:length] if op in _OPERATORS else ""), op, rest[len(op) :]
 
@@ -346,83 +342,8 @@ def options(
     return found, operands
 
 
-class ShellCall:
-    """A command that is going to run.
-
-    args: its arguments; None is one that cannot be known
-    cwd: where it runs, "" if that cannot be known
-    edits: what it changes is added here
-    files: the contents of those files that the same text has written before
-    kind_of: says of a path whether it is now a "directory", a "file" or nothing ("")
-    stdin: what it reads, if the text says that
-    """
-
-    def __init__(
-        self,
-        name: str,
-        args: Values,
-        cwd: str,
-        edits: dict[Edit, None],
-        files: Mapping[str, str],
-        kind_of: Callable[[str], str],
-    ) -> None:
-        self.name = name
-        self.args = args
-        self.cwd = cwd
-        self.edits = edits
-        self.files = files
-        self.kind_of = kind_of
-        self.stdin: str | None = None
-
-    def path(self, value: str | None) -> str | None:
-        """Give the absolute path, wildcards and all; None if it cannot be known or claimed."""
-        if not value:
-            return None
-        value = value.replace(STAR, "*").replace(QUESTION, "?")
-        if not value.startswith("/"):
-            if not self.cwd:
-                return None
-            value = f"{self.cwd}/{value}"
-        path = os.path.normpath(value)
-        path = path[1:] if path.startswith("//") else path
-        return path if BRACKET not in path else self._bracketed(path)
-
-    def _bracketed(self, path: str) -> str:
-        """Give what a path with `[…]` means: a file of that name, as the shell takes it if nothing
-        else fits, or any character in its place."""
-        literal = path.replace(BRACKET, "[")
-        if self.kind_of(literal):
-            return literal
-        done, *rest = path.split(BRACKET)
-        for piece in rest:
-            # A `]` that comes first is one of the characters.
-            close = piece.find("]", 2 if piece[:1] in "!^" else 1)
-            done += "?" + piece[close + 1 :] if close > 0 else "[" + piece
-        return done
-
-    def add(self, path: str | None, kind: str = "write", asks: Asks = ()) -> None:
-        if path is None or path == "/dev" or path.startswith("/dev/"):
-            return
-        if len(self.edits) < MAX_EDITS:
-            self.edits[Edit(path, kind, asks=asks)] = None
-
-    def write(self, values: Iterable[str | None], kind: str = "write", asks: Asks = ()) -> None:
-        for value in values:
-            self.add(self.path(value), kind, asks)
-
-    def tree(self, *asks: tuple[str, ...]) -> None:
-        """Say that any file of the checkout may change, or what to ask git to know which."""
-        if self.cwd:
-            self.add(self.cwd, "tree", asks)
-
-    def is_directory(self, value: str) -> bool:
-        """Say whether the value names a directory, by how it is written or by looking."""
-        if value.endswith(("/", "/.", "/..")) or value in (".", ".."):
-            return True
-        path = self.path(value)
-        return path is not None and self.kind_of(path) == "directory"
-
-    def text(self, value: str | None) -> str | None:
-        """Give the content of a file that the same command has written before."""
-        path = self.path(value)
-        return None if path is None else self.files.get(path)
+def every(args: Values, *names: str) -> list[str]:
+    """Give every value of an option that may be given several times."""
+    found = [args[at + 1] for at, arg in enumerate(args[:-1]) if arg in names]
+    found += [arg.partition("=")[2] for arg in args if arg and arg.partition("=")[0] in names]
+    return [value for value in found if value]

@@ -14,19 +14,12 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-from dibs.surfaces.hooks.shell import builtins, rules, values
+from dibs.surfaces.hooks.shell import builtins, conditions, rules, values
+from dibs.surfaces.hooks.shell.call import Disk, Scene, ShellCall
 from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts, end_of_words, keyword_at, name_at
-from dibs.surfaces.hooks.shell.values import (
-    MAX_VALUES,
-    Redirect,
-    ShellCall,
-    ShellState,
-    Token,
-    Word,
-)
-from dibs.surroundings.occasion import Edit
+from dibs.surfaces.hooks.shell.values import MAX_VALUES, Redirect, ShellState, Token, Word
 
 # A working directory, "" if it cannot be known, and the values of the variables.
 Setting = tuple[str, dict[str, str]]
@@ -56,7 +49,9 @@ class Frame:
 
     function: the name of the function whose body it is, if it is one's
     at: where what is inside begins
-    out, stdin: those of the walk outside
+    out, stdin, skipped: those of the walk outside
+    dead: whether it does not run at all
+    met: whether the condition of one of its branches is sure to be met
     """
 
     def __init__(self, closer: str, walk: Walk, apart: bool, at: int) -> None:
@@ -71,10 +66,13 @@ class Frame:
         self.otherwise = False
         self.out = walk.out
         self.stdin = walk.stdin
+        self.skipped = walk.skipped
+        self.dead = walk.dead
+        self.met = False
 
 
 class Walk:
-    """One command text on its way; `edits` are what it is going to change.
+    """One command text on its way; the edits of its scene are what it is going to change.
 
     left: how many more tokens may be read
     begin: the state before the list at hand
@@ -85,17 +83,19 @@ class Walk:
     closed: where the redirections begin that follow the group just closed
     moved: the directories that the command at hand changes to, "" for one that cannot be known
     unsure: whether the command runs only if the one before has failed
+    status: whether the last command is sure to succeed or to fail, None if nobody knows
+    dead: whether the command at hand is sure not to run
+    skipped: the same of all that the frame at hand holds
+    written: how many edits there were before the last command of a list
     earlier: the state before that one, if it would have changed it
     function: the name of the function whose body is opened next, if it is one's
     functions: the bodies of functions, by name
     """
 
-    def __init__(self, texts: Texts, cwd: str, kind_of: Callable[[str], str]) -> None:
+    def __init__(self, texts: Texts, cwd: str, disk: Disk) -> None:
         home = os.environ.get("HOME")
         self.texts = texts
-        self.kind_of = kind_of
-        self.edits: dict[Edit, None] = {}
-        self.files: dict[str, str] = {}
+        self.scene = Scene(disk)
         self.feed: str | None = None
         self.stdin: str | None = None
         self.out: list[Printed] = []
@@ -107,7 +107,9 @@ class Walk:
         self.depth = 0
         self.state = self.begin = ShellState((cwd,), {"HOME": (home,)} if home else {})
         self.earlier: ShellState | None = None
-        self.piped = self.unsure = False
+        self.piped = self.unsure = self.dead = self.skipped = False
+        self.status: bool | None = None
+        self.written = 0
         self.function = ""
         self.functions: dict[str, list[Token]] = {}
 
@@ -125,15 +127,17 @@ class Walk:
         if self.depth >= MAX_DEPTH:
             return None
         kept = self.feed, self.piped, self.unsure, self.function, self.begin, self.out, self.closed
+        skipped = self.dead, self.skipped
         state = self.state.copy()
         self.depth += 1
-        self.piped = self.unsure = False
+        self.piped = self.unsure = self.dead = self.skipped = False
         self.function = ""
         self.out = []
         self._level(tokens)
         printed = _together(self.out)
         self.depth -= 1
         self.feed, self.piped, self.unsure, self.function, self.begin, self.out, self.closed = kept
+        self.dead, self.skipped = skipped
         if apart:
             self.state = state
         return printed
@@ -171,9 +175,23 @@ class Walk:
                 self.unsure = token == "||"
                 if not self.piped:
                     self.feed = None
+                    self._weigh(token)
+
+    def _weigh(self, operator: str) -> None:
+        """Find whether what follows an operator is sure not to run."""
+        written = [*itertools.islice(self.scene.edits, self.written, None)]
+        self.written = len(self.scene.edits)
+        self.dead = self.skipped
+        if operator == "&&":
+            self.dead |= self.status is False
+        elif operator == "||":
+            # What writes files is taken to succeed, and what follows for what is done if it fails.
+            plainly = any(not edit.asks and "*" not in edit.path for edit in written)
+            self.dead |= self.status is True or (self.status is None and plainly)
 
     def _command(self, tokens: list[Token], at: int, frames: list[Frame]) -> int:
         """Take keywords and then one simple command; give where it ends."""
+        negated = False
         while keyword := keyword_at(tokens, at):
             if keyword in _OPENERS:
                 piped = self.piped
@@ -199,6 +217,7 @@ class Walk:
                 self.function = name_at(tokens, at)
             elif keyword not in ("do", "!", "time", "coproc"):
                 break
+            negated ^= keyword == "!"
             at += 1
         end = end_of_words(tokens, at)
         if end == at + 1 and tokens[end : end + 2] == ["(", ")"]:
@@ -206,12 +225,16 @@ class Walk:
             return end + 2
         words = [token for token in tokens[at:end] if isinstance(token, Word)]
         redirects = [token for token in tokens[at:end] if isinstance(token, Redirect)]
-        if words or redirects:
+        if self.dead:
+            self.function = ""
+        elif words or redirects:
             apart = self.piped or tokens[end : end + 1] in _APART
             printed = self._simple(words, redirects, apart)
             self.function = ""
             if words or self.closed != at:
                 self._print(printed, tokens, end)
+            if negated and self.status is not None:
+                self.status = not self.status
         return end
 
     def _print(self, printed: Printed, tokens: list[Token], at: int) -> None:
@@ -238,7 +261,7 @@ class Walk:
         words = [one.word for one in redirects]
         self.inner(words)
         for cwd, variables in itertools.islice(self._settings(words), 1):
-            call = ShellCall("", [], cwd, {}, self.files, self.kind_of)
+            call = ShellCall([], cwd, self.scene)
             for redirect in redirects:
                 self.stdin = _stdin(redirect, call, variables, self.stdin)
 
@@ -248,6 +271,7 @@ class Walk:
             self.stdin = self.feed
         self.out = []
         self.begin = self.state.copy()
+        self.skipped = self.dead
         self.piped = self.unsure = False
         self.function = ""
 
@@ -255,6 +279,9 @@ class Walk:
         frame = frames.pop()
         printed = _together(self.out)
         self.out, self.stdin, self.closed = frame.out, frame.stdin, at
+        self.dead, self.skipped = frame.dead, frame.skipped
+        if not frame.dead and frame.closer not in (")", "}"):
+            self.status = None
         if frame.function:
             self.functions[frame.function] = tokens[frame.at : at - 1]
             printed = ()
@@ -277,9 +304,13 @@ class Walk:
     def _branch(self, keyword: str, frame: Frame) -> None:
         if keyword == "then":
             frame.base = self.state.copy()
+            self.skipped = self.skipped or self.status is False
+            frame.met |= self.status is True and not self.skipped
         else:
             frame.otherwise = keyword == "else"
             self._back(frame)
+            self.skipped = frame.dead or frame.met
+        self.dead = self.skipped
 
     def _back(self, frame: Frame) -> None:
         """Begin another branch: the state is again what it was before the first."""
@@ -306,7 +337,10 @@ class Walk:
         given = [token for token in tokens[at:end] if isinstance(token, Word)]
         self.inner(given[2:])
         if given:
-            held = self._fields(given[2:]) if given[1:] else self.state.variables.get("@", ())
+            held = [*self._fields(given[2:])] if given[1:] else self.state.variables.get("@", ())
+            for cwd in self.state.cwds[:1] if len(self.state.cwds) == 1 else ():
+                names = ShellCall([], cwd, self.scene).expanded([*held])
+                held = tuple(name for name in names if name)
             self.state.set(given[0].plain(), held)
         return end
 
@@ -322,8 +356,14 @@ class Walk:
             self.assign(words)
         moved: list[str] = []
         self.moved = moved
-        settings = self._settings([*command, *targets])
-        printed = [self._run(command, redirects, setting) for setting in settings]
+        given = words[: len(words) - len(command)] if command else []
+        printed: list[str | None] = []
+        statuses: set[bool | None] = set()
+        for setting in self._settings([*words, *targets]):
+            self.status = None
+            printed.append(self._run(command, redirects, setting, given))
+            statuses.add(self.status)
+        self.status = statuses.pop() if len(statuses) == 1 else None
         if moved:
             self.state.before = self.state.cwds
             self.state.cwds = tuple(filter(None, values.few(moved)))
@@ -388,12 +428,19 @@ class Walk:
                 held = [a + b for a in self.state.variables.get(name, ()) for b in held]
             self.state.set(name, held)
 
-    def _run(self, words: list[Word], redirects: list[Redirect], setting: Setting) -> str | None:
+    def _run(
+        self, words: list[Word], redirects: list[Redirect], setting: Setting, given: list[Word]
+    ) -> str | None:
         """Run one command in one setting; give what it prints, if the text says that."""
         cwd, variables = setting
         args = [arg for word in words for arg in word.fields(variables)]
-        call = ShellCall("", [], cwd, self.edits, self.files, self.kind_of)
+        call = ShellCall(args, cwd, self.scene)
         call.stdin = self.feed if self.piped else self.stdin
+        call.settings = {
+            one.assigns(): value.partition("=")[2]
+            for one in given
+            if (value := one.assigned(variables)) is not None
+        }
         outputs: list[str] = []
         for redirect in redirects:
             call.stdin = _stdin(redirect, call, variables, call.stdin)
@@ -402,17 +449,19 @@ class Walk:
                 call.write([value])
                 if (path := call.path(value)) and redirect.op in (">", ">|"):
                     outputs.append(path)
-        call.name, call.args = rules.unwrap(args)
         printed = self.call(call, words)
         for path in outputs:
             if printed is None:
-                self.files.pop(path, None)
+                self.scene.files.pop(path, None)
             else:
-                self.files[path] = printed
+                self.scene.files[path] = printed
         return "" if any(map(Redirect.is_output, redirects)) else printed
 
     def call(self, call: ShellCall, words: list[Word]) -> str | None:
         """Run one command; give what it prints, if the text says that."""
+        args = call.args
+        call.name, call.args = rules.unwrap(args)
+        call.spelled = next((one for one in args if one and rules.name_of(one) == call.name), "")
         if call.name in self.functions:
             body = self.functions[call.name]
             self.left -= len(body)
@@ -428,6 +477,9 @@ class Walk:
         if not call.name:
             return None if words else ""
         said = rules.run(call)
+        self.status = conditions.status(call) if call.name in conditions.NAMES else None
+        if "/" in call.spelled and not rules.is_known(call.name):
+            return builtins.script(self, call)
         return "" if said is None and call.name in _SILENT else said
 
     def deeper(self, outer: ShellCall, args: values.Values, words: list[Word]) -> None:
@@ -435,8 +487,7 @@ class Walk:
         if self.depth < MAX_DEPTH and self.runs > 0:
             self.depth += 1
             self.runs -= 1
-            call = ShellCall("", [], outer.cwd, self.edits, self.files, self.kind_of)
-            call.name, call.args = rules.unwrap(args)
+            call = ShellCall(args, outer.cwd, self.scene)
             self.call(call, words)
             self.depth -= 1
 

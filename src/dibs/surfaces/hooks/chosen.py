@@ -1,0 +1,76 @@
+"""Which of the files that a command may change it is sure to leave alone, by what is in them now.
+
+The text of a command names files by a pattern and says more than that: those in which a word is,
+those that are not below `tests`, those of which a folder has a copy. That is looked at for the few
+files that others hold, and for no others (`narrowing`). The words, each after `only`:
+
+    with FLAGS TEXT…     one of the texts is in it; `i`: whatever the case of the letters
+    named TEXT           the text is in its path from the top; `unnamed` TEXT: it is not
+    unlike PATTERN       its name, or one of the folders it is in, does not match
+    copied FOLDER        the folder has a file of that name; `mirrored` FOLDER: or it has not
+    there                it exists
+    untidy               it has spaces at the end of a line, or does not end with one line end
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.surfaces.hooks.contents import read_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ONLY = "only"
+
+
+def is_chosen(asks: Iterable[tuple[str, ...]], file: str, top: str, base: str) -> bool:
+    """Whether a file is one of those that are meant.
+
+    top: the checkout's directory; base: where the command puts or looks for files
+    """
+    return all(_holds(*ask[1:], file=file, top=top, base=base) for ask in asks if ask[0] == ONLY)
+
+
+def _holds(word: str, *about: str, file: str, top: str, base: str) -> bool:
+    name = f"/{os.path.relpath(file, top)}"
+    if word == "with":
+        flags, *texts = about
+        content = (read_file(file) or b"").decode("utf-8", "surrogateescape")
+        if "i" in flags:
+            content, texts = content.lower(), [text.lower() for text in texts]
+        return any(text in content for text in texts)
+    if word in ("named", "unnamed"):
+        return (about[0] in name) == (word == "named")
+    if word == "unlike":
+        return not _is_like(name, about[0])
+    if word == "copied":
+        source = os.path.join(about[0], os.path.relpath(file, base))
+        return os.path.lexists(source) and not os.path.isdir(source)
+    if word == "there":
+        return os.path.isfile(file)
+    if word == "untidy":
+        return _is_untidy(read_file(file) or b"")
+    return True
+
+
+def _is_like(name: str, pattern: str) -> bool:
+    from fnmatch import fnmatchcase
+
+    pattern = pattern.removeprefix("./").strip("/")
+    if "/" in pattern:
+        folder = pattern.removesuffix("/**").removesuffix("/*")
+        return any(fnmatchcase(name, f"{start}{folder}{end}")
+                   for start in ("/", "*/") for end in ("", "/*"))  # fmt: skip
+    return any(fnmatchcase(part, pattern) for part in name.split("/"))
+
+
+def _is_untidy(content: bytes) -> bool:
+    if not content or b"\0" in content:
+        return False
+    return (
+        any(line != line.rstrip() for line in content.split(b"\n"))
+        or not content.endswith(b"\n")
+        or content.endswith(b"\n\n")
+    )

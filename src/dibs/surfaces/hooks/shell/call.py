@@ -1,0 +1,189 @@
+"""A command that is going to run, and what it finds around it: the disk, earlier commands.
+
+A name may carry a question (`asking`): of the files that it stands for, only some are meant, and
+the text does not say which. `grep -l`, `git diff --name-only` and their like print such names. What
+is asked goes along with the edit, and is answered when it is known who holds what (`narrowing`).
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Iterable
+
+from dibs.surfaces.hooks.shell.values import BRACKET, QUESTION, STAR, Asks, Values
+from dibs.surroundings.occasion import Edit
+
+MAX_EDITS = 1_000
+MAX_QUESTIONS = 500
+MAX_TEXTS = 40
+MAX_NAMES = 20
+ASKED = chr(0xE007)
+
+
+class Disk:
+    """How the files that are there are looked at; by default, nothing is seen.
+
+    kind_of: says of a path whether it is now a "directory", a "file" or nothing ("")
+    text_of: gives the text of a file that is not too long
+    names_in: gives the names in a directory that has not too many
+    """
+
+    def __init__(
+        self,
+        kind_of: Callable[[str], str] = lambda _: "",
+        text_of: Callable[[str], str | None] = lambda _: None,
+        names_in: Callable[[str], list[str]] = lambda _: [],
+    ) -> None:
+        self.kind_of = kind_of
+        self.text_of = text_of
+        self.names_in = names_in
+
+
+class Scene:
+    """What all commands of a text share.
+
+    edits: what they are going to change
+    files: the contents of those files that they have written before
+    asked: the questions that names carry, by their numbers
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.edits: dict[Edit, None] = {}
+        self.files: dict[str, str] = {}
+        self.asked: list[Asks] = []
+        self.texts = MAX_TEXTS
+
+
+class ShellCall:
+    """A command that is going to run.
+
+    args: its arguments; None is one that cannot be known
+    cwd: where it runs, "" if that cannot be known
+    edits: what it changes is added here
+    stdin: what it reads, if the text says that
+    settings: the variables that are set for it alone
+    """
+
+    def __init__(self, args: Values, cwd: str, scene: Scene) -> None:
+        self.name = ""
+        self.spelled = ""
+        self.args = args
+        self.cwd = cwd
+        self.scene = scene
+        self.edits = scene.edits
+        self.kind_of = scene.disk.kind_of
+        self.stdin: str | None = None
+        self.settings: dict[str, str] = {}
+
+    def path(self, value: str | None) -> str | None:
+        """Give the absolute path, wildcards and all; None if it cannot be known or claimed."""
+        number, value = self._parted(value or "")
+        if not value:
+            return None
+        value = value.replace(STAR, "*").replace(QUESTION, "?")
+        if not value.startswith("/"):
+            if not self.cwd:
+                return None
+            value = f"{self.cwd}/{value}"
+        path = os.path.normpath(value)
+        path = path[1:] if path.startswith("//") else path
+        path = path if BRACKET not in path else self._bracketed(path)
+        return f"{path}{ASKED}{number}{ASKED}" if number else path
+
+    def _bracketed(self, path: str) -> str:
+        """Give what a path with `[…]` means: a file of that name, as the shell takes it if nothing
+        else fits, or any character in its place."""
+        literal = path.replace(BRACKET, "[")
+        if self.kind_of(literal):
+            return literal
+        done, *rest = path.split(BRACKET)
+        for piece in rest:
+            # A `]` that comes first is one of the characters.
+            close = piece.find("]", 2 if piece[:1] in "!^" else 1)
+            done += "?" + piece[close + 1 :] if close > 0 else "[" + piece
+        return done
+
+    def asking(self, name: str, *asks: tuple[str, ...]) -> str:
+        """Give the name with a question about the files that it stands for."""
+        number, name = self._parted(name)
+        asks = (*self.questions(number), *asks)
+        if asks not in self.scene.asked:
+            self.scene.asked.append(asks)
+        place = self.scene.asked.index(asks)
+        return f"{ASKED}{place}{ASKED}{name}" if place < MAX_QUESTIONS else name
+
+    def _parted(self, name: str) -> tuple[str, str]:
+        """Give the number of the question that a name carries, and the name without it."""
+        if ASKED not in name:
+            return "", name
+        before, number, after = [*name.split(ASKED, 2), "", ""][:3]
+        return number, (before + after).replace(ASKED, "")
+
+    def questions(self, number: str) -> Asks:
+        asked = self.scene.asked
+        known = number.isdecimal() and len(number) < 5 and int(number) < len(asked)
+        return asked[int(number)] if known else ()
+
+    def asked(self, text: str | None) -> Asks:
+        """Give the question that stands for a whole text, such as a patch that git prints."""
+        number, rest = self._parted((text or "").strip())
+        return () if rest else self.questions(number)
+
+    def add(self, path: str | None, kind: str = "write", asks: Asks = ()) -> None:
+        if path is None or path == "/dev" or path.startswith("/dev/"):
+            return
+        number, path = self._parted(path)
+        if len(self.edits) < MAX_EDITS:
+            self.edits[Edit(path, kind, asks=self.questions(number) or asks)] = None
+
+    def write(self, values: Iterable[str | None], kind: str = "write", asks: Asks = ()) -> None:
+        for value in values:
+            self.add(self.path(value), kind, asks)
+
+    def tree(self, *asks: tuple[str, ...]) -> None:
+        """Say that any file of the checkout may change, or what to ask git to know which."""
+        if self.cwd:
+            self.add(self.cwd, "tree", asks)
+
+    def is_directory(self, value: str) -> bool:
+        """Say whether the value names a directory, by how it is written or by looking."""
+        if value.endswith(("/", "/.", "/..")) or value in (".", ".."):
+            return True
+        path = self.path(value)
+        return path is not None and self.kind_of(path) == "directory"
+
+    def text(self, value: str | None) -> str | None:
+        """Give the content of a file: what the same text has written before, or what is there."""
+        path = self.path(value)
+        if path is None or path in self.scene.files:
+            return path and self.scene.files[path]
+        if self.scene.texts <= 0 or any(edit.path == path for edit in self.scene.edits):
+            return None
+        self.scene.texts -= 1
+        return self.scene.disk.text_of(path)
+
+    def expanded(self, values: Values) -> Values:
+        """Give the names of the files that are there instead of wildcards, if they are few."""
+        found: Values = []
+        for value in values:
+            names = self._matching(value) if value else []
+            found += names or [value]
+        return found
+
+    def _matching(self, value: str) -> list[str]:
+        """Wildcards in the last part of a path only, as most are."""
+        folder, slash, last = value.rpartition("/")
+        if not {STAR, QUESTION} & {*last} or {STAR, QUESTION, BRACKET} & {*folder}:
+            return []
+        path = self.path(folder or ("/" if slash else "."))
+        if path is None or BRACKET in last or ASKED in value:
+            return []
+        from fnmatch import fnmatchcase
+
+        pattern = last.replace("[", "[[]").replace(STAR, "*").replace(QUESTION, "?")
+        names = [name for name in self.scene.disk.names_in(path) if fnmatchcase(name, pattern)]
+        names = [name for name in names if name[0] != "." or last[0] == "."]
+        return (
+            [f"{folder}{slash}{name}" for name in sorted(names)] if len(names) <= MAX_NAMES else []
+        )

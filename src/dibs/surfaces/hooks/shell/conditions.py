@@ -1,0 +1,77 @@
+"""Whether a command is sure to succeed or to fail: `[ -f x ] || …`, `grep -q text file && …`.
+
+Only what is known for certain is said, of files as they are now and that the same text has not
+changed before; everything else is None.
+"""
+
+from __future__ import annotations
+
+from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.values import Values, options, plain
+
+NAMES = frozenset("true : false test [ [[ grep egrep fgrep".split())
+_KINDS = {"-e": ("file", "directory"), "-f": ("file",), "-d": ("directory",)}
+_MEANS = frozenset("*?[]()\\^$|+{}.")
+_PLAINLY = frozenset("-q --quiet --silent -s -F -e -E -i".split())
+
+
+def status(call: ShellCall) -> bool | None:
+    if call.name in ("true", ":", "false"):
+        return call.name != "false"
+    if call.name in ("test", "[", "[["):
+        return _test([arg for arg in call.args if arg not in ("]", "]]")], call)
+    return _grep(call)
+
+
+def _test(args: Values, call: ShellCall) -> bool | None:
+    if args[:1] == ["!"]:
+        said = _test(args[1:], call)
+        return None if said is None else not said
+    if None in args:
+        return None
+    known = [plain(arg) for arg in args if arg is not None]
+    if len(known) == 2 and known[0] in _KINDS:
+        kind = _kind(call, known[1])
+        return None if kind is None else kind in _KINDS[known[0]]
+    if len(known) == 2 and known[0] in ("-n", "-z"):
+        return (known[0] == "-n") == bool(known[1])
+    if len(known) == 3 and known[1] in ("=", "==", "!=") and _MEANS.isdisjoint(known[2]):
+        return (known[0] == known[2]) == (known[1] != "!=")
+    return None
+
+
+def _kind(call: ShellCall, value: str) -> str | None:
+    """What is at a path; None if that may be something else by the time the command runs."""
+    path = call.path(value)
+    if path is None or not call.kind_of(call.cwd):
+        return None
+    if any(
+        edit.kind == "tree" or edit.path.startswith(f"{path}/") or "*" in edit.path
+        or f"{path}/".startswith(f"{edit.path}/")
+        for edit in call.scene.edits
+    ):  # fmt: skip
+        return None
+    return call.kind_of(path)
+
+
+def _grep(call: ShellCall) -> bool | None:
+    """Whether a plain text is in a file; anything more than that is not tried."""
+    found, names = options(call.args, "e --regexp")
+    given = [found.get("-e"), *names] if "-e" in found else names
+    if len(given) != 2 or not given[0] or not given[1] or found.keys() - _PLAINLY:
+        return None
+    kind = _kind(call, given[1])
+    content = call.text(given[1]) if kind == "file" else None
+    if content is None:
+        return False if kind == "" else None
+    wanted = plain(given[0])
+    fixed = "-F" in found or call.name == "fgrep"
+    if not fixed:
+        start, end = wanted.startswith("^"), wanted.endswith("$")
+        content = "".join(f"\n{line}\n" for line in content.splitlines())
+        wanted = "\n" * start + wanted[start : len(wanted) - end].replace("\\.", ".") + "\n" * end
+    if "-i" in found:
+        content, wanted = content.lower(), wanted.lower()
+    if wanted in content:
+        return True
+    return False if fixed or _MEANS.isdisjoint(wanted) else None

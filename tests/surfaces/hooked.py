@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.surfaces.shell import Answer, Shell, finish
 
@@ -35,9 +35,9 @@ class Client:
         self.folder = shell.folder
         self.calls = 0
 
-    def at(self, folder: Path) -> Client:
+    def at(self, folder: Path) -> Self:
         """The same client in another directory."""
-        other: Client = object.__new__(Client)
+        other = object.__new__(type(self))
         other.__dict__ |= self.__dict__
         other.shell, other.folder = self.shell.at(folder), folder
         return other

@@ -73,11 +73,12 @@ trust_level = "trusted"
 
 def codex(home: Path, repository: Path, url: str) -> Account:
     write(home / ".codex/config.toml", CODEX_CONFIG.format(url=url, repository=repository))
-    # A user approves hooks once, in a dialogue; without that, Codex skips them without a word.
+    # A user approves hooks once, in a dialogue; without that, Codex skips them without a word. With
+    # this it does all in its own process, and not in the server that a user's windows share.
     trusting = ["--dangerously-bypass-hook-trust"]
-    free = ["--dangerously-bypass-approvals-and-sandbox", *trusting]
+    free = ["--dangerously-bypass-approvals-and-sandbox"]
     asking = ["--ask-for-approval", "on-request", "--sandbox", "read-only", *trusting]
-    return Account({"SCRIPTED_KEY": "scripted"}, ["exec", *free], free, asking)
+    return Account({"SCRIPTED_KEY": "scripted"}, ["exec", *free, *trusting], free, asking)
 
 
 def gemini(home: Path, repository: Path, url: str) -> Account:

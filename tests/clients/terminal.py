@@ -55,6 +55,14 @@ class Terminal(Running):
     def types(self, keys: str) -> None:
         os.write(self.keyboard, keys.encode())
 
+    def presses(self, key: str, text: str, times: int = 1) -> None:
+        """Press a key until it has shown this: what was shown may not listen yet."""
+        end = time.monotonic() + PATIENCE_S
+        while self.text.count("".join(text.split())) < times:
+            assert time.monotonic() < end, self.story(f"does not show {text!r}")
+            self.types(key)
+            time.sleep(0.5)
+
     def hang_up(self) -> None:
         """The window is closed."""
         self._process.send_signal(signal.SIGHUP)

@@ -81,7 +81,7 @@ def waiting(client: Running) -> list[str]:
     return [command for command in client.children().values() if "claude wake" in command]
 
 
-def test_codex_is_woken_and_who_waits_ends_with_it(
+def test_codex_is_woken_in_the_server_that_its_windows_share(
     repository: Path, shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell.ok("init", "--client", "codex")
@@ -91,14 +91,15 @@ def test_codex_is_woken_and_who_waits_ends_with_it(
     path = surroundings(tmp_path / "other", repository)["PATH"]
     variables = {"PATH": f"{tmp_path}/bin{os.pathsep}{path}"}
     with at_terminal("codex", repository, script(asked), variables=variables) as client:
+        client.shows("2. Trust all and continue")
+        client.presses("2", "2. Trust all and continue", 2)
+        client.presses("\r", "Trusting hooks")
         wake(shell, repository, asked, "codex", capsys)
         until(lambda: was_told(client.transcript.of("context")), "what bob wrote")
         prompts = [one["text"] for one in client.transcript.of("context") if one["role"] == "user"]
         assert not any("leave c.py to me" in text for text in prompts), "that is for its user"
         until(lambda: len(client.transcript.of("say")) == 2, "the end of that turn")
         until(lambda: waits(repository), "one who waits again")
-        client.kill()
-        until(lambda: not waits(repository), "the end of who waits")
 
 
 def test_opencode_is_woken(

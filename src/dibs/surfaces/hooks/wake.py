@@ -51,7 +51,7 @@ ELSEWHERE_S = 10.0
 """How long a store on another machine is waited for at a time."""
 POLL_S = 0.5
 """How often it looks where the kernel does not tell: it may be for days, on a battery."""
-GONE_S = 2.0
+GONE_S, LONGEST_S = 2.0, 3600.0
 COMMAND_S = 30.0
 UNREAD = 100
 HEADING = (
@@ -223,13 +223,18 @@ class Sleep:
 
 
 def end_with(pid: int) -> None:
-    """End this process when its client is gone, which is not above it."""
+    """End this process when its client is gone, which is not above it, or when it has waited long.
+
+    Codex has one process for all sessions of a user, which outlives their windows and tells no hook
+    that one was closed.
+    """
     try:
-        while True:
+        for _ in range(int(LONGEST_S / GONE_S)):
             sleep(GONE_S)
             os.kill(pid, 0)
     except OSError:
-        os._exit(0)
+        pass
+    os._exit(0)
 
 
 def end_with_client(parent: int) -> None:

@@ -6,7 +6,6 @@ silence is not: what is frozen may take it in, and answer to nobody. See `remote
 
 from __future__ import annotations
 
-import json
 import os
 from _thread import allocate_lock
 from time import monotonic, sleep
@@ -21,10 +20,11 @@ from dibs.errors import (
     ForkedError,
     InvalidError,
     NotYoursError,
+    UnfitError,
 )
-from dibs.records import visible
+from dibs.records import read_json, visible
 from dibs.storage.clock import bearable
-from dibs.storage.folder import is_held
+from dibs.storage.folder import Own, is_held
 from dibs.storage.waiting import CANCEL
 from dibs.wire import (
     CALL_S,
@@ -228,18 +228,18 @@ def living(user_dir: str) -> dict[tuple[object, ...], dict[str, Any]]:
 
     Each says with it a token for its user.
     """
-    folder, found = os.path.join(user_dir, DAEMONS), {}
+    own, found = Own(os.path.realpath(user_dir)), {}
     try:
-        files = sorted(os.listdir(folder))
-    except OSError:
-        return {}
-    for file in (os.path.join(folder, name) for name in files if name.endswith(".json")):
+        names = sorted(own.names(DAEMONS))
+    except (OSError, UnfitError):
+        return {}  # whatever lies there is not this user's
+    for name in (f"{DAEMONS}/{name}" for name in names if name.endswith(".json")):
         try:
-            with open(file, encoding="utf-8") as source:
-                word = json.load(source) if is_held(file) else {}
+            said = own.read(name) if is_held(own.file(name)) else None
+            word = read_json((said or b"{}").decode())
             found[Address(word["url"]).identity] = word
-        except (OSError, ValueError, KeyError, TypeError, InvalidError):
-            continue  # gone, half gone, or of another release
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, InvalidError, UnfitError):
+            continue  # gone, half gone, or of another release or user
     return found
 
 

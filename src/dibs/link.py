@@ -11,7 +11,7 @@ from _thread import allocate_lock
 from time import monotonic, sleep
 
 from dibs.answers import AwayError, Untrusted, read, refusal
-from dibs.arguments import check_name, check_text
+from dibs.arguments import check_agent, check_name, check_text
 from dibs.errors import (
     CancelledError,
     ClosedError,
@@ -66,6 +66,7 @@ class Link:
         self._user_dir = user_dir
         self._idle: list[ClientConnection] = []
         self._space = ""
+        self._owner: str | None = None if token else ""
         self.boot = ""
         """That of the daemon's clock, as it said; empty if it did not, or if a server has one."""
         self._asking = allocate_lock()
@@ -80,10 +81,24 @@ class Link:
     @property
     def space(self) -> str:
         if not self._space:
-            answer = self.ask("/v1/me", {}, {})
-            with self.trusting_nothing():
-                self._space = check_name("space", answer["space"])
+            self._ask_who()
         return self._space
+
+    @property
+    def owner(self) -> str:
+        """Whose token was given, if it speaks for one agent and its parts; else ""."""
+        if self._owner is None:
+            self._ask_who()
+        return self._owner or ""
+
+    def _ask_who(self) -> None:
+        answer = self.ask("/v1/me", {}, {})
+        with self.trusting_nothing():
+            self._space = check_name("space", answer["space"])
+            # An earlier release does not say what the token allows; most are an agent's.
+            is_agents = answer.get("scope", "agent") != "admin"
+            if self._owner is None:
+                self._owner = check_agent("agent", answer["agent"]) if is_agents else ""
 
     def trusting_nothing(self) -> Untrusted:
         """A block in which an answer is taken apart: whatever goes wrong there is its fault."""

@@ -121,6 +121,10 @@ class RemoteScope(Scope):
         return self.link.space
 
     @property
+    def owner(self) -> str:
+        return self.link.owner
+
+    @property
     def boot(self) -> str:
         return self.link.boot
 

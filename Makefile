@@ -86,6 +86,7 @@ endef
 
 $(READY): pyproject.toml constraints.txt
 	$(new_venv)
+	@$(PIP) install pip==26.3  # older ones write a `dibs` that loads `re`, a fifth of what a hook costs
 	@$(PINNED) $(PIP) install -e '.[postgres,dev]'
 	@touch $@
 

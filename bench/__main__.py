@@ -98,6 +98,10 @@ def report() -> Iterator[str]:
             for writers in (1, 8):
                 yield space_line(url, folder, writers)
             yield ""
+            yield "Hooks, beside `python -c pass`:\n"
+            yield HEAD
+            yield from start_ratios(start.on_postgres(folder, url, rounds=9, calls=5), 6)
+            yield ""
             yield bell_line(url, folder)
             # Before the next: its many rows keep the server busy with its own house-keeping.
             yield from waking_lines(url, folder)
@@ -188,7 +192,7 @@ def start_ratios(figures: dict[str, list[float]], hook_goal: float) -> Iterator[
 def start_lines(folder: str) -> Iterator[str]:
     yield "Bare is `python -c pass` with the same interpreter. Both are processes, start to end.\n"
     yield HEAD
-    yield from start_ratios(start.commands(folder, rounds=15, calls=10), 5)
+    yield from start_ratios(start.commands(folder, rounds=15, calls=10), 3.2)
     yield from start_ratios(start.crowded(folder, rounds=9, calls=5), 3.2)
     crowds = start.crowds(folder, rounds=5)
     middle, low, high = ratio(crowds, "dibs", "bare")

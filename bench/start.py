@@ -101,6 +101,38 @@ def crowded(folder: str, rounds: int, calls: int) -> dict[str, list[float]]:
         return in_turns(calling, rounds, calls)
 
 
+def on_postgres(folder: str, url: str, rounds: int, calls: int) -> dict[str, list[float]]:
+    """The same for the hooks of edits on PostgreSQL: by the daemon that they start, and without."""
+    place = os.path.join(folder, "postgres")
+    many_files(place, 1)
+    environment = {name: os.environ[name] for name in ("PATH", "LANG", "HOME")}
+    environment |= {
+        "CLAUDE_PID": str(os.getpid()), "DIBS_URL": url, "DIBS_SPACE": "hooks",
+        "XDG_DATA_HOME": os.path.join(folder, "data"),
+    }  # fmt: skip
+    run = partial(subprocess.run, check=True, cwd=place, stdout=subprocess.DEVNULL)
+    calling: dict[str, Callable[[], object]] = {
+        BARE: partial(run, [sys.executable, "-c", "pass"], env=environment)
+    }
+    for way, more in (("by the daemon", {}), ("without it", {"DIBS_DAEMON": "off"})):
+        for event, when in (("PreToolUse", "before"), ("PostToolUse", "after")):
+            said = {"session_id": "1", "cwd": place, "hook_event_name": event,
+                    "tool_name": "Edit", "tool_input": {"file_path": f"{place}/a.py"},
+                    "tool_use_id": "1"}  # fmt: skip
+            calling[f"{HOOK}, {when} an edit, {way}"] = partial(
+                run, [DIBS, "hook", "claude"], input=json.dumps(said).encode(),
+                env=environment | more,
+            )  # fmt: skip
+    try:
+        for _ in range(3):
+            for call in calling.values():
+                call()
+            time.sleep(SETTLED_S)  # until the daemon is there
+        return in_turns(calling, rounds, calls)
+    finally:
+        run([DIBS, "stop"], env=environment)
+
+
 def many_files(place: str, number: int) -> None:
     """A repository with so many files, and one more."""
     subprocess.run(["git", "init", "-q", place], check=True)

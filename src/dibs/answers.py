@@ -7,8 +7,6 @@ record of another shape. Text is shown without the characters that a terminal ob
 
 from __future__ import annotations
 
-import json
-
 from dibs.arguments import DEPTH_LIMIT, refuse_depth
 from dibs.errors import (
     DETAILS,
@@ -20,7 +18,7 @@ from dibs.errors import (
     UnfitError,
     error_of,
 )
-from dibs.records import Record, visible
+from dibs.records import Record, Rules, read_json, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ AT_THE_DOOR = {401: NotYoursError, 403: NotYoursError, 429: BusyError}
 def read(data: bytes, status: int, url: str) -> Any:
     """The JSON of an answer."""
     try:
-        answer = json.loads(data, parse_constant=no_number, parse_float=finite)
+        answer = read_json(data.decode("utf-8", "surrogatepass"), Finite)
         if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
             refuse_depth("the answer", answer, DEPTH_LIMIT + AROUND)
         return answer
@@ -50,6 +48,13 @@ def no_number(text: str) -> Any:
 def finite(text: str) -> float:
     found = float(text)
     return found if found - found == 0 else no_number(text)
+
+
+class Finite(Rules):
+    """Numbers that every store can hold."""
+
+    parse_constant = staticmethod(no_number)
+    parse_float = staticmethod(finite)
 
 
 class Untrusted:

@@ -379,10 +379,14 @@ def check_untracked(note: Note) -> None:
 
 def space_key(user_dir: str, name: str) -> tuple[bytes, str | None]:
     """The key of a shared space on this machine, made if this machine has none yet."""
-    own = Own(os.path.realpath(user_dir))
-    file = f"keys/{sha256(name.encode()).hexdigest()[:32]}"
+    own, file = Own(os.path.realpath(user_dir)), key_name(name)
     made = own.once(file, os.urandom(32))
     return own.read(file) or b"", own.file(file) if made else None
+
+
+def key_name(name: str) -> str:
+    """Where the key of a shared space is, in the user's data folder."""
+    return f"keys/{sha256(name.encode()).hexdigest()[:32]}"
 
 
 def own_store(place: Place) -> str:

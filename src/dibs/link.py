@@ -6,13 +6,12 @@ silence is not: what is frozen may take it in, and answer to nobody. See `remote
 
 from __future__ import annotations
 
-import json
 import os
 from _thread import allocate_lock
 from time import monotonic, sleep
 
 from dibs.answers import AwayError, Untrusted, read, refusal
-from dibs.arguments import check_name, check_text
+from dibs.arguments import check_agent, check_name, check_text
 from dibs.errors import (
     CancelledError,
     ClosedError,
@@ -21,10 +20,11 @@ from dibs.errors import (
     ForkedError,
     InvalidError,
     NotYoursError,
+    UnfitError,
 )
-from dibs.records import visible
+from dibs.records import read_json, visible
 from dibs.storage.clock import bearable
-from dibs.storage.folder import is_held
+from dibs.storage.folder import Own, is_held
 from dibs.storage.waiting import CANCEL
 from dibs.wire import (
     CALL_S,
@@ -66,6 +66,7 @@ class Link:
         self._user_dir = user_dir
         self._idle: list[ClientConnection] = []
         self._space = ""
+        self._owner: str | None = None if token else ""
         self.boot = ""
         """That of the daemon's clock, as it said; empty if it did not, or if a server has one."""
         self._asking = allocate_lock()
@@ -80,10 +81,24 @@ class Link:
     @property
     def space(self) -> str:
         if not self._space:
-            answer = self.ask("/v1/me", {}, {})
-            with self.trusting_nothing():
-                self._space = check_name("space", answer["space"])
+            self._ask_who()
         return self._space
+
+    @property
+    def owner(self) -> str:
+        """Whose token was given, if it speaks for one agent and its parts; else ""."""
+        if self._owner is None:
+            self._ask_who()
+        return self._owner or ""
+
+    def _ask_who(self) -> None:
+        answer = self.ask("/v1/me", {}, {})
+        with self.trusting_nothing():
+            self._space = check_name("space", answer["space"])
+            # An earlier release does not say what the token allows; most are an agent's.
+            is_agents = answer.get("scope", "agent") != "admin"
+            if self._owner is None:
+                self._owner = check_agent("agent", answer["agent"]) if is_agents else ""
 
     def trusting_nothing(self) -> Untrusted:
         """A block in which an answer is taken apart: whatever goes wrong there is its fault."""
@@ -228,18 +243,18 @@ def living(user_dir: str) -> dict[tuple[object, ...], dict[str, Any]]:
 
     Each says with it a token for its user.
     """
-    folder, found = os.path.join(user_dir, DAEMONS), {}
+    own, found = Own(os.path.realpath(user_dir)), {}
     try:
-        files = sorted(os.listdir(folder))
-    except OSError:
-        return {}
-    for file in (os.path.join(folder, name) for name in files if name.endswith(".json")):
+        names = sorted(own.names(DAEMONS))
+    except (OSError, UnfitError):
+        return {}  # whatever lies there is not this user's
+    for name in (f"{DAEMONS}/{name}" for name in names if name.endswith(".json")):
         try:
-            with open(file, encoding="utf-8") as source:
-                word = json.load(source) if is_held(file) else {}
+            said = own.read(name) if is_held(own.file(name)) else None
+            word = read_json((said or b"{}").decode())
             found[Address(word["url"]).identity] = word
-        except (OSError, ValueError, KeyError, TypeError, InvalidError):
-            continue  # gone, half gone, or of another release
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, InvalidError, UnfitError):
+            continue  # gone, half gone, or of another release or user
     return found
 
 

@@ -60,6 +60,8 @@ class RemoteScope(Scope):
     """What every noun of a space behind a daemon works with."""
 
     beats = True
+    key = b""
+    """That of the space, where this user is known to have it."""
 
     def __init__(
         self, link: Link, place: Place, caller: Caller | None, token: str, door: Door = Scope.door
@@ -117,6 +119,10 @@ class RemoteScope(Scope):
     @property
     def space(self) -> str:
         return self.link.space
+
+    @property
+    def owner(self) -> str:
+        return self.link.owner
 
     @property
     def boot(self) -> str:

@@ -10,14 +10,13 @@ answer has a limit, and no redirection is followed: a token goes to the address 
 from __future__ import annotations
 
 import _socket
-import json
 import select
 from _thread import allocate_lock, start_new_thread
 from time import monotonic
 
 from dibs.arguments import refuse_depth, shown
 from dibs.errors import InvalidError, UnfitError
-from dibs.records import plain
+from dibs.records import plain, to_ascii
 from dibs.storage.clock import bearable
 
 TYPE_CHECKING = False
@@ -157,7 +156,8 @@ def resolved(host: str, port: int, by: float) -> list[tuple[int, Any]]:
 
     def ask() -> None:
         try:
-            found.append(_socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM))
+            # In bytes: for a text, Python loads the tables of all letters that a name can have.
+            found.append(_socket.getaddrinfo(host.encode(), port, 0, _socket.SOCK_STREAM))
         except OSError as error:
             found.append(error)
         finally:
@@ -359,7 +359,7 @@ def to_body(given: dict[str, Any]) -> bytes:
         refuse_depth(name, value)
     try:
         # Sorted as the store does it, so that keys which cannot be are refused here as there.
-        text = json.dumps(plain(given), allow_nan=False, separators=(",", ":"), sort_keys=True)
+        text = to_ascii(plain(given))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
     if len(text) > BODY_LIMIT:

@@ -147,5 +147,6 @@ def scrubbed(home: Path, pycache: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "PYTHONPYCACHEPREFIX": str(pycache),
         "GIT_CONFIG_GLOBAL": os.devnull,
+        "DIBS_DAEMON": "off",  # no test leaves one running that it does not know of
         **denied(),
     }

@@ -26,7 +26,7 @@ def a(shell: Shell) -> Iterator[Client]:
     b.start()
     b.shell.ok("claim", *(f"src/f{number}.py" for number in range(FILES)))
     for _ in range(3):
-        assert client.write("src/a.py", "a = 2\n").denied == ""
+        assert client.bash("echo a = 2 > src/a.py").denied == ""
     yield client
     client.kill()
     b.kill()
@@ -86,5 +86,20 @@ def test_a_file_that_was_claimed_since_is_looked_at(a: Client, shell: Shell) -> 
 def test_a_note_of_any_kind_is_read_as_none(a: Client, text: str) -> None:
     (note,) = (a.folder / ".dibs/hooks/swept").iterdir()
     note.write_text(text)
-    assert a.write("src/a.py", "a = 3\n").denied == ""
+    assert a.bash("echo a = 3 > src/a.py").denied == ""
     assert not Path(a.folder / ".dibs/failures.log").exists()
+
+
+def test_beside_an_edit_only_files_of_ones_own_are_compared(a: Client) -> None:
+    before = noted(a)
+    (a.folder / "src/f3.py").write_text("by a person\n")
+    assert a.write("src/a.py", "a = 4\n").denied == ""
+    assert intruded(a) == []
+    assert noted(a) == before
+
+
+def test_a_command_whose_end_was_not_told_is_looked_at_with_the_next_edit(a: Client) -> None:
+    assert a.before("Bash", command="./tool").denied == ""
+    (a.folder / "src/f3.py").write_text("by the tool\n")
+    a.write("src/a.py", "a = 5\n")
+    assert intruded(a) == ["src/f3.py"]

@@ -84,7 +84,8 @@ class Callers:
         return self.agent(request).name == self._made_up(kind, client)
 
     def _made_up(self, kind: str, client: str | None) -> str:
-        return f"{kind}-{spoken(client or self._own)}"
+        owner = self.space().scope.owner
+        return f"{owner}/" * bool(owner) + f"{kind}-{spoken(client or self._own)}"
 
     def holdings(self, request: Request) -> Holdings:
         """What the caller has been told that it holds."""

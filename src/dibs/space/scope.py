@@ -102,6 +102,11 @@ class Scope:
         return made
 
     @property
+    def owner(self) -> str:
+        """The agent whose token lets the caller in at a daemon, where that speaks for no other."""
+        return ""
+
+    @property
     def party(self) -> str:
         """Which party calls: agent, person, admin or hook."""
         return self.door.party()

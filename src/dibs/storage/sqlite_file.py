@@ -22,7 +22,6 @@ from dibs.errors import (
     UnfitError,
 )
 from dibs.records import folder
-from dibs.storage.adoption import make_key, save, unknown, unwritable
 from dibs.storage.clock import BUSY_S, COPY
 from dibs.storage.folder import Folder, Note, inode_of
 from dibs.storage.queries import Queries, migrations, newest_migration
@@ -120,6 +119,8 @@ def claim_own(note: Note) -> None:
             )
     if note.known:
         return
+    from dibs.storage.adoption import make_key, save, unknown, unwritable
+
     if note.key is None:
         make_key(note)
     elif not there or not look(note.path, lambda db: is_of_this_boot(db, note.path)):
@@ -173,6 +174,8 @@ def settle(db: apsw.Connection, note: Note, inode: int) -> None:
 
 def keep(note: Note, stamp: tuple[str, str]) -> None:
     """Renew the note, where the user's data folder can be written."""
+    from dibs.storage.adoption import save
+
     try:
         save(note, *stamp, note.index_now)
     except OSError:

@@ -41,7 +41,7 @@ def machine_name() -> str:
 
 def default_user_dir() -> str:
     home = home_user_dir()
-    chosen = os.path.expandvars("$XDG_DATA_HOME")
+    chosen = os.environ.get("XDG_DATA_HOME", "")
     return os.path.join(chosen, "dibs") if chosen.startswith("/") else home
 
 
@@ -71,7 +71,7 @@ def home_of_root(home: str) -> str:
         return home  # there is none, and what dibs makes is root's
     if owner == 0:
         return home
-    if os.path.expandvars("$SUDO_UID").isdigit():
+    if os.environ.get("SUDO_UID", "").isdigit():
         raise UnfitError(
             f"you are root, and your home {folder(home)} belongs to {user(owner)}, who could not "
             "use what dibs would make",

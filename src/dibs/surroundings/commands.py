@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Agent, Dibs
     from dibs.names.paths import Place
+    from dibs.surroundings.nearby import Nearby
     from dibs.surroundings.who import Who
 
 # Where a shell has a better word than the library.
@@ -58,6 +59,8 @@ class Globals:
         self.help = False
         self.tidies = True
         """Whether this process may take the time to prune the store; a hook may not."""
+        self.nearby: Nearby | None = None
+        """A shorter way to the store, where a hook may use one."""
 
     def take(self, words: list[str]) -> list[str]:
         """Take the global options out of the words, wherever they stand before `--`."""
@@ -98,7 +101,8 @@ class Globals:
             if not limit.isdecimal() or len(limit) > 18:
                 raise InvalidError("DIBS_SIZE_LIMIT must be a number of bytes")
             more["size_limit"] = int(limit)
-        space = open(self.store, space=self.space, start=start, token=token, **more)
+        space = self.nearby.open(start) if self.nearby else None
+        space = space or open(self.store, space=self.space, start=start, token=token, **more)
         place = space.scope.place
         space.scope.door = Door(self.party, lambda: whole_tree_s(place))
         if space.scope.daemon is None:

@@ -3,7 +3,8 @@
 A client names its session to its hooks, and to the commands that it runs in a shell; its MCP
 server knows the same name. So all of them act as one session, found by that name, and bound to
 the client's process: when that ends, however it ends, what the session holds is free. A
-subagent is a session of its own. Nobody's argument says who they are.
+subagent is a session of its own. Nobody's argument says who they are. Behind a daemon, with the
+token of an agent, they are parts of that agent: alice/claude-bagido.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Who:
         if self.token:
             return space.resume(self.token)
         self._stay(space)
+        self._belong(space)
         return space.join(
             self.name, client=self.client, shell=True, process=self.process, alone=self.alone
         )
@@ -85,6 +87,20 @@ class Who:
             self.client = ":".join((kind, first, *part))
             if is_made_up(self.name):
                 self.name = f"{kind}-{spoken(self.client)}"
+
+    def _belong(self, space: Dibs) -> None:
+        """Be a part of the agent whose token this is: it lets in nobody else.
+
+        Only by a name that was made up. Who has chosen another's is refused, and told so.
+        """
+        owner = space.scope.owner
+        if (
+            owner
+            and self.client
+            and is_made_up(self.root)
+            and not self.root.startswith(f"{owner}/")
+        ):
+            self.root, self.name = f"{owner}/{self.root}", f"{owner}/{self.name}"
 
     def subagent(self, id: str, kind: str) -> Who:
         """A part of this agent that works by itself."""

@@ -389,7 +389,14 @@ def held(tx: Read, rows: list[Row]) -> HeldError:
 
 def in_force(tx: Read, agent: str | None, session: int | None, limit: int) -> tuple[Lease, ...]:
     """The leases of those who are alive, by name."""
-    rows = tx.rows(LEASES.all, now=tx.now, agent=agent, session=session, limit=limit)
+    if session is None:
+        rows = tx.rows(LEASES.all, now=tx.now, agent=agent, limit=limit)
+    else:
+        rows = [
+            row
+            for row in tx.rows(LEASES.of_session, session=session)
+            if row["deadline"] > tx.now and agent in (None, row["agent"])
+        ][:limit]
     sessions = sessions_of(tx, rows).items()
     alive = {number for number, session in sessions if tx.store.alive(session, tx.now)}
     return tuple(lease_record(row, tx.now) for row in rows if row["session"] in alive)

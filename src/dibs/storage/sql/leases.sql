@@ -147,7 +147,6 @@ SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, con
        checkout, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND deadline > :now
   AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
-  AND (CAST(:session AS BIGINT) IS NULL OR session = :session)
 ORDER BY base, resource, session LIMIT :limit;
 
 -- name: enqueue

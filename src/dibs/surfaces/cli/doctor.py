@@ -123,6 +123,7 @@ def examine(call: Globals) -> Iterator[Finding]:
         yield Finding("clock", OK, f"boot {store.driver.boot[:8] or 'of the server'}")
         if store.liveness is None:
             yield from durability(store.driver)
+            yield beside(call, space)
         yield from modes(store.driver)
         yield integrity(space)
         yield log_size(space)
@@ -151,6 +152,17 @@ def hooks(folder: str | None = None) -> Finding:
     says = f"failed {times}, the last: {quoted(found[-1])}"
     advice = "once the reason is fixed, dibs doctor --fix forgets them"
     return Finding("hooks", WARNING, says, advice, lambda: forget(place))
+
+
+def beside(call: Globals, space: Dibs) -> Finding:
+    """Which way the hooks of tools take to a server."""
+    from dibs.surroundings import nearby
+
+    if not nearby.is_wanted(call.store):
+        return Finding("daemon", OK, f"none for hooks, by {nearby.SWITCH}=off")
+    url = nearby.found(call.store or "", space.space, space.scope.store.driver.key())
+    says = f"hooks go through {url}" if url else "the next hook of a tool starts one"
+    return Finding("daemon", OK, says)
 
 
 def settings(space: Dibs) -> Finding:

@@ -10,6 +10,9 @@ its holder, or by somebody else. Who had a tool under way that may write decides
     nobody that dibs sees:      the same, without a name: an editor, a person, a script; but
                                 an agent that is alone here is not bothered with it
 
+An edit tool changes what it names, so before and after one only what its session holds is
+compared. A command may have changed any file: then those of everybody are.
+
 What the holder had is kept before anybody is told, so that `dibs recover` brings it back.
 
 After a tool what was leased for it ends (`endings`), but for the files that it has changed. At the
@@ -25,8 +28,6 @@ from dibs.records import NAME_SHOWN, Lease, called, held_by, quoted
 from dibs.surfaces.hooks.case import Case, hooked, is_in, resting
 from dibs.surfaces.hooks.contents import read_file
 from dibs.surfaces.hooks.notes import Flight, Stagings, notes_in, read_note, stir
-from dibs.surfaces.hooks.swept import Swept, seen
-from dibs.surroundings import failures
 from dibs.surroundings.wording import argument, told
 
 UNDOING = "dibs recover"
@@ -97,31 +98,54 @@ def see_index(case: Case) -> None:
     try:
         Stagings(case.place).look()
     except UnavailableError as error:
+        from dibs.surroundings import failures
+
         failures.record(case.store_dir, f"who staged what: {error.message}")
 
 
 def sweep(case: Case) -> list[str]:
-    """Compare every leased file of this checkout; what this agent has to be told."""
+    """Compare the leased files of this checkout that may have changed; what this agent is told."""
+    if only_edits(case):
+        found = [check(case, lease, file) for lease, file in case.leased_files(own=True)]
+        return [line for told in found for line in told or ()]
+    from dibs.surfaces.hooks.swept import Swept, seen
+
     told: list[str] = []
     swept = Swept(case.own, case.checkout, case.kept.cut_at())
     stands = swept.stands(case.agent, case.session)
     for lease, file in case.leased_files(own=stands, swept=swept):
-        try:
-            before = seen(file)
-            if case.content_hash(file) == lease.content_hash:
-                keep_known(case, lease, file)
-                if lease.session != case.session:
-                    swept.note(lease, file, before)
-            else:
-                swept.is_complete &= lease.session == case.session
-                told += look(case, lease, file)
-        except (DibsError, OSError) as error:
-            # One odd file must not keep the hooks from looking at all the others.
-            swept.is_complete = False
-            failures.record(case.store_dir, f"sweep of {lease.resource}: {error}")
+        before, is_own = seen(file), lease.session == case.session
+        said = check(case, lease, file)
+        if said is None and not is_own:
+            swept.note(lease, file, before)
+        elif said is not None:
+            swept.is_complete &= is_own
+            told += said
     if not stands:
         swept.keep()
     return told
+
+
+def only_edits(case: Case) -> bool:
+    """Whether this is about an edit tool, and no command of the session is left to look at."""
+    if case.occasion.command or not case.occasion.edits:
+        return False
+    return not any(flight.command for flight in case.flights.own())
+
+
+def check(case: Case, lease: Lease, file: str) -> list[str] | None:
+    """What this agent has to be told of a leased file; None if it is what its lease says."""
+    try:
+        if case.content_hash(file) != lease.content_hash:
+            return look(case, lease, file)
+        keep_known(case, lease, file)
+    except (DibsError, OSError) as error:
+        # One odd file must not keep the hooks from looking at all the others.
+        from dibs.surroundings import failures
+
+        failures.record(case.store_dir, f"sweep of {lease.resource}: {error}")
+        return []
+    return None
 
 
 def keep_known(case: Case, lease: Lease, file: str) -> None:

@@ -16,10 +16,13 @@ from dibs.storage.folder import Own
 from dibs.surfaces.hooks.contents import Contents, read_file
 from dibs.surfaces.hooks.notes import Flights, Reads, mark_of, read_note, stamp, write
 from dibs.surfaces.hooks.reasons import Claims
-from dibs.surfaces.hooks.swept import Swept
 from dibs.surroundings.occasion import Occasion
 from dibs.surroundings.settings import load
 from dibs.surroundings.who import Who
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.surfaces.hooks.swept import Swept
 
 LAYOUT = b" \t\r\n\f\v'\",;()\\"
 """What formatters put in, take out and exchange."""

@@ -22,7 +22,6 @@ from dibs.operation import EVERYBODY
 from dibs.records import quoted, read_json
 from dibs.storage.clock import HOOK_S, SILENCE
 from dibs.surfaces.hooks.notes import Visits, begin_notes, prune, stir, write
-from dibs.surroundings import failures
 from dibs.surroundings.occasion import (
     AFTER,
     ASKING,
@@ -114,17 +113,34 @@ def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
         return 0  # a client that does not say which; the agent itself goes on
     if occasion.cwd and not os.path.isdir(occasion.cwd):
         occasion.cwd = ""  # a tool has removed it
+    if occasion.event not in (BEFORE, AFTER) or not (globals_.store or "").startswith("postgres"):
+        return in_space(globals_, occasion, edits or [], dialect)
+    from dibs.surroundings.nearby import Nearby, is_wanted
+
+    near = globals_.nearby = Nearby(globals_) if is_wanted(globals_.store) else None
+    try:
+        code = in_space(globals_, occasion, edits or [], dialect)
+    except DibsError:
+        if near is None or not near.give_up():
+            raise
+        code = in_space(globals_, occasion, edits or [], dialect)
+    if near is not None:
+        near.start()
+    return code
+
+
+def in_space(globals_: Globals, occasion: Occasion, edits: list[Edit], dialect: Client) -> int:
     with globals_.open(start=occasion.cwd or None) as space:
         if space.scope.place.checkout.kind == "none":
             # Dibs is about what people share, which a directory of its own is not.
-            return respond(dialect, occasion, visit(globals_, space, occasion, edits or []))
+            return respond(dialect, occasion, visit(globals_, space, occasion, edits))
         try:
-            return decide(globals_, space, occasion, edits or [], dialect)
+            return decide(globals_, space, occasion, edits, dialect)
         except NotYoursError as error:
             if "session" not in error.details:
                 raise
             # Another process of the client has ended the session this moment: begin anew.
-            return decide(globals_, space, occasion, edits or [], dialect)
+            return decide(globals_, space, occasion, edits, dialect)
 
 
 def stand_by(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
@@ -339,6 +355,8 @@ def brief(case: Case, dialect: Client) -> None:
     try:
         briefing.remember()
     except (DibsError, OSError) as error:
+        from dibs.surroundings import failures
+
         # It was said. If it is said again, nobody is harmed.
         failures.record(case.store_dir, f"hook {occasion.client} {occasion.event}: {error}")
 
@@ -369,6 +387,8 @@ def begin(case: Case, dialect: Client) -> None:
 
 def unguarded(occasion: Occasion, error: UnfitError) -> int:
     """Say once that dibs guards no file where a person has to look first; the exit code."""
+    from dibs.surroundings import failures
+
     if not failures.is_news(f"{occasion.client} {occasion.session} {error.message}"):
         return 0
     note(f"dibs: no file is guarded here: {error.message}; next: {error.next}")
@@ -377,6 +397,8 @@ def unguarded(occasion: Occasion, error: UnfitError) -> int:
 
 def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
     """Write the failure down, and let the policy decide what becomes of the tool."""
+    from dibs.surroundings import failures
+
     event, cwd = (occasion.event, occasion.cwd) if occasion else ("?", "")
     what, policy = failures.hook_failed(f"{client} {event}", error, cwd)
     opens = policy != "closed" or (occasion is not None and occasion.event != BEFORE)

@@ -454,8 +454,9 @@ def mark_of(space: Dibs) -> str:
         from dibs.storage.user_dir import home_user_dir
 
         here, home = space.scope.place.store_dir, home_user_dir()
-        found = Note(home, f"{here}/{DATABASE}")
-        key = (found.known and found.key) or space_key(home, f"notes {here}")[0]
+        if not (key := getattr(space.scope, "key", b"")):
+            found = Note(home, f"{here}/{DATABASE}")
+            key = (found.known and found.key) or space_key(home, f"notes {here}")[0]
     mark: str = sha256(b"dibs notes\n" + key).hexdigest()
     return mark
 

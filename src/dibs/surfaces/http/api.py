@@ -85,7 +85,13 @@ JOINED = told(
     boot=said("string", "the boot whose clock decides how long things last; empty for a server's"),
 )
 TEXT = {"type": "string"}
-ME = told(space=TEXT, agent=TEXT, session={"type": ["integer", "null"]}, boot=TEXT)
+ME = told(
+    space=TEXT,
+    agent=TEXT,
+    session={"type": ["integer", "null"]},
+    scope=said("string", "what the token allows: read, agent or admin"),
+    boot=TEXT,
+)
 CANCEL = asked(call=said("string", "what Dibs-Call was in the call that waits"))
 CANCELLED = told(cancelled={"type": "boolean"})
 APART = {

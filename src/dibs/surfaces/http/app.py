@@ -332,8 +332,10 @@ class Daemon:
         if access.session:
             agent = await self.reader.do(lambda: self.sessions.of(access))
             name, session = agent.name, agent.session
-        boot = self.space.scope.boot
-        return {"space": self.space.space, "agent": name, "session": session, "boot": boot}
+        return {
+            "space": self.space.space, "agent": name, "session": session,
+            "scope": access.scope, "boot": self.space.scope.boot,
+        }  # fmt: skip
 
 
 class App:

@@ -9,7 +9,7 @@ import sys
 import time
 
 from dibs.arguments import Whole
-from dibs.dibs import DAEMON, Dibs
+from dibs.dibs import DAEMON, POSTGRES, Dibs
 from dibs.errors import InvalidError, NotFoundError, NotYoursError, UnavailableError
 from dibs.operation import EVERYBODY, PEOPLE
 from dibs.storage.folder import open_own
@@ -46,6 +46,7 @@ def serve(
     behind_proxy: bool = False,
     public_host: Sequence[str] = (),
     rate: int = CALLS_PER_S,
+    idle_s: float = 0,
     detach: bool = False,
     print_unit: bool = False,
 ) -> int:
@@ -59,6 +60,7 @@ def serve(
     behind_proxy: a proxy in front does TLS; needed for other machines without a certificate
     public_host: another name it is reached under
     rate: how many calls a second one token may make
+    idle_s: end after so long without a call; by default never
     detach: return when it is ready, and leave it running
     print_unit: print a unit for systemd --user, and start nothing
     example: --detach
@@ -80,6 +82,7 @@ def serve(
         behind_proxy=behind_proxy,
         public_hosts=tuple(public_host),
         calls_per_s=rate,
+        idle_s=idle_s,
     )
     if print_unit:
         say(unit(call, listening), end="")
@@ -107,7 +110,12 @@ def run(call: Globals, listening: Listening, parent: int) -> None:
             os.write(parent, READY)
             os.close(parent)
 
-    serve(space, listening, ready)
+    store = call.store or ""
+    if store.startswith(POSTGRES):
+        from dibs.surroundings.nearby import mark
+
+        store = mark(store, space.space, space.scope.store.driver.key())
+    serve(space, listening, ready, store=store)
 
 
 def leave_running(call: Globals, listening: Listening) -> int:
@@ -160,6 +168,7 @@ def unit(call: Globals, listening: Listening) -> str:
         "tls-cert": listening.tls_cert and os.path.abspath(listening.tls_cert),
         "tls-key": listening.tls_key and os.path.abspath(listening.tls_key),
         "rate": listening.calls_per_s if listening.calls_per_s != CALLS_PER_S else None,
+        "idle": listening.idle_s or None,
     }
     command = [sys.executable, "-P", "-m", "dibs", "serve"]
     for name, value in options.items():

@@ -53,9 +53,9 @@ class Home:
             os.close(replace(file, secret))
         return secret
 
-    def reserve(self, space: Dibs) -> None:
-        """Be the only daemon of this user that serves a space, for as long as we live."""
-        handle = open_own(self.file(name_of(space), "lock"), os.O_RDWR | os.O_CREAT)
+    def reserve(self, space: Dibs, name: str) -> None:
+        """Be the only daemon of this user that has a name, for as long as we live."""
+        handle = open_own(self.file(name, "lock"), os.O_RDWR | os.O_CREAT)
         end = time.monotonic() + ENDING_S
         while not locked(handle):
             if time.monotonic() < end:

@@ -13,6 +13,7 @@ import socket
 import ssl
 import stat
 import threading
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from starlette.routing import Route
 
+from dibs import __version__
 from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError
 from dibs.nouns.agents import operations as agents
@@ -71,6 +73,7 @@ class Listening:
     behind_proxy: bool = False
     public_hosts: tuple[str, ...] = ()
     calls_per_s: int = CALLS_PER_S
+    idle_s: float = 0
 
     def __post_init__(self) -> None:
         if self.unix is not None:
@@ -181,8 +184,10 @@ class DaemonServer(uvicorn.Server):
         daemon: Daemon,
         ready: Callable[[], None],
         over: Callable[[], None],
+        idle_s: float = 0,
     ) -> None:
         super().__init__(config)
+        self._idle_s = idle_s
         self._daemon = daemon
         self._ready = ready
         self._over = over
@@ -203,6 +208,19 @@ class DaemonServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._ready()
+            if self._idle_s:
+                self._idling = asyncio.create_task(self._end_when_idle())
+
+    async def _end_when_idle(self) -> None:
+        """End once nobody has called, nor waited, for as long as was said."""
+        seen, since = -1, time.monotonic()
+        while not self.should_exit:
+            calls = sum(self._daemon.calls.values())
+            if calls != seen or self._daemon.waits.number:
+                seen, since = calls, time.monotonic()
+            elif time.monotonic() - since >= self._idle_s:
+                self.should_exit = True
+            await asyncio.sleep(min(1.0, self._idle_s / 4))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # First, or those who wait would be waited for.
@@ -242,17 +260,23 @@ def serve(
     listening: Listening,
     ready: Callable[[dict[str, Any]], None],
     user_dir: str | None = None,
+    store: str = "",
 ) -> None:
-    """Serve a space until the process is asked to end; call `ready` once it answers."""
+    """Serve a space until the process is asked to end; call `ready` once it answers.
+
+    store: what those who look for a daemon of this store know it by
+    """
     os.umask(0o077)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    store, place = space.scope.store, space.scope.place
+    place = space.scope.place
     # Callers are elsewhere, so their paths are read from the top, not from where we were started.
     place.start = place.top
     home = Home(user_dir)
-    if store.liveness is not None:
-        home.reserve(space)
+    if space.scope.store.liveness is not None:
+        home.reserve(space, name_of(space))
+    elif listening.idle_s:
+        home.reserve(space, store)  # of those that come and go by themselves, one is enough
     bound = listening.bind()
     secret = home.token(space)
     word = {
@@ -262,6 +286,8 @@ def serve(
         "space": space.space,
         "serves": name_of(space),
         "cert": listening.tls_cert and os.path.abspath(listening.tls_cert),
+        "store": store,
+        "version": __version__,
     }
     daemon = Daemon(space, listening.hosts())
     owner = agents.who(space.scope, secret)
@@ -300,7 +326,7 @@ def serve(
         ssl_certfile=listening.tls_cert,
         ssl_keyfile=listening.tls_key,
     )
-    server = DaemonServer(config, daemon, say_so, over)
+    server = DaemonServer(config, daemon, say_so, over, listening.idle_s)
     try:
         server.run(sockets=[bound])
     finally:

@@ -1,0 +1,158 @@
+"""A daemon beside the hooks of a store on PostgreSQL.
+
+To load the driver and to connect takes a hook longer than all else that it does. So the hooks of a
+tool speak to a daemon of the same user for the same space, which has both: one that this user runs
+(`dibs serve`), or one that a hook has started in the background. That one is at 127.0.0.1, and ends
+when nobody has called it for a while. The hook that starts it does not wait for it.
+
+Which daemon is meant, its word of itself says (`link.living`): a digest of the address of the
+store, of what the environment adds to that, and of the space, with the key of the space, which
+only its users have. So nobody learns the password from it, and a daemon that was started with
+another password, for another space or by another user is not taken for this one.
+
+It is never needed. Whatever is wrong with it, the hook goes to the server itself: if it is frozen,
+after a moment of silence, and for a while the next hooks do not try it. `DIBS_DAEMON=off` turns
+all this off.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from time import time
+
+from dibs import __version__
+from dibs.arguments import check_name
+from dibs.dibs import POSTGRES, Dibs, default_space, key_name
+from dibs.digest import sha256
+from dibs.errors import DibsError
+from dibs.link import DAEMONS, Link, living
+from dibs.names.paths import find_place
+from dibs.remote import RemoteScope
+from dibs.storage.clock import SILENCE
+from dibs.storage.folder import Own
+from dibs.storage.user_dir import default_user_dir
+from dibs.wire import Address
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.surroundings.commands import Globals
+
+SWITCH = "DIBS_DAEMON"
+IDLE_S = 900
+"""How long a daemon that a hook has started stays without a call."""
+AGAIN_S = 60
+"""How long after a failure, or after a start, the next one is tried."""
+PROBE_S = 0.3
+"""How long it may stay silent: so much is left of a hook's time for the way to the server."""
+LOCAL = ("http://127.0.0.1:", "unix:/")
+
+
+def is_wanted(url: str | None) -> bool:
+    return bool(url) and str(url).startswith(POSTGRES) and os.environ.get(SWITCH) != "off"
+
+
+def mark(url: str, space: str, key: bytes) -> str:
+    """What a daemon of this store and space says of itself, known to who has the space's key."""
+    settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name[:2] == "PG")
+    said = "\0".join((url, space, *settings)).encode("utf-8", "surrogateescape")
+    return str(sha256(b"dibs nearby\n" + key + said).hexdigest())
+
+
+class Nearby:
+    """The way of one hook to a daemon for the store that it was given."""
+
+    def __init__(self, call: Globals) -> None:
+        self._call = call
+        self._own = Own(os.path.realpath(default_user_dir()))
+        self._silence = SILENCE.get()
+        self._mark = self._root = self._space = ""
+        self._used = self._missing = False
+
+    def open(self, start: str | None) -> Dibs | None:
+        """The space behind the daemon; None if there is none that can be tried."""
+        try:
+            return self._open(start)
+        except (DibsError, OSError):
+            return None  # whatever it is, the way to the server says it, or does without
+
+    def _open(self, start: str | None) -> Dibs | None:
+        url, place = self._call.store or "", find_place(start, default_user_dir())
+        space = self._call.space
+        self._space = check_name("space", default_space(url, place) if space is None else space)
+        key = self._own.read(key_name(self._space))
+        if not key:
+            return None  # this user has never been in that space
+        self._mark, self._root = mark(url, self._space, key), place.root
+        if self._is_recent("failed"):
+            return None
+        for word in living(self._own.base).values():
+            is_ours = word.get("store") == self._mark and word.get("version") == __version__
+            if is_ours and word["url"].startswith(LOCAL):
+                self._used = True
+                SILENCE.set(PROBE_S)
+                scope = RemoteScope(
+                    Link(Address(word["url"]), None, self._own.base), place, None, ""
+                )
+                scope.key = key
+                return Dibs(scope)
+        self._missing = True
+        return None
+
+    def give_up(self) -> bool:
+        """The daemon has failed; whether there was one at all, and the server itself is left."""
+        if not self._used:
+            return False
+        self._used, self._call.nearby = False, None
+        SILENCE.set(self._silence)
+        self._note("failed")
+        return True
+
+    def start(self) -> None:
+        """Start one for the next hooks, if there is none, unless that was tried just now."""
+        if not self._missing or self._is_recent("started"):
+            return
+        self._note("started")
+        from subprocess import DEVNULL, Popen
+
+        known = {"DIBS_URL": self._call.store or "", "DIBS_SPACE": self._space}
+        drop = ("DIBS_AGENT", "DIBS_SESSION", "DIBS_TOKEN")
+        rest = {name: value for name, value in os.environ.items() if name not in drop}
+        # Without its pipes: a client waits until everybody has closed them.
+        Popen(
+            [sys.executable, "-P", "-m", "dibs", "serve", "--port", "0", "--detach", "--idle",
+             str(IDLE_S)],
+            stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, cwd=self._root, env=rest | known,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def _name(self, what: str) -> str:
+        return f"{DAEMONS}/{self._mark[:24]}.{what}"
+
+    def _is_recent(self, what: str) -> bool:
+        status = self._own.status(self._name(what))
+        return status is not None and 0 <= time() - status.st_mtime < AGAIN_S
+
+    def _note(self, what: str) -> None:
+        try:
+            self._own.write(self._name(what), b"")
+        except (OSError, DibsError):
+            pass  # where nothing can be kept, it is tried again
+
+
+def found(url: str, space: str, key: bytes) -> str:
+    """Where the daemon is that hooks of this store use; "" if there is none."""
+    return next((word["url"] for word in serving(default_user_dir(), mark(url, space, key))), "")
+
+
+def serving(user_dir: str, store: str) -> list[dict[str, Any]]:
+    """What the daemons of this user on this machine say of themselves that serve a store."""
+    return [
+        word
+        for word in living(user_dir).values()
+        if word.get("store") == store
+        and word.get("version") == __version__
+        and word["url"].startswith(LOCAL)
+    ]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from dibs.storage.waiting import CANCEL, Cancel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractContextManager
     from typing import Any, ParamSpec
 
@@ -70,6 +70,17 @@ async def unless_cancelled(done: asyncio.Future[T], cancel: Callable[[], None]) 
                 continue  # once is enough: it is on its way out
         done.exception()
         raise
+
+
+async def each(items: Iterator[T]) -> AsyncIterator[T]:
+    """Go through what the library gives one by one: `async for task in aio.each(bob.tasks())`."""
+    end = object()
+    try:
+        while (item := await call(next, items, end)) is not end:
+            yield item  # type: ignore[misc]
+    finally:
+        if hasattr(items, "close"):
+            await call(items.close)
 
 
 class using(Generic[T]):

@@ -77,6 +77,14 @@ class Name(Kind):
         return check_name(what, value)
 
 
+class TaskId(Name):
+    """A task's id: a name. An issue or a pull request on GitHub has one id, however it is told."""
+
+    def check(self, what: str, value: object) -> str:
+        name = check_name(what, value)
+        return github_key(name) or name if "#" in name or "://" in name else name
+
+
 class AgentName(Kind):
     """An agent's name: `bob`, or `alice/tests` for a subagent."""
 
@@ -187,15 +195,17 @@ BODY = Text(BODY_LIMIT, lines=True, says="something")
 FILTER = Text(VALUE_LIMIT)
 """What a reader looks for: any text that could be stored."""
 NAME, AGENT_NAME, RESOURCE, FLAG, JSON = Name(), AgentName(), ResourceName(), Flag(), Json()
+TASK = TaskId()
 TTL, WAIT, DELAY = Seconds(TTL_MIN_S, TTL_MAX_S), Seconds(0, WAIT_MAX_S), Seconds(0, DELAY_MAX_S)
 NUMBER = Whole(0)
 """A seq, a version or the id of something that the store has numbered."""
 
 BY_KIND: list[tuple[Kind, str]] = [
-    (NAME, "after channel found_in id idempotency_key key labels namespace parent tags"),
+    (NAME, "channel idempotency_key key labels namespace tags"),
+    (TASK, "after found_in id parent"),
     (AGENT_NAME, "by name to"),
     (RESOURCE, "leases moved_to resource resources"),
-    (FILTER, "agent kind subject was"),
+    (FILTER, "agent kind subject title_has was"),
     (LINE, "doing note status title"),
     (LINES, "reason"),
     (BODY, "body"),
@@ -352,6 +362,34 @@ def check_name(what: str, value: object) -> str:
                 next="leave it out",
             )
     return unicodedata.normalize("NFC", name)
+
+
+def github_key(name: str) -> str | None:
+    """`github:owner/repo#12` of an issue's URL, of `Owner/Repo#12`, or of itself in any case.
+
+    GitHub tells neither owners nor repositories apart by case; issues and pull requests share
+    their numbers.
+    """
+    rest, number = name, ""
+    for start in ("https://", "http://", "www."):
+        rest = rest.removeprefix(start)
+    if rest.casefold().startswith("github.com/"):
+        parts = rest.split("#")[0].split("?")[0].split("/")[1:]
+        if len(parts) < 4 or parts[2] not in ("issues", "pull"):
+            return None
+        rest, number = "/".join(parts[:2]), parts[3]
+    elif rest == name:
+        head, _, rest = name.rpartition(":")
+        if head.casefold() not in ("", "github"):
+            return None
+        rest, _, number = rest.partition("#")
+    owner, _, repo = rest.partition("/")
+    signs = {*"-_."}
+    sound = all(one and all(c in signs or (c.isascii() and c.isalnum()) for c in one)
+                for one in (owner, repo))  # fmt: skip
+    if not sound or not (number.isascii() and number.isdigit()):
+        return None
+    return f"github:{owner.casefold()}/{repo.casefold()}#{int(number)}"
 
 
 def check_agent(what: str, value: object) -> str:

@@ -16,7 +16,16 @@ import os
 
 from dibs.arguments import NAME_LIMIT, Choice, Whole, check_name, check_text
 from dibs.digest import sha256
-from dibs.errors import ClosedError, DibsError, ForkedError, InvalidError, NotYoursError, UnfitError
+from dibs.errors import (
+    ClosedError,
+    DibsError,
+    EmptyError,
+    ForkedError,
+    InvalidError,
+    LaterError,
+    NotYoursError,
+    UnfitError,
+)
 from dibs.names.checkouts import index_around
 from dibs.names.paths import Place, find_place, space_name
 from dibs.operation import NOUNS, OPERATIONS, Operation
@@ -29,6 +38,7 @@ from dibs.storage.user_dir import default_user_dir, home_user_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Self
 
     from dibs.keeping import Beating, HeldLease, HeldTask
@@ -47,6 +57,8 @@ POSTGRES = ("postgresql://", "postgres://")
 DAEMON = ("http://", "https://", "unix:/", "http+unix://")
 DATABASE = "dibs.db"
 PATH_LIMIT = 4_096
+LOOK_S = 1.0
+"""How often somebody who works on all tasks looks whether all are done."""
 
 
 class Dibs:
@@ -188,6 +200,37 @@ class Agent(Dibs):
         from dibs.keeping import HeldTask
 
         return HeldTask(self.work, ttl_s, options, self.beating)
+
+    def tasks(
+        self, *, until: str = "empty", ttl_s: float = 60, **options: Any
+    ) -> Iterator[HeldTask]:
+        """Work on one task after the other: `for task in agent.tasks(): ...`
+
+        Each is renewed in the background, and completed with `task.result` when the body has come
+        to its end. A body that is left before, by an exception or by `break`, fails its task. The
+        options are those of `work.next`.
+
+        until: `empty` ends when there is nothing left that this agent could do, and waits as long
+            as there may be something later; `never` waits for more
+        """
+        if until not in ("empty", "never"):
+            raise InvalidError(f"until is {until!r}; it must be one of: empty, never")
+        wait_s = 0.0
+        while True:
+            try:
+                held = self.next_task(ttl_s=ttl_s, wait_s=wait_s, **options).__enter__()
+                wait_s = 0.0
+            except EmptyError as empty:
+                if until == "empty" and not isinstance(empty, LaterError):
+                    return
+                wait_s = LOOK_S  # what comes wakes it before; that all is done does not
+                continue
+            try:
+                yield held
+            except BaseException as left:
+                held.__exit__(RuntimeError, RuntimeError("its body was left before the end"), None)
+                raise left
+            held.__exit__(None, None, None)
 
     def close(self) -> None:
         """Leave: everything this session holds is free for the others."""

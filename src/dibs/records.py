@@ -424,6 +424,7 @@ class Task(Record):
     parent: the task that it is a part of
     found_in: the task during which it was discovered
     with_children: it completes with the last of those that it is the parent of
+    children: how many tasks are a part of it; `children_done` of them have ended
     """
 
     id: str
@@ -453,6 +454,8 @@ class Task(Record):
     parent: str | None = None
     found_in: str | None = None
     with_children: bool = False
+    children: int = 0
+    children_done: int = 0
 
 
 class Message(Record):

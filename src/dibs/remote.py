@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 
 from dibs.answers import sound
-from dibs.arguments import check_agent, check_name, check_text
+from dibs.arguments import NEWEST, check_agent, check_name, check_text
 from dibs.errors import InvalidError, NotYoursError, TooLargeError, UnfitError
 from dibs.link import Link
 from dibs.names.seen import see
@@ -175,6 +175,8 @@ class RemoteScope(Scope):
         parts: list[Any] = []
         limit = operation.arguments().get("limit")
         wanted: int = given.get("limit") or getattr(limit, "default", None) or 0
+        if given.get("everything"):
+            wanted = NEWEST
         while True:
             try:
                 answer = self.link.ask(path, headers, given)
@@ -194,4 +196,5 @@ class RemoteScope(Scope):
             parts += result
             if whole or not result or len(parts) >= wanted:
                 return tuple(parts)
-            given["limit"] = wanted - len(parts)
+            if wanted < NEWEST:
+                given["limit"] = wanted - len(parts)

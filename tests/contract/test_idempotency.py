@@ -186,6 +186,16 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
         lambda a, key: a.work.revoke("t", reason="r", idempotency_key=key),
         lambda a, key: a.work.revoke("u", idempotency_key=key),
     ),
+    "work.edit": (
+        tasks,
+        lambda a, key: a.work.edit("t", title="new", idempotency_key=key),
+        lambda a, key: a.work.edit("u", title="new", idempotency_key=key),
+    ),
+    "work.remove": (
+        tasks,
+        lambda a, key: a.work.remove("t", idempotency_key=key),
+        lambda a, key: a.work.remove("u", idempotency_key=key),
+    ),
     "work.reopen": (
         cancelled,
         lambda a, key: a.work.reopen("t", idempotency_key=key),

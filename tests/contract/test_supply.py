@@ -282,3 +282,187 @@ def test_a_claim_past_its_time_reads_available_everywhere(alice, bob, clock: Con
     bob.work.claim("t", ttl_s=60)
     clock.advance(61)
     assert alice.work.show("t").state == "dead"
+
+
+# Groups
+
+
+def test_a_group_shows_its_progress_and_completes_with_its_last_part(alice, bob):
+    alice.work.add("group", with_children=True, parent="all")
+    alice.work.add("all", with_children=True)
+    alice.work.add_many([{"id": name, "parent": "group"} for name in "abc"])
+    alice.work.add("behind", after=["group"])
+    bob.work.claim("a")
+    bob.work.complete("a")
+    group = bob.work.show("group")
+    assert (group.state, group.children, group.children_done) == ("blocked", 3, 1)
+    assert [task.children_done for task in bob.work.list(text="group")] == [1]
+    alice.work.cancel("b")
+    bob.work.claim("c")
+    before = bob.events.last()
+    bob.work.complete("c")
+    assert [event.subject for event in bob.events.since(before, kind="task.completed")] == [
+        "c",
+        "group",
+        "all",
+    ]
+    assert bob.work.show("group").state == bob.work.show("all").state == "completed"
+    assert bob.work.show("behind").state == "available"
+
+
+def test_a_group_completes_with_parts_that_are_completed_together(alice):
+    alice.work.add("group", with_children=True)
+    alice.work.add_many([{"id": name, "parent": "group"} for name in "abc"])
+    tasks = alice.work.next_many(3)
+    alice.work.complete_many([{"id": task.id} for task in tasks])
+    assert alice.work.show("group").state == "completed"
+
+
+# Changing and removing
+
+
+def test_a_task_is_edited_by_its_author_and_what_is_not_given_stays(alice, bob):
+    alice.work.add("t", title="old", tags=["gpu"], payload={"n": 1}, labels=["x"])
+    task = alice.work.edit("t", title="new", tags=[], priority=3, leases=["src"], parent="p")
+    assert (task.title, task.tags, task.priority) == ("new", (), 3)
+    assert (task.declared, task.labels, task.payload) == (("src",), ("x",), {"n": 1})
+    assert task.parent == "p"
+    assert bob.work.next().id == "t"
+    assert held(bob) == {"src"}
+
+
+def test_what_a_task_waits_for_can_be_changed(alice):
+    alice.work.add("t", after=["a"])
+    assert alice.work.edit("t", after=[]).state == "available"
+    assert alice.work.edit("t", after=["b"]).state == "blocked"
+    alice.work.add("b")
+    with pytest.raises(dibs.InvalidError, match="wait for each other"):
+        alice.work.edit("b", after=["t"])
+    alice.work.claim("b")
+    alice.work.complete("b")
+    assert alice.work.show("t").state == "available"
+
+
+@pytest.mark.parametrize("change", ["edit", "remove"])
+def test_only_its_author_changes_a_task_and_not_while_another_has_it(alice, bob, carol, change):
+    alice.work.add("t")
+    with pytest.raises(dibs.NotYoursError, match="added by alice"):
+        getattr(bob.work, change)("t")
+    bob.work.claim("t")
+    with pytest.raises(dibs.HeldError, match="claimed by bob"):
+        getattr(alice.work, change)("t")
+    assert alice.work.show("t").state == "claimed"
+
+
+def test_a_removed_task_is_gone_unless_others_wait_for_it(alice):
+    alice.work.add("t", leases=["src"], after=["a"])
+    alice.work.add("u", after=["t"])
+    with pytest.raises(dibs.StateError, match="u would wait"):
+        alice.work.remove("t")
+    alice.work.remove("u")
+    assert alice.work.remove("t").id == "t"
+    assert alice.work.list() == ()
+    alice.work.add("t")
+    assert alice.work.next().id == "t"
+
+
+# Listing and waiting
+
+
+def test_tasks_are_listed_by_what_they_have(alice):
+    alice.work.add("a1", title="Fix the login", tags=["py", "db"], labels=["bug"], parent="p")
+    alice.work.add("a2", title="Draw it", tags=["py"], labels=["bug", "ui"])
+    ids = lambda **asked: [task.id for task in alice.work.list(**asked)]  # noqa: E731
+    assert ids(tags=["py"]) == ["a1", "a2"]
+    assert ids(tags=["py", "db"]) == ids(text="LOGIN") == ids(parent="p") == ["a1"]
+    assert ids(labels=["ui"]) == ids(text="a2") == ["a2"]
+    assert ids(labels=["bug"], limit=1) == ["a1"]
+    assert ids(labels=["none"]) == []
+
+
+def test_all_tasks_are_listed_however_many(alice):
+    alice.work.add_many([{"id": f"t{n}", "labels": ["x" if n % 2 else "y"]} for n in range(300)])
+    assert len(alice.work.list()) == 100
+    assert len(alice.work.list(everything=True)) == 300
+    assert len(alice.work.list(everything=True, labels=["x"])) == 150
+
+
+def test_a_wait_ends_when_all_or_any_of_the_tasks_have_ended(alice, bob, background: Background):
+    alice.work.add_many([{"id": name} for name in "ab"])
+    for name in "ab":
+        bob.work.claim(name)
+    both = background(alice.work.wait, "a", "b", wait_s=60)
+    bob.work.complete("b", result=2)
+    assert [task.result for task in alice.work.wait("a", "b", any=True)] == [2]
+    assert not both.done()
+    bob.work.complete("a", result=1)
+    assert [task.result for task in result(both)] == [1, 2]
+
+
+def test_a_wait_is_for_a_state_or_for_a_task_nobody_has_added_yet(
+    alice, bob, background: Background
+):
+    claimed = background(alice.work.wait, "t", state="claimed", wait_s=60)
+    titled = background(alice.work.wait, kind="review", title_has="login", wait_s=60)
+    bob.work.add("t")
+    bob.work.claim("t")
+    assert [task.agent for task in result(claimed)] == ["bob"]
+    bob.work.add("r1", kind="review", title="Review the logout")
+    bob.work.add("r2", kind="review", title="Review the Login")
+    assert [task.id for task in result(titled)] == ["r2"]
+
+
+def test_a_wait_for_nothing_is_refused_and_one_in_vain_times_out(alice):
+    with pytest.raises(dibs.InvalidError):
+        alice.work.wait()
+    with pytest.raises(dibs.InvalidError):
+        alice.work.wait("t", kind="k")
+    with pytest.raises(dibs.TimeoutError, match="t did not become"):
+        alice.work.wait("t", wait_s=0)
+
+
+# Names on GitHub
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GitHub:Owner/Repo#12",
+        "Owner/repo#12",
+        "https://github.com/owner/Repo/issues/12",
+        "https://www.github.com/owner/repo/pull/12/files#diff-1",
+        "http://GitHub.com/owner/repo/issues/12?x=1",
+    ],
+)
+def test_an_issue_on_github_is_one_task_however_it_is_named(alice, bob, name):
+    alice.work.claim("github:owner/repo#12")
+    with pytest.raises(dibs.HeldError):
+        bob.work.claim(name)
+
+
+@pytest.mark.parametrize("name", ["a#1", "gitlab:a/b#1", "a/b/c#1", "a/b#x", "https://x.org/a/b#1"])
+def test_other_names_stay_as_they_are(alice, name):
+    assert alice.work.add(name).id == name
+
+
+# One task after the other
+
+
+def test_all_tasks_are_worked_on_one_after_the_other(alice):
+    alice.work.add_many([{"id": name, "leases": [name]} for name in "ab"])
+    for task in alice.tasks():
+        task.result = task.task.id
+    assert [task.result for task in alice.work.list(state="completed")] == ["a", "b"]
+    assert held(alice) == set()
+
+
+def test_a_body_that_raises_fails_its_task(alice):
+    alice.work.add("a")
+    with pytest.raises(ZeroDivisionError):
+        for _ in alice.tasks():
+            raise ZeroDivisionError
+    assert alice.work.show("a").state == "failed"
+    alice.work.add("b")
+    for _ in alice.tasks():
+        break
+    assert alice.work.show("b").state == "failed"

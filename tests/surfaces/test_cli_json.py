@@ -60,6 +60,12 @@ bob work claim other
 bob work abandon other --reason 'not mine'
 bob work cancel other
 bob work reopen other
+bob work add part --parent other --label ui --lease src/c.py
+bob work edit part --title 'A part' --found-in design
+alice work edit part --title 'Mine'
+- work list --label ui
+- work wait design other --any
+bob work remove part
 alice send 'May I?' --to bob
 alice announce 'going home'
 bob inbox --peek

@@ -33,6 +33,7 @@ STATE = "get set list history delete clear_namespace export watch".split()
 REST = {
     "leases_renew", "leases_list", "leases_waiting", "leases_outcomes", "leases_transfer",
     "work_renew", "work_cancel", "work_reopen", "work_show", "work_list",
+    "work_edit", "work_remove", "work_wait",
     "messages_announce", "messages_ack", "messages_delivery", "messages_history",
     "messages_search", "state_namespaces",
     "work_add_many", "work_next_many", "work_complete_many", "messages_send_many",
@@ -122,7 +123,7 @@ def test_annotations_say_who_only_reads_and_who_destroys() -> None:
     assert reads & set(STANDARD) == {"wait"}
     assert reads & set(STATE) == {"get", "list", "history", "export", "watch"}
     assert destroys == {
-        "set", "delete", "clear_namespace", "agents_leave", "work_cancel",
+        "set", "delete", "clear_namespace", "agents_leave", "work_cancel", "work_remove",
     }  # fmt: skip
     for entry in operations().values():
         name = f"{entry.noun}_{entry.verb}"

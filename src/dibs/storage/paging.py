@@ -12,6 +12,7 @@ from dibs.errors import TooLargeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from dibs.storage.driver import Row
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 STEP = 16
 """So many rows are read at once: each may hold a megabyte."""
+LONG_STEP = 500
+"""The same where it is the caller's own memory."""
 
 
 def weight(row: Row) -> int:
@@ -29,21 +32,34 @@ def weight(row: Row) -> int:
 
 
 def pages(
-    tx: Read, room: int, query: Query, cursor: str, field: str, parameters: dict[str, Any]
+    tx: Read,
+    room: int | None,
+    query: Query,
+    cursor: str,
+    field: str,
+    keep: Callable[[Row], bool] | None,
+    parameters: dict[str, Any],
 ) -> list[Row]:
     """All rows of a list, unless they need more room.
 
     cursor: the parameter that says after which row to begin
     field: what of a row it is compared with
+    keep: which of the rows are meant
     """
     limit = parameters.pop("limit")
     found: list[Row] = []
+    step = STEP if room is not None else LONG_STEP
     while len(found) < limit:
-        asked = min(STEP, limit - len(found))
+        asked = step if keep is not None else min(step, limit - len(found))
         rows = tx.rows(query, limit=asked, **parameters)
         for row in rows:
-            room -= weight(row)
-            if room < 0 and found:
+            if len(found) == limit:
+                break
+            parameters[cursor] = row[field]
+            if keep is not None and not keep(row):
+                continue
+            room = None if room is None else room - weight(row)
+            if room is not None and room < 0 and found:
                 number, at = len(found), found[-1][field]
                 # An error keeps the frames it came through, and these would keep the rows.
                 rows.clear()
@@ -53,7 +69,6 @@ def pages(
             found.append(row)
         if len(rows) < asked:
             break
-        parameters[cursor] = found[-1][field]
     return found
 
 

@@ -260,13 +260,18 @@ class Read:
         found = self.connection.rows(query, parameters)
         return found[0] if found else None
 
-    def pages(self, query: Query, cursor: str, field: str, **parameters: Any) -> list[Row]:
-        """The rows of a list, which begins after the row whose field is the cursor's value."""
-        if self.store.page_bytes is None:
-            return self.rows(query, **parameters)
-        from dibs.storage.paging import pages  # only a daemon needs it
+    def pages(
+        self, query: Query, cursor: str, field: str, keep: Any = None, **parameters: Any
+    ) -> list[Row]:
+        """The rows of a list, which begins after the row whose field is the cursor's value.
 
-        return pages(self, self.store.page_bytes, query, cursor, field, parameters)
+        keep: a function that says of a row whether it is meant; by default all are
+        """
+        if self.store.page_bytes is None and keep is None:
+            return self.rows(query, **parameters)
+        from dibs.storage.paging import pages  # only a daemon and who looks for something need it
+
+        return pages(self, self.store.page_bytes, query, cursor, field, keep, parameters)
 
     def fitting(self, rows: list[Row]) -> list[Row]:
         """As many of these rows as one answer holds; the rest is for the next."""

@@ -115,7 +115,8 @@ def unread_of(tx: Read, agent: str) -> int:
 
 
 def in_state(tx: Read, state: str, limit: int) -> list[Task]:
-    asked = {"state": state, "kind": None, "agent": None, "after": 0, "limit": limit, "now": tx.now}
+    asked = {"state": state, "kind": None, "agent": None, "after": 0, "limit": limit}
+    asked |= {"now": tx.now, "parent": None}
     try:
         rows = tx.pages(WORK.list, "after", "number", **asked)
     except TooLargeError as error:  # the first of them are as much of an overview

@@ -23,16 +23,18 @@ entered in any order. A circle of dependencies is refused when its last edge is 
 
 from __future__ import annotations
 
-from dibs.arguments import NAME_LIMIT, NUMBER, Text, milliseconds
+from dibs.arguments import NAME_LIMIT, NEWEST, NUMBER, TASK, Text, milliseconds
 from dibs.errors import (
     ConflictError,
     EmptyError,
     ExistsError,
     HeldError,
+    InvalidError,
     NotFoundError,
     NotYoursError,
     StaleError,
     StateError,
+    TimeoutError,
 )
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import named
@@ -40,9 +42,19 @@ from dibs.nouns.many import ahead, many
 from dibs.nouns.messages.operations import post
 from dibs.nouns.recovery import free_with_task, leave_to_others, taken_with
 from dibs.nouns.state.operations import put_fields
-from dibs.nouns.work import claims
+from dibs.nouns.work import changing, claims, waiting
+from dibs.nouns.work.changing import complete_group
 from dibs.nouns.work.plan import ATTEMPTS, Plan, questions
-from dibs.nouns.work.tasks import WORK, Claimed, backoff_ms, claimed, record_of, row_of, task_record
+from dibs.nouns.work.tasks import (
+    WORK,
+    Claimed,
+    backoff_ms,
+    claimed,
+    progress_of,
+    record_of,
+    row_of,
+    task_record,
+)
 from dibs.operation import EVERYBODY, OPERATIONS, PEOPLE, Items, operation, writes
 from dibs.records import called
 from dibs.space.scope import Noun
@@ -319,6 +331,10 @@ class Work(Noun):
         kept = {} if result is None else {"result": result}
         settled = claims.settle(tx, self.scope, row, "completed", known, **kept)
         known.waiting.unblock(tx, id)
+        if row["parent"] is not None:
+            known.parents[row["parent"]] = None
+            if known.completed is None:
+                complete_group(tx, row["parent"])
         if put is not None:
             put()
         if announce:
@@ -364,6 +380,9 @@ class Work(Noun):
         tx, scope = self.tx, self.scope
         made = many(self, "work.complete", items, each, lambda calls: Claimed(tx, scope, calls))
         self.known.store(tx, scope)
+        if self.known.completed is not None:
+            for parent in self.known.parents:
+                complete_group(tx, parent)
         return made
 
     @writes(
@@ -454,6 +473,7 @@ class Work(Noun):
         if row["session"] is not None:
             keys = self.scope.keys
             grants.hand_over(tx, keys, free_with_task(tx, keys, row))
+        complete_group(tx, row["parent"])
         return record_of(tx, id)
 
     def _is_ours(self, row: Row) -> bool:
@@ -542,6 +562,11 @@ class Work(Noun):
         state: str | None = None,
         kind: str | None = None,
         agent: str | None = None,
+        tags: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        text: str | None = None,
+        parent: str | None = None,
+        everything: bool = False,
         after: int = 0,
         limit: int = 100,
     ) -> tuple[Task, ...]:
@@ -550,10 +575,121 @@ class Work(Noun):
         state: only those in this state
         kind: only those of this kind
         agent: only those this agent claimed last
+        tags: only those that need all of these
+        labels: only those with all of these
+        text: only those with this in their title or their id
+        parent: only the parts of this task
+        everything: all of them, however many
         after: only those added after this seq
         """
+        fits = waiting.matching(tags=tags, labels=labels, text=text)
         with self.scope.read() as tx:
-            asked = {"state": state, "kind": kind, "agent": agent, "after": after, "limit": limit}
-            asked["now"] = tx.now
-            rows = tx.pages(WORK.list, "after", "number", **asked)
-            return tuple(task_record(row, tx.now) for row in rows)
+            asked = {"state": state, "kind": kind, "agent": agent, "parent": parent, "now": tx.now}
+            rows = tx.pages(
+                WORK.list,
+                "after",
+                "number",
+                keep=fits,
+                after=after,
+                limit=NEWEST if everything else limit,
+                **asked,
+            )
+            progress = progress_of(tx, [row["id"] for row in rows])
+            return tuple(task_record(row, tx.now, progress=progress.get(row["id"])) for row in rows)
+
+    @operation(
+        TimeoutError,
+        by=EVERYBODY,
+        example="fix-login docs --any --wait 10m",
+        kinds={"ids": TASK, "kind": Text(NAME_LIMIT)},
+    )
+    def wait(
+        self,
+        *ids: str,
+        any: bool = False,
+        state: str | None = None,
+        kind: str | None = None,
+        title_has: str | None = None,
+        wait_s: float = 60,
+    ) -> tuple[Task, ...]:
+        """Wait until tasks have ended, or are in a state; also for one that is yet to be added.
+
+        ids: the tasks, also such as nobody has added yet
+        any: one of them is enough
+        state: the state to wait for; by default completed, cancelled or dead
+        kind: without ids: a task of this kind, in any state unless one is named
+        title_has: without ids: a task with this in its title
+        wait_s: how long to wait
+        """
+        if bool(ids) == (kind is not None or title_has is not None):
+            raise InvalidError(
+                "name the tasks to wait for, or what one is like (kind, title_has), not both",
+                next="give ids, or kind, or title_has",
+            )
+        return waiting.wait(self.scope, ids, any, state, kind, title_has, wait_s)
+
+    @writes(
+        NotFoundError,
+        NotYoursError,
+        HeldError,
+        StateError,
+        by=EVERYBODY,
+        freely=PEOPLE,
+        events=("task.edited",),
+        kinds={"kind": Text(NAME_LIMIT)},
+        example="fix-login --priority 5 --label urgent",
+    )
+    def edit(
+        self,
+        id: str,
+        *,
+        title: str | None = None,
+        kind: str | None = None,
+        priority: int | None = None,
+        tags: Sequence[str] | None = None,
+        labels: Sequence[str] | None = None,
+        after: Sequence[str] | None = None,
+        leases: Sequence[str] | None = None,
+        parent: str | None = None,
+        found_in: str | None = None,
+        payload: Any = None,
+        max_attempts: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Change what a task says; for its author or a person, while nobody else has claimed it.
+
+        id: the task; what is not given stays as it is
+        title: what is to be done
+        kind: what sort of work it is
+        priority: higher comes first
+        tags: what a worker must be able to do, instead of what it had to
+        labels: what describes it, instead of what did
+        after: the ids of tasks that must be completed first, instead of those before
+        leases: paths or resources that it is going to change, instead of those before
+        parent: the id of the task that it is a part of
+        found_in: the id of the task during which it was discovered
+        payload: any JSON the worker needs
+        max_attempts: how often it may be claimed before it is dead
+        """
+        given = {"title": title, "kind": kind, "priority": priority, "tags": tags}
+        given |= {"labels": labels, "after": after, "leases": leases, "parent": parent}
+        given |= {"found_in": found_in, "payload": payload, "max_attempts": max_attempts}
+        return changing.edit(self.tx, self.scope, id, given)
+
+    @writes(
+        NotFoundError,
+        NotYoursError,
+        HeldError,
+        StateError,
+        by=EVERYBODY,
+        freely=PEOPLE,
+        events=("task.removed",),
+        destructive=True,
+        example="fix-login",
+    )
+    def remove(self, id: str, *, idempotency_key: str | None = None) -> Task:
+        """Remove a task as if it had never been added; for its author or a person.
+
+        id: the task; refused while it is claimed, or others wait for it
+        """
+        return changing.remove(self.tx, self.scope, id)

@@ -80,9 +80,9 @@ class Plan:
             )
         if id in self._needed or id in after:
             for need in after:
-                self._refuse_circle(id, need)
+                self.refuse_circle(id, need)
         if parent is not None:
-            self._refuse_own_part(id, parent)
+            self.refuse_own_part(id, parent)
         opened = not after or all(self._states.get(need) == "completed" for need in after)
         later = not_before is not None
         said = {"title": title, "kind": kind, "priority": priority}
@@ -91,7 +91,7 @@ class Plan:
         row: Row = {
             "id": id,
             "state": "available" if opened and not later and not with_children else "blocked",
-            "lane": self._lane(kind, stored_tags, number),
+            "lane": self.lane(kind, stored_tags, number),
             "priority": priority,
             "number": number,
             "title": title,
@@ -127,14 +127,14 @@ class Plan:
             self._needed.update(after)
         return task_record(row, tx.now)
 
-    def _lane(self, kind: str, tags: str, number: int) -> int:
+    def lane(self, kind: str, tags: str, number: int) -> int:
         lane = self._lanes.get((kind, tags))
         if lane is None:
             lane = self._lanes[kind, tags] = number
             self._tx.run(WORK.add_lane, id=number, kind=kind, tags=tags)
         return lane
 
-    def _refuse_circle(self, id: str, need: str) -> None:
+    def refuse_circle(self, id: str, need: str) -> None:
         """Walk from what is needed along its own needs; `id` must not be among them."""
         came_from = {need: id}
         front = [need]
@@ -156,7 +156,7 @@ class Plan:
                     came_from[further] = here
                     front.append(further)
 
-    def _refuse_own_part(self, id: str, parent: str) -> None:
+    def refuse_own_part(self, id: str, parent: str) -> None:
         """Walk up from the parent; `id` must not be above it."""
         self._parents[id] = parent
         chain = [id, parent]

@@ -99,6 +99,8 @@ class Claimed:
         self.waiting = Waiting(waiting)
         self.completed: list[tuple[Any, ...]] | None = [] if len(wanted) > 1 else None
         """Those that are stored together at the end, where they are many."""
+        self.parents: dict[str, None] = {}
+        """What they are a part of: it is looked at when all of them are stored."""
         self.rows = {row["id"]: row for row in rows}
         for ids in slices(ids_of(wanted))[1:]:
             self._refuse_size(tx)
@@ -161,7 +163,9 @@ def as_of(row: Row, now: int) -> Row:
     return row | changed
 
 
-def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
+def task_record(
+    row: Row, now: int, leases: tuple[Lease, ...] = (), progress: Row | None = None
+) -> Task:
     row = as_of(row, now)
     return Task.of(
         row,
@@ -175,6 +179,8 @@ def task_record(row: Row, now: int, leases: tuple[Lease, ...] = ()) -> Task:
         labels=tuple(from_text(row["labels"]) or ()),
         declared=tuple([text for text, *_ in from_text(row["declared"]) or ()]),
         with_children=bool(row["with_children"]),
+        children=progress["children"] if progress else 0,
+        children_done=progress["children_done"] if progress else 0,
     )
 
 
@@ -200,4 +206,12 @@ def record_of(tx: Read, id: str) -> Task:
     row = row_of(tx, id)
     held = tx.rows(grants.LEASES.of_session, session=row["session"])
     leases = [grants.lease_record(lease, tx.now) for lease in held if lease["task"] == id]
-    return task_record(row, tx.now, tuple(leases))
+    return task_record(row, tx.now, tuple(leases), progress_of(tx, [id]).get(id))
+
+
+def progress_of(tx: Read, ids: list[str]) -> dict[str, Row]:
+    """How far those of these tasks are that have parts."""
+    found: dict[str, Row] = {}
+    for some in slices(ids):
+        found |= {row["parent"]: row for row in tx.rows(WORK.progress, ids=some)}
+    return found

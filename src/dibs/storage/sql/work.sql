@@ -34,6 +34,35 @@ VALUES (:space, :id, :state, :lane, :priority, :number, :title, :kind, :tags, :n
 -- The task that one is a part of.
 SELECT parent FROM task WHERE space = :space AND id = :id;
 
+-- name: group
+-- A task, and how many of its parts are open or have ended.
+SELECT t.state, t.parent, t.with_children, (
+        SELECT COUNT(*) FROM task c WHERE c.space = t.space AND c.parent = t.id
+          AND c.state NOT IN ('completed', 'cancelled')) AS open, (
+        SELECT COUNT(*) FROM task c WHERE c.space = t.space AND c.parent = t.id
+          AND c.state IN ('completed', 'cancelled')) AS ended
+FROM task t WHERE t.space = :space AND t.id = :id;
+
+-- name: progress
+-- How many parts tasks have, and how many of these have ended.
+SELECT parent, COUNT(*) AS children,
+       SUM(CASE WHEN state IN ('completed', 'cancelled') THEN 1 ELSE 0 END) AS children_done
+FROM task WHERE space = :space AND parent IN (:ids...) GROUP BY parent;
+
+-- name: edit
+-- What its author or a person has changed of a task. It is looked at again if it was set aside.
+UPDATE task SET title = :title, kind = :kind, priority = :priority, tags = :tags, lane = :lane,
+    needs = :needs, payload = :payload, max_attempts = :max_attempts, state = :state, due = :due,
+    labels = :labels, declared = :declared, parent = :parent, found_in = :found_in,
+    changed_at = :at, aside = 0, skips = 0, turn = NULL
+WHERE space = :space AND id = :id;
+
+-- name: forget_needs
+DELETE FROM dependency WHERE space = :space AND task = :id;
+
+-- name: remove
+DELETE FROM task WHERE space = :space AND id = :id;
+
 -- name: need
 INSERT INTO dependency (space, task, needs) VALUES (:space, :id, :needs);
 
@@ -245,6 +274,7 @@ WHERE space = :space AND number > :after
     WHEN state = 'claimed' AND attempts >= max_attempts THEN 'dead' ELSE 'available' END)
   AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
   AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
+  AND (CAST(:parent AS TEXT) IS NULL OR parent = :parent)
 ORDER BY number LIMIT :limit;
 
 -- name: counts

@@ -215,6 +215,10 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
         if command.items is not None:
             return answer_each(globals_, operation, result)
         answer(globals_, operation, result)
+        if operation.name == "work.list" and not named.get("everything"):
+            limit = named.get("limit") or operation.arguments()["limit"].default
+            if len(result) == limit:
+                note(f"cut after {limit}; there may be more: --all, or --after {result[-1].seq}")
         if operation.grants and AGENT not in operation.by and not globals_.json:
             name = result.leases[0].agent
             name = called(name)
@@ -252,7 +256,8 @@ def acting(globals_: Globals, operation: Operation, space: Dibs) -> Dibs:
 def refuse_nothing(operation: Operation, placed: list[Any], named: dict[str, Any]) -> None:
     """`dibs release` alone is a slip."""
     many = operation.many
-    if many is not None and not placed and not {"epoch", "everything"} & named.keys():
+    instead = {"epoch", "everything", "kind", "title_has"}
+    if many is not None and not placed and not instead & named.keys():
         every = "everything" in operation.arguments()
         raise InvalidError(
             f"{many.name.upper().removesuffix('S')} is missing",

@@ -114,6 +114,7 @@ def task(result: records.Task) -> None:
         "after": ", ".join(map(called, result.after)),
         "parent": result.parent and called(result.parent),
         "found in": result.found_in and called(result.found_in),
+        "parts": progress(result),
         "group": "completes with its last part" if result.with_children else None,
         "declares": ", ".join(map(called, result.declared)),
         "attempts": f"{result.attempts} of {result.max_attempts}" if result.attempts else None,
@@ -123,6 +124,10 @@ def task(result: records.Task) -> None:
         "leases": ", ".join(called(lease.resource) for lease in result.leases),
     }
     table([[f"  {name}", str(value)] for name, value in facts.items() if value])
+
+
+def progress(entry: records.Task) -> str:
+    return f"{entry.children_done} of {entry.children} done" if entry.children else ""
 
 
 def state_of(entry: records.Task) -> str:
@@ -271,7 +276,8 @@ TABLES: dict[str, tuple[list[str], Callable[[Any], list[str]]]] = {
     "Task": (
         ["id", "state", "priority", "kind", "title"],
         lambda one: [called(one.id), state_of(one), str(one.priority),
-                     one.kind and called(one.kind), words(one.title)],
+                     one.kind and called(one.kind),
+                     " ".join(filter(None, (words(one.title), progress(one))))],
     ),
     "Entry": (
         ["key", "version", "author", "set", "value"],

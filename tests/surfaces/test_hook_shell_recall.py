@@ -66,8 +66,10 @@ PYTHON = [
     Row("python3 - <<'EOF'\nfrom pathlib import Path\nfor p in Path('src').glob('*.py'):\n"
         "    p.write_text('x')\nEOF", "write src/*.py"),
     Row("python3 - <<'EOF'\nfrom pathlib import Path\nfor p in Path('.').rglob('*.py'):\n"
-        "    if 'one' in p.read_text():\n        p.write_text('x')\nEOF",
-        late="which files have it"),
+        "    if 'one' in p.read_text():\n        p.write_text('x')\nEOF", "write **/*.py"),
+    Row("python3 - <<'EOF'\nfrom pathlib import Path\nfor p in Path('.').rglob('*.py'):\n"
+        "    if p.stat().st_size:\n        p.write_text('x')\nEOF",
+        late="which files those are"),
     Row("python3 -c \"x = 'a.py'; y = open(x)\nx = 'b.py'\nopen(x, 'w')\"", "write b.py"),
     Row("python3 - <<'EOF'\nimport os\nos.chdir('src')\nopen('a.py', 'w')\nEOF", "write src/a.py"),
     Row("python3 -m json.tool data.json out.json", "write out.json"),

@@ -641,6 +641,9 @@ def test_a_name_that_is_part_of_another_accuses_nobody(a: Client, b: Client) -> 
 def test_a_formatter_that_follows_an_edit_is_the_editors_own(a: Client, b: Client) -> None:
     b.start()
     a.start()
+    a.write("src/a.py", "a=0\n")
+    (a.folder / "src/a.py").write_text("a = 0\n")
+    assert a.bash("make something").quiet  # so this session has a formatter
     a.write("src/a.py", "a=1\n")
     b.before("Bash", command="make test")
     (a.folder / "src/a.py").write_text("a = 1\n")

@@ -25,7 +25,7 @@ import os
 
 from dibs.errors import DibsError, NotFoundError, StaleError, UnavailableError
 from dibs.records import NAME_SHOWN, Lease, called, held_by, quoted
-from dibs.surfaces.hooks.case import Case, hooked, is_in, resting
+from dibs.surfaces.hooks.case import Case, formatting, hooked, is_in, resting
 from dibs.surfaces.hooks.contents import read_file
 from dibs.surfaces.hooks.notes import Flight, Stagings, notes_in, read_note, stir
 from dibs.surroundings.wording import argument, told
@@ -81,6 +81,7 @@ def leave(case: Case) -> None:
     case.reads.forget()
     case.claims.forget_all()
     case.own.remove(resting(case.session))
+    case.own.remove(formatting(case.session))
     Briefing(case).forget()
     case.own.remove(hooked(case.session))
     # The subagents of which no end was told: one that is being noted has a dot in its name.

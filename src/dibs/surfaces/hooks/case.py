@@ -32,6 +32,8 @@ FORMATTER_S = 30
 LARGE = 1 << 20
 SETTLED_S = 2
 """A file that was written to this recently may change again without looking different."""
+ONCE, KNOWN = "once", "known"
+"""How sure it is that a session has a formatter."""
 NOT_KEPT = "?"
 """Instead of a hash: an older content that nobody has kept."""
 
@@ -172,8 +174,9 @@ class Case:
         """Whether a file is what a session has just made of it, but for how it is laid out.
 
         A formatter that the user has hung on the client's edits follows right after one of them.
-        It changes what no program depends on, and perhaps the order of imports; while others have
-        tools under way, lines that changed places may be their work.
+        It changes what no program depends on, and perhaps the order of imports. While others have
+        tools under way, it may be their work: lines that changed places always, anything else
+        unless the session is known to have a formatter.
         """
         reads = Reads(self.store_dir, session)
         known = reads.known(file)
@@ -186,9 +189,20 @@ class Case:
         then, now = self.kept.content(known.content_hash), read_file(file)
         if then is None or now is None:
             return False
-        return laid_out(then) == laid_out(now) or (
-            not others and without_imports(then) == without_imports(now)
-        )
+        if laid_out(then) == laid_out(now):
+            return self._has_formatter(session, bool(others))
+        return not others and without_imports(then) == without_imports(now)
+
+    def _has_formatter(self, session: int, others: bool) -> bool:
+        """Whether a session has a formatter of its own, now that a file of it was laid out again.
+
+        That is known once nobody else can have done it, or if it has happened before.
+        """
+        note = formatting(session)
+        seen = read_note(self.own, note)
+        if seen != KNOWN:
+            write(self.own, note, KNOWN if seen or not others else ONCE)
+        return not others or seen == KNOWN
 
     def see(self, lease: Lease) -> None:
         """What is in the file of a lease now is its holder's own."""
@@ -226,6 +240,11 @@ def hooked(session: int) -> str:
 def resting(session: int) -> str:
     """The note that says that the turn of a session is over."""
     return f"hooks/resting/{session}"
+
+
+def formatting(session: int) -> str:
+    """The note that says that a formatter seems to follow the edits of a session."""
+    return f"hooks/formatting/{session}"
 
 
 def laid_out(content: bytes) -> bytes:

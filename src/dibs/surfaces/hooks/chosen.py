@@ -6,6 +6,7 @@ files that others hold, and for no others (`narrowing`). The words, each after `
 
     with FLAGS TEXT…     one of the texts is in it; `i`: whatever the case of the letters
     named TEXT           the text is in its path from the top; `unnamed` TEXT: it is not
+    ending TEXT…         its name ends like one of these
     unlike PATTERN       its name, or one of the folders it is in, does not match
     copied FOLDER        the folder has a file of that name; `mirrored` FOLDER: or it has not
     there                it exists
@@ -43,6 +44,8 @@ def _holds(word: str, *about: str, file: str, top: str, base: str) -> bool:
         return any(text in content for text in texts)
     if word in ("named", "unnamed"):
         return (about[0] in name) == (word == "named")
+    if word == "ending":
+        return name.endswith(about)
     if word == "unlike":
         return not _is_like(name, about[0])
     if word == "copied":

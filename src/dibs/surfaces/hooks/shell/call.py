@@ -62,7 +62,8 @@ class ShellCall:
     cwd: where it runs, "" if that cannot be known
     edits: what it changes is added here
     stdin: what it reads, if the text says that
-    settings: the variables that are set for it alone
+    settings: the variables that are set for it alone; `variables`: those of the shell
+    script: the file whose code it runs, "" if that is in the text
     """
 
     def __init__(self, args: Values, cwd: str, scene: Scene) -> None:
@@ -75,6 +76,8 @@ class ShellCall:
         self.kind_of = scene.disk.kind_of
         self.stdin: str | None = None
         self.settings: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
+        self.script = ""
 
     def path(self, value: str | None) -> str | None:
         """Give the absolute path, wildcards and all; None if it cannot be known or claimed."""
@@ -153,11 +156,15 @@ class ShellCall:
         path = self.path(value)
         return path is not None and self.kind_of(path) == "directory"
 
+    def written(self, value: str | None) -> str | None:
+        """Give the content of a file that the same text has written before."""
+        return self.scene.files.get(self.path(value) or "")
+
     def text(self, value: str | None) -> str | None:
         """Give the content of a file: what the same text has written before, or what is there."""
         path = self.path(value)
         if path is None or path in self.scene.files:
-            return path and self.scene.files[path]
+            return self.written(value)
         if self.scene.texts <= 0 or any(edit.path == path for edit in self.scene.edits):
             return None
         self.scene.texts -= 1

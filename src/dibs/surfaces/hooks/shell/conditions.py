@@ -9,10 +9,9 @@ from __future__ import annotations
 from dibs.surfaces.hooks.shell.call import ShellCall
 from dibs.surfaces.hooks.shell.values import Values, options, plain
 
-NAMES = frozenset("true : false test [ [[ grep egrep fgrep".split())
 _KINDS = {"-e": ("file", "directory"), "-f": ("file",), "-d": ("directory",)}
 _MEANS = frozenset("*?[]()\\^$|+{}.")
-_PLAINLY = frozenset("-q --quiet --silent -s -F -e -E -i".split())
+_PLAINLY = frozenset("-q --quiet --silent -s -F -e -E -i -x".split())
 
 
 def status(call: ShellCall) -> bool | None:
@@ -66,10 +65,12 @@ def _grep(call: ShellCall) -> bool | None:
         return False if kind == "" else None
     wanted = plain(given[0])
     fixed = "-F" in found or call.name == "fgrep"
+    content = "".join(f"\n{line}\n" for line in content.splitlines())
     if not fixed:
         start, end = wanted.startswith("^"), wanted.endswith("$")
-        content = "".join(f"\n{line}\n" for line in content.splitlines())
         wanted = "\n" * start + wanted[start : len(wanted) - end].replace("\\.", ".") + "\n" * end
+    if "-x" in found:
+        wanted = f"\n{wanted.strip()}\n"
     if "-i" in found:
         content, wanted = content.lower(), wanted.lower()
     if wanted in content:

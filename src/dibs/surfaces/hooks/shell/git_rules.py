@@ -262,7 +262,7 @@ def _applies(unless: str, mailed: bool) -> Writes:
         strip = strip if strip.isdecimal() else "1"
         sources = [value for value in patches if value != "-"]
         for source in sources or [None]:
-            text = call.text(source) if sources else call.stdin
+            text = call.written(source) if sources else call.stdin
             if printed := call.asked(text):
                 call.tree(*printed)
                 continue
@@ -325,6 +325,7 @@ GIT = table({
     "checkout-index": Rule(_checkout_index),
     "cherry-pick revert": Rule(pick),
     "clean": Rule(_clean),
+    "cliff": Rule(_OUTPUT),
     "config": Rule(reads=_lists(_CONFIG)),
     "diff log show": Rule(_OUTPUT, reads=True),
     "filter-branch": Rule(_tree("--setup")),

@@ -46,6 +46,7 @@ def follow(call: ShellCall) -> list[str]:
     elif code is None and not found.has(coding):
         script = names[0] if names else "-"
         code = call.stdin if script == "-" else call.text(script)
+        call.script = call.path(script) or "" if script != "-" else ""
         names = names[1:]
     if not code:
         return []

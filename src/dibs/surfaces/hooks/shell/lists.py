@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
-from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.call import ASKED, ShellCall
 from dibs.surfaces.hooks.shell.values import (
     MAX_VALUES,
     Options,
@@ -273,7 +273,7 @@ def _matching(call: ShellCall, flags: Options, names: Values) -> str | None:
     return "".join(f"{call.asking(one, *asks)}\n" for one in found)
 
 
-def literals(pattern: str, *, fixed: bool) -> list[str]:
+def literals(pattern: str, *, fixed: bool = False) -> list[str]:
     """Texts of which one must be in whatever a pattern matches; the pattern itself if it is one."""
     if fixed:
         return [pattern]
@@ -299,6 +299,12 @@ def literals(pattern: str, *, fixed: bool) -> list[str]:
 
 def _tr(call: ShellCall) -> str | None:
     return call.stdin if call.args[:1] in (["\\n"], ["\\0"], ["\\000"], ["-d"]) else None
+
+
+def _cut(call: ShellCall) -> str | None:
+    """What takes a column out of a list of names has names left."""
+    lines = (call.stdin or "").splitlines()
+    return call.stdin if lines and all(ASKED in line for line in lines) else None
 
 
 def _seq(call: ShellCall) -> str | None:
@@ -428,5 +434,6 @@ _ENTRIES: dict[str, _Prints] = {
     "pwd": _pwd,
     "seq": _seq,
     "tr": _tr,
+    "awk cut gawk sed": _cut,
 }
 PRINTS = {name: prints for names, prints in _ENTRIES.items() for name in names.split()}

@@ -6,35 +6,27 @@ values, and a function is followed with the arguments it is called with. Only wh
 writing, written, moved or removed counts: a text that merely looks like a path does not.
 
 What is written under an `if` and is known by a pattern only (`for p in Path("src").rglob("*.py")`)
-is not said: those are some of the files, and nobody knows which.
+is some of the files: those in which the texts are that the loop looks for or replaces. If it looks
+for none, nothing is said.
 """
 
 from __future__ import annotations
 
 import os.path
 import warnings
-from collections.abc import Iterable, Iterator
-from itertools import islice, product
+from collections.abc import Iterator
 
 from dibs.surfaces.hooks.shell.call import ShellCall
-from dibs.surfaces.hooks.shell.values import MAX_VALUES, plain
+from dibs.surfaces.hooks.shell.python_values import OPENS, PythonValues, TooLong
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    # A text, or the items of a row, each with all the values it may have.
-    Value = str | tuple[Any, ...]
-    Found = tuple[Value, ...]
-
 MAX_CODE = 200_000
-MAX_STEPS = 20_000
 MAX_CALLS = 6
 _ONLY_AST = 0x400
 
-_OPENS = frozenset(
-    "open io.open codecs.open gzip.open bz2.open lzma.open tarfile.open zipfile.ZipFile".split()
-)
 _REMOVES = frozenset("os.remove os.unlink os.rmdir os.removedirs shutil.rmtree".split())
 _MOVES = frozenset("os.rename os.replace os.renames shutil.move".split())
 _COPIES = frozenset(
@@ -43,26 +35,12 @@ _COPIES = frozenset(
 )
 _SHELLS = frozenset("os.system os.popen subprocess.getoutput subprocess.getstatusoutput".split())
 _RUNS = frozenset(f"subprocess.{name}" for name in "run call check_call check_output Popen".split())
-_SAME = frozenset(
-    "str os.fspath os.path.abspath os.path.realpath os.path.normpath os.path.expanduser sorted list"
-    " set tuple reversed iter".split()
-)
-_PATHS = frozenset("pathlib.Path pathlib.PurePath pathlib.PosixPath os.path.join".split())
-_SAME_METHODS = frozenset(
-    "resolve absolute expanduser as_posix strip rstrip keys copy __str__".split()
-)
+_LEAVING = frozenset("Continue Return Break Raise".split())
+_SEARCHES = frozenset("sub subn search match findall finditer".split())
 _WRITING_METHODS = frozenset("write_text write_bytes touch symlink_to hardlink_to".split())
 _SAVING_METHODS = frozenset(
     "savefig to_csv to_json to_excel to_parquet to_pickle to_html to_markdown".split()
 )
-# The names by which modules are commonly imported need no look at the imports.
-_KNOWN = {"Path": "pathlib.Path", "PurePath": "pathlib.PurePath"}
-
-
-class Key(str):
-    """A key of a dictionary that is written out, with its values."""
-
-    value: tuple[Value, ...] = ()
 
 
 def follow(call: ShellCall, code: str, argv: list[str | None]) -> list[str]:
@@ -83,43 +61,31 @@ def follow(call: ShellCall, code: str, argv: list[str | None]) -> list[str]:
     return walk.commands
 
 
-class TooLong(Exception):
-    """The code has too many steps to go on."""
-
-
-class PythonCode:
+class PythonCode(PythonValues):
     """One piece of code on its way.
 
-    names: what each name stands for, as far as that is a text
-    modules: what imported names are called in full
-    unsure: how many branches deep the statement at hand is
     commands: what it hands to a shell
     """
 
     def __init__(self, call: ShellCall, argv: list[str | None]) -> None:
-        self.call = call
-        self.argv = argv
-        self.names: dict[str, Found] = {}
-        self.modules = dict(_KNOWN)
+        super().__init__(call, argv)
         self.functions: dict[str, Any] = {}
         self.commands: list[str] = []
-        self.steps = MAX_STEPS
-        self.unsure = 0
         self.depth = 0
+        self.sought: list[tuple[str, ...]] = []
 
     def run(self, statements: list[Any], *, sure: bool) -> None:
+        kept = self.unsure
         self.unsure += not sure
         for one in statements:
             self._statement(one)
-        self.unsure -= not sure
-
-    def _step(self) -> None:
-        self.steps -= 1
-        if self.steps < 0:
-            raise TooLong
+            # After `if …: continue`, what follows is done for some only.
+            if type(one).__name__ == "If" and type(one.body[-1]).__name__ in _LEAVING:
+                self.unsure += 1
+        self.unsure = kept
 
     def _statement(self, one: Any) -> None:
-        self._step()
+        self.step()
         kind = type(one).__name__
         if kind in ("FunctionDef", "AsyncFunctionDef"):
             self.functions[one.name] = one
@@ -133,16 +99,18 @@ class PythonCode:
         elif kind in ("Assign", "AnnAssign"):
             self._effects(one.value)
             for target in one.targets if kind == "Assign" else [one.target]:
-                self._bind(target, self.values(one.value), whole=not self.unsure)
+                self.bind(target, self.values(one.value), whole=not self.unsure)
         elif kind in ("For", "AsyncFor"):
             self._effects(one.iter)
-            self._bind(one.target, self.values(one.iter), whole=True)
+            self.bind(one.target, self.values(one.iter), whole=True)
+            kept, self.sought = self.sought, self.sought + self._looked_for(one.body)
             self.run(one.body + one.orelse, sure=True)
+            self.sought = kept
         elif kind in ("With", "AsyncWith"):
             for item in one.items:
                 self._effects(item.context_expr)
                 if item.optional_vars:
-                    self._bind(item.optional_vars, self.values(item.context_expr), whole=True)
+                    self.bind(item.optional_vars, self.values(item.context_expr), whole=True)
             self.run(one.body, sure=True)
         elif kind in ("If", "While"):
             self._effects(one.test)
@@ -158,181 +126,29 @@ class PythonCode:
         elif kind != "ClassDef":
             self._effects(one)
 
-    def _bind(self, target: Any, found: Found, *, whole: bool) -> None:
-        kind = type(target).__name__
-        if kind == "Name":
-            before = () if whole else self.names.get(target.id, ())
-            self.names[target.id] = (*before, *found)[:MAX_VALUES]
-        elif kind in ("Tuple", "List"):
-            rows = [one for one in found if isinstance(one, tuple)]
-            for at, item in enumerate(target.elts):
-                inner = [value for row in rows if at < len(row) for value in row[at]]
-                self._bind(item, tuple(inner), whole=whole)
-
     def _effects(self, node: Any) -> None:
         """Go through every call inside an expression."""
         for one in _inside(node):
-            self._step()
+            self.step()
             kind = type(one).__name__
             if kind in ("ListComp", "SetComp", "GeneratorExp", "DictComp"):
                 for generator in one.generators:
-                    self._bind(generator.target, self.values(generator.iter), whole=True)
+                    self.bind(generator.target, self.values(generator.iter), whole=True)
             elif kind == "NamedExpr":
-                self._bind(one.target, self.values(one.value), whole=not self.unsure)
+                self.bind(one.target, self.values(one.value), whole=not self.unsure)
             elif kind == "Call":
                 self._called(one)
-
-    # What an expression stands for.
-
-    def values(self, node: Any) -> Found:
-        """Give every text that the expression may stand for, none if that cannot be known."""
-        self._step()
-        kind = type(node).__name__
-        reader = getattr(self, f"_of_{kind.lower()}", None)
-        found: Found = tuple(islice(reader(node), MAX_VALUES)) if reader else ()
-        return found if all(len(one) < 10_000 for one in found) else ()
-
-    def _texts(self, node: Any) -> list[str]:
-        return [one for one in self.values(node) if isinstance(one, str)]
-
-    def _of_constant(self, node: Any) -> Iterator[Value]:
-        if isinstance(node.value, str):
-            yield node.value
-
-    def _of_name(self, node: Any) -> Iterable[Value]:
-        return self.names.get(node.id, ())
-
-    def _of_joinedstr(self, node: Any) -> Iterator[Value]:
-        parts = [
-            self._texts(getattr(one, "value", one) if hasattr(one, "conversion") else one)
-            for one in node.values
-        ]
-        yield from map("".join, product(*parts))
-
-    def _of_binop(self, node: Any) -> Iterator[Value]:
-        op = type(node.op).__name__
-        if op not in ("Add", "Div"):
-            return
-        both = product(self._texts(node.left), self._texts(node.right))
-        yield from (a + b if op == "Add" else os.path.join(a, b) for a, b in both)
-
-    def _of_ifexp(self, node: Any) -> Iterator[Value]:
-        yield from (*self.values(node.body), *self.values(node.orelse))
-
-    def _of_boolop(self, node: Any) -> Iterator[Value]:
-        for one in node.values:
-            yield from self.values(one)
-
-    def _of_list(self, node: Any) -> Iterator[Value]:
-        for one in node.elts:
-            if type(one).__name__ in ("Tuple", "List"):
-                yield tuple(self.values(item) for item in one.elts)
-            else:
-                yield from self.values(one)
-
-    _of_tuple = _of_set = _of_list
-
-    def _of_starred(self, node: Any) -> Found:
-        return self.values(node.value)
-
-    def _of_dict(self, node: Any) -> Iterator[Value]:
-        for key, value in zip(node.keys, node.values, strict=True):
-            for text in self._texts(key) if key else ():
-                found = Key(text)
-                found.value = self.values(value)
-                yield found
-
-    def _of_listcomp(self, node: Any) -> Found:
-        for generator in node.generators:
-            self._bind(generator.target, self.values(generator.iter), whole=True)
-        return self.values(node.elt)
-
-    _of_generatorexp = _of_setcomp = _of_listcomp
-
-    def _of_attribute(self, node: Any) -> Iterator[Value]:
-        for text in self._texts(node.value):
-            if node.attr == "parent":
-                yield os.path.dirname(text) or "."
-            elif node.attr == "name":
-                yield os.path.basename(text)
-            elif node.attr == "stem":
-                yield os.path.splitext(os.path.basename(text))[0]
-
-    def _of_subscript(self, node: Any) -> Iterator[Value]:
-        at = getattr(node.slice, "value", None)
-        if isinstance(at, int) and self._dotted(node.value) == "sys.argv":
-            found: Iterable[Value | None] = self.argv[at : at + 1]
-        elif isinstance(at, int):
-            found = self.values(node.value)[at : at + 1]
-        else:
-            return
-        yield from (plain(one) if isinstance(one, str) else one for one in found if one)
-
-    def _of_call(self, node: Any) -> Iterator[Value]:
-        name = self._dotted(node.func)
-        if name in _SAME or name == "enumerate":
-            found = self.values(node.args[0]) if node.args else ()
-            yield from (((), (one,)) for one in found) if name == "enumerate" else found
-        elif name in _PATHS:
-            for parts in product(*map(self._texts, node.args)):
-                yield os.path.join(*parts) if parts else "."
-        elif name in _OPENS and node.args:
-            yield from self.values(node.args[0])
-        elif name in ("os.getcwd", "pathlib.Path.cwd"):
-            yield self.call.cwd or ""
-        elif name in ("os.path.dirname", "os.path.basename") and node.args:
-            make = os.path.dirname if name.endswith("dirname") else os.path.basename
-            yield from map(make, self._texts(node.args[0]))
-        elif name in ("glob.glob", "glob.iglob") and node.args:
-            yield from self._texts(node.args[0])
-        elif type(node.func).__name__ == "Attribute":
-            yield from self._of_method(node)
-
-    def _of_method(self, node: Any) -> Iterator[Value]:
-        method = node.func.attr
-        arguments = [self._texts(one) for one in node.args]
-        for text in self.values(node.func.value):
-            if method == "items" and isinstance(text, Key):
-                yield ((text,), text.value)
-            elif method == "values" and isinstance(text, Key):
-                yield from text.value
-            elif not isinstance(text, str) or method in _SAME_METHODS:
-                yield text
-            elif method == "split" and not arguments:
-                yield from text.split()
-            elif method == "splitlines":
-                yield from text.splitlines()
-            elif method == "iterdir":
-                yield f"{text}/*"
-            else:
-                yield from self._with(method, text, arguments)
-
-    def _with(self, method: str, text: str, arguments: list[list[str]]) -> Iterator[Value]:
-        for given in product(*arguments) if arguments else ():
-            stem, _ = os.path.splitext(text)
-            if method == "joinpath":
-                yield os.path.join(text, *given)
-            elif method == "with_suffix":
-                yield stem + given[0]
-            elif method == "with_name":
-                yield os.path.join(os.path.dirname(text), given[0])
-            elif method == "replace" and len(given) == 2:
-                yield text.replace(*given)
-            elif method == "glob":
-                yield f"{text}/{given[0]}"
-            elif method == "rglob":
-                yield f"{text}/**/{given[0]}"
 
     # What a call does.
 
     def _called(self, node: Any) -> None:
-        name = self._dotted(node.func)
+        name = self.dotted(node.func)
         if name in self.functions:
             self._function(self.functions[name], node)
             return
         first = node.args[0] if node.args else None
         second = node.args[1] if len(node.args) > 1 else None
-        if name in _OPENS:
+        if name in OPENS:
             if self._is_writing(second, node):
                 self._write(first)
         elif name in _REMOVES:
@@ -340,11 +156,11 @@ class PythonCode:
         elif name in _MOVES or name in _COPIES:
             self._place(first, second, moves=name in _MOVES)
         elif name in _SHELLS:
-            self.commands += self._texts(first)
+            self.commands += self.texts(first)
         elif name in _RUNS:
             self._subprocess(first, node)
         elif name == "os.chdir":
-            found = self._texts(first)
+            found = self.texts(first)
             self.call.cwd = (self.call.path(found[0]) or "") if len(found) == 1 else ""
         elif name in ("fileinput.input", "fileinput.FileInput"):
             if any(one.arg == "inplace" for one in node.keywords):
@@ -368,20 +184,42 @@ class PythonCode:
 
     def _is_writing(self, mode: Any, node: Any) -> bool:
         named = [one.value for one in node.keywords if one.arg == "mode"]
-        found = self._texts(named[0] if named else mode)
+        found = self.texts(named[0] if named else mode)
         return any({*text} & {*"wax+"} for text in found if len(text) < 6)
 
     def _write(self, node: Any, kind: str = "write") -> None:
-        for text in self._texts(node):
-            if text and not (self.unsure and ("*" in text or "?" in text)):
-                self.call.write([text], kind)
+        for text in filter(None, self.texts(node)):
+            some = self.unsure and ("*" in text or "?" in text)
+            if not some or self.sought:
+                self.call.write([text], kind, tuple(self.sought) if some else ())
+
+    def _looked_for(self, statements: list[Any]) -> list[tuple[str, ...]]:
+        """What a loop asks of the files that it goes through, as questions."""
+        texts: list[str] = []
+        endings: list[str] = []
+        for node in _inside(statements):
+            self.step()
+            function = getattr(node, "func", None)
+            name = getattr(function, "attr", "")
+            if type(node).__name__ == "Compare" and type(node.ops[0]).__name__ in ("In", "NotIn"):
+                texts += self.texts(node.left)
+            elif name in ("replace", "count", "find", "index") and len(node.args) > 0:
+                texts += self.texts(node.args[0])
+            elif name in _SEARCHES and self.dotted(function) == f"re.{name}" and node.args:
+                from dibs.surfaces.hooks.shell.lists import literals
+
+                texts += [text for one in self.texts(node.args[0]) for text in literals(one)]
+            elif name == "endswith" and node.args:
+                endings += self.texts(node.args[0])
+        found: list[tuple[str, ...]] = [("only", "with", "", *texts)] if texts else []
+        return [*found, ("only", "ending", *endings)] if endings else found
 
     def _place(self, source: Any, target: Any, *, moves: bool) -> None:
         if moves:
             self._write(source, "remove")
-        for text in self._texts(target):
+        for text in self.texts(target):
             if self.call.is_directory(text):
-                names = [os.path.basename(one) for one in self._texts(source)]
+                names = [os.path.basename(one) for one in self.texts(source)]
                 self.call.write(f"{text}/{name}" for name in names)
             else:
                 self.call.write([text])
@@ -389,11 +227,11 @@ class PythonCode:
     def _subprocess(self, first: Any, node: Any) -> None:
         """A list is a command's words, a text the whole command."""
         if type(first).__name__ in ("List", "Tuple"):
-            words = [self._texts(one) for one in first.elts]
+            words = [self.texts(one) for one in first.elts]
             quoted = ("'" + one[0].replace("'", "'\\''") + "'" if one else '"$x"' for one in words)
             self.commands.append(" ".join(quoted))
         elif any(one.arg == "shell" for one in node.keywords):
-            self.commands += self._texts(first)
+            self.commands += self.texts(first)
 
     def _function(self, function: Any, node: Any) -> None:
         """Follow a function of the code's own with what it is given here."""
@@ -410,16 +248,6 @@ class PythonCode:
         self.run(function.body, sure=True)
         self.depth -= 1
         self.names = kept
-
-    def _dotted(self, node: Any) -> str:
-        """Give the full name of what is called, "" if it has none."""
-        names: list[str] = []
-        while type(node).__name__ == "Attribute":
-            names.append(node.attr)
-            node = node.value
-        if type(node).__name__ != "Name" or (names and node.id in self.names):
-            return ""
-        return ".".join([self.modules.get(node.id, node.id), *reversed(names)])
 
 
 def _name(node: Any) -> str:

@@ -392,7 +392,7 @@ _SORT = "okStT --output --key --field-separator --buffer-size"
 COMMANDS = table({
     _READS: Rule(reads=True, prints=_listed),
     "ag": Rule(reads=_without("", "--pager"), prints=_listed),
-    "awk gawk mawk nawk": Rule(_awk, _awk_reads),
+    "awk gawk mawk nawk": Rule(_awk, _awk_reads, _listed),
     "base64": Rule(reads=_without("o", "--o")),
     "cat": Rule(reads=True, prints=_cat),
     "cp": Rule(places(unless="-n --no-clobber")),
@@ -411,7 +411,7 @@ COMMANDS = table({
     "printf": Rule(reads=lambda args: args[:1] != ["-v"], prints=_echo),
     "rg": Rule(reads=_without("", "--pre --hostname-bin"), prints=_listed),
     "rm unlink": Rule(operands(kind="remove")),
-    "sed": Rule(_sed, _sed_reads),
+    "sed": Rule(_sed, _sed_reads, _listed),
     "shuf": Rule(output("oin --output", "-o --output"), _without("o", "--o"), _listed),
     "sort": Rule(output(_SORT, "-o --output"), _without("oT", "--o --compress --t"), _listed),
     "sponge": Rule(operands()),

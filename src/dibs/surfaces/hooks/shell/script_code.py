@@ -80,7 +80,8 @@ _BY_NAME = {name: one for names, one in LANGUAGES.items() for name in names.spli
 _FREE = frozenset("system exec".split())
 _QUOTING = frozenset("qw q qq s m tr y qr".split())
 _JOINERS = frozenset("path.join path.resolve File.join".split())
-_HERE = frozenset("__dirname process.cwd Dir.pwd getcwd".split())
+_BESIDE = frozenset("__dirname __dir__ __DIR__ import.meta.dirname".split())
+_HERE = frozenset("process.cwd Dir.pwd getcwd".split()) | _BESIDE
 
 
 def follow(call: ShellCall, name: str, code: str) -> list[str]:
@@ -253,7 +254,8 @@ class Script:
                     parts.append([os.path.join(*one) for one in islice(product(*inner), 64) if one])
                     after = close + 1
                 elif name in _HERE:
-                    parts.append([self.call.cwd] if self.call.cwd else [])
+                    here = os.path.dirname(self.call.script) if name in _BESIDE else ""
+                    parts.append([here or self.call.cwd] if here or self.call.cwd else [])
                     after = self.ends.get(after, after - 1) + 1
                 else:
                     parts.append(self.names.get(name, []))

@@ -16,7 +16,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator
 
-from dibs.surfaces.hooks.shell import builtins, conditions, rules, values
+from dibs.surfaces.hooks.shell import builtins, rules, values
 from dibs.surfaces.hooks.shell.call import Disk, Scene, ShellCall
 from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts, end_of_words, keyword_at, name_at
 from dibs.surfaces.hooks.shell.values import MAX_VALUES, Redirect, ShellState, Token, Word
@@ -40,6 +40,7 @@ _SILENT = frozenset(
     "cd export set shopt declare local readonly typeset true : [ [[ (( test mkdir rm cp mv touch"
     " chmod unset read mapfile readarray shift trap umask wait sleep tee".split()
 )
+_CONDITIONS = frozenset("true : false test [ [[ grep egrep fgrep".split())
 # What commands print: for each, all that it may be, or None if it cannot be known.
 Printed = tuple[str, ...] | None
 
@@ -436,6 +437,7 @@ class Walk:
         args = [arg for word in words for arg in word.fields(variables)]
         call = ShellCall(args, cwd, self.scene)
         call.stdin = self.feed if self.piped else self.stdin
+        call.variables = variables
         call.settings = {
             one.assigns(): value.partition("=")[2]
             for one in given
@@ -477,7 +479,10 @@ class Walk:
         if not call.name:
             return None if words else ""
         said = rules.run(call)
-        self.status = conditions.status(call) if call.name in conditions.NAMES else None
+        if call.name in _CONDITIONS:
+            from dibs.surfaces.hooks.shell import conditions
+
+            self.status = conditions.status(call)
         if "/" in call.spelled and not rules.is_known(call.name):
             return builtins.script(self, call)
         return "" if said is None and call.name in _SILENT else said

@@ -6,8 +6,9 @@ Each file of `commands/` is a category. A command stands below a line of this fo
 
 `+` names files that the command changes, `-` files near them that it does not. The first are held
 in one trial, the others in a second one. What is held is being edited: it differs from the last
-commit. `~` means that it does not, as after the holder's own commit. `@` is the folder in which the
-command runs. Lines with `$` run first. `{repo}` is the repository, `{tmp}` a folder outside it.
+commit. `~` means that it does not: its holder has claimed it and not begun yet. `@` is the folder
+in which the command runs. Lines with `$` run first. `{repo}` is the repository, `{tmp}` a folder
+outside it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the hooks know of a shell command before it runs, against what the command does.
 
-The constants say what is true now. They may only get better: the aim is to deny at least 90 % of
-the writes to files that others hold, and at most 2 % of what leaves them alone, in every category.
+The aim is to deny at least 90 % of the writes to files that others hold, and at most 2 % of what
+leaves them alone, in every category. The constants say what is true now, and may only get better.
 Whatever is let through must be found afterwards, its holder told, and what it had recovered.
 """
 
@@ -21,24 +21,10 @@ from tests.corpus.trial import Outcome, Place, attempt
 from tests.surfaces.hooked import Said
 from tests.surfaces.shell import Shell, finish
 
-RECALL = 0.67
-NEEDLESS = {
-    "building": 0.0,
-    "editors": 0.02,
-    "elsewhere": 0.05,
-    "files": 0.03,
-    "formatters": 0.20,
-    "git": 0.50,
-    "interpreters": 0.0,
-    "loops": 0.06,
-    "mixed": 0.02,
-    "packages": 0.0,
-    "readers": 0.0,
-    "redirections": 0.03,
-}
-UNTOLD = 15
-SAMPLE_MISSED, SAMPLE_NEEDLESS, SAMPLE_UNTOLD = 6, 1, 2
-"""Untold is what only changes the layout of a file right after its holder has edited it."""
+RECALL = 0.95
+NEEDLESS = 0.02
+"""In every category."""
+SAMPLE_MISSED, SAMPLE_NEEDLESS = 2, 1
 SEED, PER_CATEGORY = 16, 4
 PLACES = 2
 
@@ -79,7 +65,7 @@ def test_a_forked_hook_answers_as_a_process_does(tmp_path: Path) -> None:
 def test_a_sample_of_commands_is_judged_as_their_deeds_deserve(places: list[Place]) -> None:
     outcomes = attempts(places, runnable(sample(corpus(), PER_CATEGORY, SEED)))
     print(figures(outcomes))
-    check(outcomes, SAMPLE_UNTOLD)
+    check(outcomes)
     assert sum(outcome.missed for outcome in outcomes) <= SAMPLE_MISSED
     assert sum(outcome.needless for outcome in outcomes) <= SAMPLE_NEEDLESS
 
@@ -91,11 +77,11 @@ def test_every_command_is_judged_as_its_deeds_deserve(places: list[Place]) -> No
     outcomes = attempts(places, here)
     print(figures(outcomes))
     print(f"left out, because a tool is missing here: {len(cases) - len(here)}")
-    check(outcomes, UNTOLD)
+    check(outcomes)
     assert rates(outcomes)[0] >= RECALL
     for category in categories(outcomes):
         _, needless = rates([each for each in outcomes if each.case.category == category])
-        assert needless <= NEEDLESS[category], category
+        assert needless <= NEEDLESS, category
 
 
 def attempts(places: list[Place], cases: list[Case]) -> list[Outcome]:
@@ -109,11 +95,11 @@ def attempts(places: list[Place], cases: list[Case]) -> list[Outcome]:
     return [parts[at % len(places)][at // len(places)] for at in range(len(cases))]
 
 
-def check(outcomes: list[Outcome], untold: int) -> None:
+def check(outcomes: list[Outcome]) -> None:
     """Hold what must be true of every single one."""
     wrong = [f"{each.case}: {each.changed}" for each in outcomes if not each.as_written]
     assert not wrong, "\n".join(["not what the corpus says:", *wrong])
-    assert sum(bool(each.untold) for each in outcomes) <= untold
+    assert not [str(each.case) for each in outcomes if each.untold]
     assert not [str(each.case) for each in outcomes if each.lost]
 
 

@@ -25,6 +25,8 @@ from tests.surfaces.hooked import Said
 from tests.surfaces.shell import BIN, Answer
 
 LONGEST_S = 60
+APPENDED = ("CHANGELOG.md",)
+"""What is leased for one edit only."""
 
 
 class Place:
@@ -178,6 +180,9 @@ def prepare(place: Place, case: Case) -> None:
     for held in case.held:
         text = (place.content(held.path) or b"begun\n").decode()
         place.bob.write(held.path, messy(held.path, text) if held.edited else text)
+        if not held.edited or held.path in APPENDED:
+            # Nobody holds such a file after an edit, unless they say that they do.
+            assert not place.bob.dibs("claim", held.path).code
     place.run("git update-index -q --refresh")  # as any git status does
 
 

@@ -32,14 +32,17 @@ def members(file: str, strip: int = 0) -> list[str]:
     import zipfile
     import zlib
 
+    found: list[str] = []
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb") as packed:
             status = os.fstat(handle)
             if not S_ISREG(status.st_mode) or status.st_size > PACKED_LIMIT:
                 return []
-            found = list(islice(_names(packed), MEMBERS_LIMIT))
-    except (OSError, ValueError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error):
+            found.extend(islice(_names(packed), MEMBERS_LIMIT))
+    except EOFError:
+        pass  # what was found until then is there
+    except (OSError, ValueError, tarfile.TarError, zipfile.BadZipFile, zlib.error):
         return []
     except (RecursionError, MemoryError, OverflowError, NotImplementedError):
         return []
@@ -85,13 +88,15 @@ def _opened(packed: IO[bytes], start: bytes) -> IO[bytes]:
 
 
 class Bounded:
-    """Reads so much and no more."""
+    """Reads so much and no more; who goes on at the end, as far as a header says, is stopped."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
         self._left = READ_LIMIT
 
     def read(self, size: int) -> bytes:
+        if self._left <= 0:
+            raise EOFError("enough was read of this archive")
         found = self._source.read(min(size, self._left))
-        self._left -= len(found)
+        self._left = self._left - len(found) if found else 0
         return found

@@ -229,7 +229,7 @@ def planned(occasion: Occasion) -> list[Edit] | None:
     if not occasion.command:
         return list(occasion.edits) or None
     from dibs.surfaces.hooks import shell
-    from dibs.surfaces.hooks.shell.disk import DISK
+    from dibs.surfaces.hooks.shell.call import DISK
 
     verdict = shell.read(occasion.command, occasion.cwd or os.getcwd(), DISK)
     return None if verdict.says == shell.READS else [*occasion.edits, *verdict.edits]

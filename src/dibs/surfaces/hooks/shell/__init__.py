@@ -1,9 +1,9 @@
 """What a shell command is going to change, read from its text before it runs.
 
-`read` gives a verdict. Nothing is run and no file is read. What can be recognised is named:
-redirections, the plain writers (`tee`, `sed -i`, `mv`, `rm`), git, patches, formatters, package
-managers, archives, and the literal paths in a line of Python, JavaScript, Perl or Ruby. What
-cannot be known from the text (a script, a variable from elsewhere, which files `grep -l` finds) is
+`read` gives a verdict. Nothing is run. What can be recognised is named: redirections, the plain
+writers (`tee`, `sed -i`, `mv`, `rm`), git, patches, formatters, package managers, archives, the
+literal paths in Python, JavaScript, Perl or Ruby, and all of that in the scripts and recipes of
+the project that the command runs. What cannot be known (a variable from elsewhere, a program) is
 left out on purpose: the hook finds it after the command has run. That a command only reads is said
 the other way round, only if every command in the text is known to leave files alone (`reading`).
 """

@@ -7,8 +7,10 @@ is asked goes along with the edit, and is answered when it is known who holds wh
 
 from __future__ import annotations
 
-import os.path
+import os
 from collections.abc import Callable, Iterable
+from itertools import islice
+from stat import S_ISREG
 
 from dibs.surfaces.hooks.shell.values import BRACKET, QUESTION, STAR, Asks, Values
 from dibs.surroundings.occasion import Edit
@@ -18,6 +20,8 @@ MAX_QUESTIONS = 500
 MAX_TEXTS = 40
 MAX_NAMES = 20
 ASKED = chr(0xE007)
+TEXT_LIMIT = 64 << 10
+NAMES_LIMIT = 1_000
 
 
 class Disk:
@@ -37,6 +41,38 @@ class Disk:
         self.kind_of = kind_of
         self.text_of = text_of
         self.names_in = names_in
+
+
+def kind_of(path: str) -> str:
+    if os.path.isdir(path):
+        return "directory"
+    return "file" if os.path.lexists(path) else ""
+
+
+def text_of(path: str) -> str | None:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as source:
+            if not S_ISREG(os.fstat(handle).st_mode):
+                return None
+            content = source.read(TEXT_LIMIT + 1)
+    except (OSError, ValueError):
+        return None
+    return content.decode("utf-8", "surrogateescape") if len(content) <= TEXT_LIMIT else None
+
+
+def names_in(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            found = [entry.name for entry in islice(entries, NAMES_LIMIT + 1)]
+    except (OSError, ValueError):
+        return []
+    return found if len(found) <= NAMES_LIMIT else []
+
+
+DISK = Disk(kind_of, text_of, names_in)
+"""The disk as it is. A file there may be anything, written by anybody: nothing but a regular file
+is opened, and nothing long is read."""
 
 
 class Scene:

@@ -206,7 +206,7 @@ class PythonCode(PythonValues):
             elif name in ("replace", "count", "find", "index") and len(node.args) > 0:
                 texts += self.texts(node.args[0])
             elif name in _SEARCHES and self.dotted(function) == f"re.{name}" and node.args:
-                from dibs.surfaces.hooks.shell.lists import literals
+                from dibs.surfaces.hooks.shell.searches import literals
 
                 texts += [text for one in self.texts(node.args[0]) for text in literals(one)]
             elif name == "endswith" and node.args:

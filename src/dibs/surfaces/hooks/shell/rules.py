@@ -231,7 +231,12 @@ def _sed_reads(args: list[str]) -> bool:
 
 
 def _perl(call: ShellCall) -> None:
-    found, files = options(call.args, "eEI", "iFMmD0lC", ordered=True)
+    # `-0777pi`: after the digits come further options.
+    args = [
+        f"-{arg[2:].lstrip('x0123456789') or 'n'}" if arg and arg[:2] == "-0" else arg
+        for arg in call.args
+    ]
+    found, files = options(args, "eEI", "iFMmDlC", ordered=True)
     if "-i" in found:
         _in_place(call, files if found.has("-e -E") else files[1:], found["-i"])
 

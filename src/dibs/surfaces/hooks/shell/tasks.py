@@ -13,6 +13,7 @@ from dibs.surfaces.hooks.shell.values import MAX_LENGTH, Values, options, plain
 
 MAX_TARGETS = 60
 MAX_LINES = 200
+MAX_FILLED = 100
 
 _MAKE = "CfIlOW --directory --file --makefile --include-dir"
 _ONLY_SHOWS = (
@@ -210,18 +211,22 @@ class Makefile:
             left -= len(target.lines)
 
     def filled(self, text: str, automatic: dict[str, str] | None = None) -> str:
-        """Put in the values of variables; of one that is not known, nothing."""
-        for _ in range(5):
-            before = text
-            for name, value in self.variables.items():
-                for mark in (f"$({name})", f"${{{name}}}", f"{{{{{name}}}}}", f"{{{{ {name} }}}}"):
-                    if mark in text and len(text) + len(value) < MAX_LENGTH:
-                        text = text.replace(mark, value, 9)
-            if text == before:
-                break
-        for name, value in (automatic or {}).items():
-            text = text.replace(f"$({name})", value, 9).replace(f"${name}", value, 9)
-        return text.replace("$(shell ", "$(").replace("$$", "$")
+        """Put in the values of variables; what is not known stays as it is."""
+        known = {**self.variables, **(automatic or {})}
+        opening = "{{" if self.just else "$"
+        at, left = 0, MAX_FILLED
+        while left > 0 and (at := text.find(opening, at)) >= 0 and len(text) < MAX_LENGTH:
+            inner = text[at + 1 : at + 2]
+            closer = {"(": ")", "{": "}"}.get(inner, "")
+            close = text.find("}}" if self.just else closer, at + 2)
+            name = text[at + 2 : close].strip() if closer else inner
+            after = close + len(closer) + self.just if closer else at + 2
+            if close >= 0 and name in known:
+                text = text[:at] + known[name] + text[after:]
+                left -= 1
+            else:
+                at += 2
+        return text if self.just else text.replace("$(shell ", "$(").replace("$$", "$")
 
 
 def _hooks(call: ShellCall) -> Iterator[str]:

@@ -14,18 +14,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
 
 from dibs.surfaces.hooks.shell import builtins, rules, values
 from dibs.surfaces.hooks.shell.call import Disk, Scene, ShellCall
+from dibs.surfaces.hooks.shell.expansion import Expansion, Printed, Setting
 from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts, end_of_words, keyword_at, name_at
-from dibs.surfaces.hooks.shell.values import MAX_VALUES, Redirect, ShellState, Token, Word
-
-# A working directory, "" if it cannot be known, and the values of the variables.
-Setting = tuple[str, dict[str, str]]
+from dibs.surfaces.hooks.shell.values import Redirect, ShellState, Token, Word
 
 MAX_DEPTH = 6
-MAX_RUNS = 2_000
 
 _OPENERS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
 _CLOSERS = frozenset(_OPENERS.values()) | {"esac"}
@@ -41,8 +37,6 @@ _SILENT = frozenset(
     " chmod unset read mapfile readarray shift trap umask wait sleep tee".split()
 )
 _CONDITIONS = frozenset("true : false test [ [[ grep egrep fgrep".split())
-# What commands print: for each, all that it may be, or None if it cannot be known.
-Printed = tuple[str, ...] | None
 
 
 class Frame:
@@ -72,7 +66,7 @@ class Frame:
         self.met = False
 
 
-class Walk:
+class Walk(Expansion):
     """One command text on its way; the edits of its scene are what it is going to change.
 
     left: how many more tokens may be read
@@ -80,7 +74,6 @@ class Walk:
     piped: whether a pipe leads into the command at hand, and `feed` is what comes through it
     stdin: what the commands of the loop or group at hand read, if no pipe leads into them
     out: what the commands at hand have printed, as far as it goes nowhere else
-    printed: what each substitution has printed when it was last run, by its name
     closed: where the redirections begin that follow the group just closed
     moved: the directories that the command at hand changes to, "" for one that cannot be known
     unsure: whether the command runs only if the one before has failed
@@ -100,13 +93,12 @@ class Walk:
         self.feed: str | None = None
         self.stdin: str | None = None
         self.out: list[Printed] = []
-        self.printed: dict[str, tuple[str, ...]] = {}
         self.closed = -1
         self.moved: list[str] = []
         self.left = MAX_TOKENS
-        self.runs = MAX_RUNS
         self.depth = 0
-        self.state = self.begin = ShellState((cwd,), {"HOME": (home,)} if home else {})
+        super().__init__(ShellState((cwd,), {"HOME": (home,)} if home else {}))
+        self.begin = self.state
         self.earlier: ShellState | None = None
         self.piped = self.unsure = self.dead = self.skipped = False
         self.status: bool | None = None
@@ -261,7 +253,7 @@ class Walk:
         redirects = [one for one in after if isinstance(one, Redirect)]
         words = [one.word for one in redirects]
         self.inner(words)
-        for cwd, variables in itertools.islice(self._settings(words), 1):
+        for cwd, variables in itertools.islice(self.settings(words), 1):
             call = ShellCall([], cwd, self.scene)
             for redirect in redirects:
                 self.stdin = _stdin(redirect, call, variables, self.stdin)
@@ -338,7 +330,7 @@ class Walk:
         given = [token for token in tokens[at:end] if isinstance(token, Word)]
         self.inner(given[2:])
         if given:
-            held = [*self._fields(given[2:])] if given[1:] else self.state.variables.get("@", ())
+            held = [*self.fields(given[2:])] if given[1:] else self.state.variables.get("@", ())
             for cwd in self.state.cwds[:1] if len(self.state.cwds) == 1 else ():
                 names = ShellCall([], cwd, self.scene).expanded([*held])
                 held = tuple(name for name in names if name)
@@ -360,7 +352,7 @@ class Walk:
         given = words[: len(words) - len(command)] if command else []
         printed: list[str | None] = []
         statuses: set[bool | None] = set()
-        for setting in self._settings([*words, *targets]):
+        for setting in self.settings([*words, *targets]):
             self.status = None
             printed.append(self._run(command, redirects, setting, given))
             statuses.add(self.status)
@@ -375,59 +367,6 @@ class Walk:
         elif self.unsure:
             self.state.join(kept)
         return None if None in printed else tuple(one for one in printed if one is not None)
-
-    def inner(self, words: Iterable[Word]) -> None:
-        """Run what is substituted into the words, and keep what it prints."""
-        for word in words:
-            for name, code in word.code.items():
-                printed = self.tokens(code) or ()
-                short = [one.rstrip("\n") for one in printed if len(one) <= values.MAX_LENGTH]
-                self.printed[name] = values.few(short)
-
-    def _settings(self, words: list[Word]) -> Iterator[Setting]:
-        """Every working directory and choice of values in which a command may run."""
-        used = {
-            values.split_parameter(text)[0] if kind == values.VARIABLE else text
-            for word in words
-            for kind, text, _ in word.parts
-            if kind in (values.VARIABLE, values.OUTPUT, values.STREAM)
-        }
-        known = self.state.variables | {
-            name: self.printed.get(name, ()) for name in used if name[:1] == "("
-        }
-        sure = {name: held[0] for name, held in known.items() if len(held) == 1}
-        many = {name: held for name, held in known.items() if name in used - {*sure} and held}
-        cwds = self.state.cwds or ("",)
-        for cwd, *chosen in itertools.islice(itertools.product(cwds, *many.values()), MAX_VALUES):
-            if self.runs <= 0:
-                break
-            self.runs -= 1
-            variables = {**sure, **dict(zip(many, chosen, strict=True))}
-            if cwd:
-                variables["PWD"] = cwd
-            yield cwd, variables
-
-    def _fields(self, words: Iterable[Word]) -> Iterator[str]:
-        """Give what the words become, in every setting."""
-        for word in words:
-            for _, variables in self._settings([word]):
-                yield from (field for field in word.fields(variables) if field is not None)
-
-    def assign(self, words: list[Word]) -> None:
-        for word in words:
-            if not (name := word.assigns()):
-                continue
-            left, _, first = word.parts[0][1].partition("=")
-            held: list[str] = []
-            if word.array is not None:
-                held += self._fields(word.array)
-            else:
-                right = Word((values.TEXT, first, False), *word.parts[1:])
-                found = [right.assigned(variables) for _, variables in self._settings([right])]
-                held += [value for value in found if value is not None]
-            if left != name:  # `name+=`
-                held = [a + b for a in self.state.variables.get(name, ()) for b in held]
-            self.state.set(name, held)
 
     def _run(
         self, words: list[Word], redirects: list[Redirect], setting: Setting, given: list[Word]

@@ -1,0 +1,89 @@
+"""What the words of a command become where it runs: in every directory, with every value.
+
+A command may run in one of several settings, such as the values of a loop's variable; it is taken
+as run in each of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from dibs.surfaces.hooks.shell import values
+from dibs.surfaces.hooks.shell.values import MAX_VALUES, ShellState, Token, Word
+
+# A working directory, "" if it cannot be known, and the values of the variables.
+Setting = tuple[str, dict[str, str]]
+# What commands print: for each, all that it may be, or None if it cannot be known.
+Printed = tuple[str, ...] | None
+MAX_RUNS = 2_000
+
+
+class Expansion:
+    """The state that words are seen in.
+
+    printed: what each substitution has printed when it was last run, by its name
+    runs: in how many more settings a command may run
+    """
+
+    def __init__(self, state: ShellState) -> None:
+        self.state = state
+        self.printed: dict[str, tuple[str, ...]] = {}
+        self.runs = MAX_RUNS
+
+    def tokens(self, tokens: list[Token], *, apart: bool = True) -> Printed:
+        """Run what is substituted; give what it prints."""
+        raise NotImplementedError
+
+    def inner(self, words: Iterable[Word]) -> None:
+        """Run what is substituted into the words, and keep what it prints."""
+        for word in words:
+            for name, code in word.code.items():
+                printed = self.tokens(code) or ()
+                short = [one.rstrip("\n") for one in printed if len(one) <= values.MAX_LENGTH]
+                self.printed[name] = values.few(short)
+
+    def settings(self, words: list[Word]) -> Iterator[Setting]:
+        """Every working directory and choice of values in which a command may run."""
+        used = {
+            values.split_parameter(text)[0] if kind == values.VARIABLE else text
+            for word in words
+            for kind, text, _ in word.parts
+            if kind in (values.VARIABLE, values.OUTPUT, values.STREAM)
+        }
+        known = self.state.variables | {
+            name: self.printed.get(name, ()) for name in used if name[:1] == "("
+        }
+        sure = {name: held[0] for name, held in known.items() if len(held) == 1}
+        many = {name: held for name, held in known.items() if name in used - {*sure} and held}
+        cwds = self.state.cwds or ("",)
+        for cwd, *chosen in itertools.islice(itertools.product(cwds, *many.values()), MAX_VALUES):
+            if self.runs <= 0:
+                break
+            self.runs -= 1
+            variables = {**sure, **dict(zip(many, chosen, strict=True))}
+            if cwd:
+                variables["PWD"] = cwd
+            yield cwd, variables
+
+    def fields(self, words: Iterable[Word]) -> Iterator[str]:
+        """Give what the words become, in every setting."""
+        for word in words:
+            for _, variables in self.settings([word]):
+                yield from (field for field in word.fields(variables) if field is not None)
+
+    def assign(self, words: list[Word]) -> None:
+        for word in words:
+            if not (name := word.assigns()):
+                continue
+            left, _, first = word.parts[0][1].partition("=")
+            held: list[str] = []
+            if word.array is not None:
+                held += self.fields(word.array)
+            else:
+                right = Word((values.TEXT, first, False), *word.parts[1:])
+                found = [right.assigned(variables) for _, variables in self.settings([right])]
+                held += [value for value in found if value is not None]
+            if left != name:  # `name+=`
+                held = [a + b for a in self.state.variables.get(name, ()) for b in held]
+            self.state.set(name, held)

@@ -1,0 +1,147 @@
+"""Files that are chosen by what is in them, or by git: `grep -l`, `git diff --name-only`.
+
+What such a command prints is a pattern that carries a question (`call`): which of these files have
+the text in them, or differ, is looked at when it is known what others hold.
+"""
+
+from __future__ import annotations
+
+from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.values import Options, Values, every, options, plain
+
+_TYPES = {"python": "py", "rust": "rs", "js": "js", "ts": "ts", "markdown": "md", "sh": "sh"}
+_DIFFERING = frozenset("archive diff diff-tree format-patch log show stash status".split())
+
+
+def matching(call: ShellCall, flags: Options, names: Values) -> str | None:
+    """The files in which something is: `grep -rl text src`, `rg -l text`, `git grep -l text`."""
+    given = [flags.value("-e --regexp"), *names] if flags.has("-e --regexp") else names
+    pattern, *roots = given or [None]
+    if not pattern or None in roots or (not roots and call.stdin is not None):
+        return None
+    texts = literals(plain(pattern), fixed=flags.has("-F --fixed-strings"))
+    case = "i" if flags.has("-i --ignore-case -S --smart-case") else ""
+    asks = [("only", "with", case, *texts), ("only", "there")]
+    endings = [plain(one) for one in every(call.args, "--include", "-g", "--glob", "--iglob")]
+    endings += [f"*.{_TYPES.get(one, one)}" for one in every(call.args, "-t", "--type")]
+    out = [one for one in every(call.args, "--exclude", "--exclude-dir")]
+    out += [one[1:] for one in endings if one[:1] == "!"]
+    asks += [("only", "unlike", plain(one)) for one in out]
+    wild = [one for one in endings if one[:1] != "!"] or ["*"]
+    found = []
+    for root in roots or ["."]:
+        if root and ("*" in plain(root) or call.kind_of(call.path(root) or "") == "file"):
+            found.append(plain(root))
+        else:
+            found += [f"{plain(root or '.')}/**/{one}" for one in wild]
+    return "".join(f"{call.asking(one, *asks)}\n" for one in found)
+
+
+def literals(pattern: str, *, fixed: bool = False) -> list[str]:
+    """Texts of which one must be in whatever a pattern matches; the pattern itself if it is one."""
+    if fixed:
+        return [pattern]
+    found = []
+    for one in pattern.replace("\\|", "|").split("|"):
+        for mark in ("\\b", "\\<", "\\>", "\\s", "\\d", "\\w", "\\S", "\\W"):
+            one = one.replace(mark, "*")
+        for mark in ".()[]{}/+?-_*$^":
+            one = one.replace(f"\\{mark}", chr(0xF000 + ord(mark)))
+        runs = [""]
+        for at, char in enumerate(one):
+            # What may be repeated or left out is not in the text for certain.
+            if char in "*?+.[](){}^$|\\" or one[at + 1 : at + 2] in ("*", "?", "{"):
+                runs.append("")
+            else:
+                runs[-1] += char
+        longest = max(runs, key=len)
+        found.append(
+            "".join(chr(ord(c) - 0xF000) if 0xF000 <= ord(c) < 0xF080 else c for c in longest)
+        )
+    return found
+
+
+def printed_by_git(call: ShellCall) -> str | None:
+    """What git prints of the files of a checkout."""
+    args = call.args
+    if args[:1] == ["rev-parse"]:
+        if args[1:] == ["--show-toplevel"] and call.cwd:
+            path = call.cwd
+            while path and not call.kind_of(f"{path}/.git"):
+                path = path.rpartition("/")[0]
+            return f"{path or call.cwd}\n"
+        return None
+    if args[:1] == ["grep"]:
+        flags, names = options(args[1:], "eABCm")
+        if "--" in args:
+            names = names[:1] + args[args.index("--") + 1 :]
+        return matching(call, flags, names) if flags.has("-l --name-only") else None
+    if args[:1] == ["ls-files"]:
+        return _ls_files(call, args[1:])
+    return _differing(call, args) if args[:1] and args[0] in _DIFFERING else None
+
+
+def _ls_files(call: ShellCall, args: Values) -> str | None:
+    flags, names = options(args, "xX --exclude")
+    if None in names or flags.has("-s --stage -i --ignored -t -u"):
+        return None
+    asks: list[tuple[str, ...]] = [("only", "there")]
+    if flags.has("-m --modified"):
+        asks = [("unstaged",)]
+    elif flags.has("-d --deleted"):
+        asks = [("absent",)]
+    elif flags.has("-o --others"):
+        asks = [("untracked", "-d", "-f")]
+    listed = [plain(name) for name in names if name] or ["**"]
+    return "".join(f"{call.asking(_through_directories(name), *asks)}\n" for name in listed)
+
+
+def _differing(call: ShellCall, args: Values) -> str | None:
+    """The names of what differs, or a patch of it: `git diff --name-only main`, `git show x`."""
+    word, at = args[0], args.index("--") if "--" in args else len(args)
+    flags, revs = options(args[1:at], "nUO --format --diff-filter --pretty", "SGM")
+    paths: Values = args[at + 1 :]
+    if None in revs or None in paths:
+        return None
+    named = flags.has("--name-only --name-status --porcelain -s --short")
+    known = [plain(rev) for rev in revs if rev]
+    while known and call.kind_of(call.path(known[-1]) or ""):
+        paths = [known.pop(), *paths]  # a path that no `--` stands before
+    if word == "archive":
+        asks, paths, named = [("paths", *known[:1])], [*known[1:], *paths], True
+    elif word == "diff":
+        asks = _between(known, staged=flags.has("--cached --staged"))
+    elif word == "status":
+        asks = [("dirty",), ("untracked", "-d", "-f")]
+    elif word == "stash":
+        asks = (
+            [("stash", f"stash@{{{known[1] if known[1:] else 0}}}")]
+            if known[:1] == ["show"]
+            else []
+        )
+    else:
+        asks = [("commits", *(known or ["HEAD"]))]
+    if not asks or (word == "format-patch" and "--stdout" not in flags):
+        return None
+    if not named:
+        return f"{call.asking('', *asks)}\n" if word != "status" else None
+    listed = [_through_directories(plain(one)) for one in paths if one] or ["**"]
+    listed = [f"{one}/**" if call.is_directory(one) else one for one in listed]
+    return "".join(f"{call.asking(one, *asks)}\n" for one in listed)
+
+
+def _between(revs: list[str], *, staged: bool) -> list[tuple[str, ...]]:
+    if not revs:
+        return [("staged",) if staged else ("unstaged",)]
+    first, dots, second = revs[0].partition("...")
+    if not dots:
+        first, dots, second = revs[0].partition("..")
+    if dots or revs[1:]:
+        return [("between", first or "HEAD", (second if dots else revs[1]) or "HEAD")]
+    return [("paths", revs[0])]
+
+
+def _through_directories(name: str) -> str:
+    """A wildcard that git itself reads goes through directories."""
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}**/{last}" if "*" in last and last != "**" else name

@@ -175,7 +175,9 @@ def claim_next(
     if able:
         tx.run(WORK.able, tags=names_text(list(able)), session=scope.session)
     if not taken:
-        raise nothing(tx, finding, kind, able)
+        refusal = nothing(tx, finding, kind, able)
+        refusal.details["seq"] = tx.next_seq - 1
+        raise refusal
     return tuple(taken)
 
 

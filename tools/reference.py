@@ -127,6 +127,7 @@ LIMITS: list[tuple[object, str, str]] = [
     (paths, "MAX_COMPONENT_BYTES", "bytes in one component of a path"),
     (arguments, "PRIORITY", "the highest priority; its negative is the lowest"),
     (arguments, "ATTEMPTS_MAX", "attempts that a task may be given"),
+    (arguments, "AGENTS_MAX", "agents that a plan may be for"),
 ]
 
 FIGURES: list[tuple[object, str, str]] = [

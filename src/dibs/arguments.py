@@ -34,6 +34,7 @@ WAIT_MAX_S = 86_400.0
 DELAY_MAX_S = 366 * 86_400.0
 PRIORITY = 1_000_000
 ATTEMPTS_MAX = 1_000
+AGENTS_MAX = 10_000
 
 
 class Kind:
@@ -217,6 +218,7 @@ BY_KIND: list[tuple[Kind, str]] = [
     (Whole(1), "epoch"),
     (Whole(1, LIST_LIMIT), "limit"),
     (Whole(1, ATTEMPTS_MAX), "max_attempts"),
+    (Whole(1, AGENTS_MAX), "agents"),
     (Whole(-PRIORITY, PRIORITY), "priority"),
     (TTL, "ttl_s"),
     (WAIT, "wait_s"),

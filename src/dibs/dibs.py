@@ -232,6 +232,15 @@ class Agent(Dibs):
                 raise left
             held.__exit__(None, None, None)
 
+    def task(self, id: str, *, ttl_s: float = 60, **options: Any) -> HeldTask:
+        """Work on a certain task for the length of a `with` block, as with `next_task`.
+
+        The options are those of `work.claim`.
+        """
+        from dibs.keeping import HeldTask
+
+        return HeldTask(self.work, ttl_s, {"id": id, **options}, self.beating)
+
     def close(self) -> None:
         """Leave: everything this session holds is free for the others."""
         if self.beating is not None:

@@ -289,14 +289,19 @@ class HeldTask(Held):
     def __init__(
         self, work: Work, ttl_s: float, options: dict[str, Any], session: Beating | None = None
     ) -> None:
+        """
+        options: those of `work.claim` if there is an id among them, else those of `work.next`
+        """
         super().__init__(work.scope, ttl_s, session)
         self._work = work
         self._options = options
+        self._settle: Callable[..., Task] | None = None
         self.result: Any = None
 
     def __enter__(self) -> Self:
         asked = self._now()
-        self.task: Task = self._work.next(ttl_s=self._ttl_s, **self._options)
+        claim = self._work.claim if "id" in self._options else self._work.next
+        self.task: Task = claim(ttl_s=self._ttl_s, **self._options)
         waited = bool(self._options.get("wait_s"))
         self._begin(f"your claim of {called(self.task.id)}", asked, time_of(self.task), waited)
         return self
@@ -304,20 +309,32 @@ class HeldTask(Held):
     def _renew(self) -> float:
         return time_of(self._work.renew(self.task.id, epoch=self.task.epoch))
 
+    def fail(self, reason: str) -> None:
+        """Have the attempt end as failed at the end of the block."""
+        self._settle = lambda id, **how: self._work.fail(id, reason=reason, **how)
+
+    def abandon(self, reason: str) -> None:
+        """Have the task given back at the end of the block."""
+        self._settle = lambda id, **how: self._work.abandon(id, reason=reason, **how)
+
+    def _complete(self, id: str, **how: Any) -> Task:
+        return self._work.complete(id, result=self.result, **how)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
         self._beating.stop()
-        task = self.task
         if kind is None:
             try:
                 # Also if it was lost by the clock: only the store knows whether anybody took it.
-                self._work.complete(task.id, result=self.result, epoch=task.epoch)
+                settle = self._settle or self._complete
+                self.task = settle(self.task.id, epoch=self.task.epoch)
             except UnavailableError as away:
                 if self._late and self.lost is not None:
                     raise self.lost from away
                 raise
             return
+        task = self.task
         try:
             if issubclass(kind, Exception):
                 told = f"{kind.__name__}: {error}"[:500]

@@ -458,6 +458,96 @@ class Task(Record):
     children_done: int = 0
 
 
+class PlannedTask(Record):
+    """A task that has not ended, as the plan sees it.
+
+    after: what it still waits for
+    declared: what it is going to change
+    starts_at: how long from now it would begin; None if it never does by itself
+    stuck: why it does not: missing, ended, circle or tags (see Stuck)
+    """
+
+    id: str
+    state: str
+    title: str
+    priority: int
+    agent: str | None
+    after: tuple[str, ...]
+    declared: tuple[str, ...]
+    starts_at: int | None
+    lasts: int
+    stuck: str | None
+
+
+class Bundle(Record):
+    """Tasks that have to do with each other, the first of them, and how many there are.
+
+    what: the resource that they change, the task that they wait for, or the first of a group
+    """
+
+    what: str
+    tasks: tuple[str, ...]
+    number: int
+
+
+class Stuck(Record):
+    """A task that does not come to its turn by itself.
+
+    why: missing (nobody has added what it waits for), ended (that was cancelled or is dead),
+        circle (tasks that wait for each other), tags (nobody present can do it)
+    by: those tasks or tags
+    """
+
+    task: str
+    why: str
+    by: tuple[str, ...]
+
+
+class Load(Record):
+    """How many agents are busy from some time on."""
+
+    at: int
+    busy: int
+
+
+class WorkPlan(Record):
+    """How much of the open work can be done at the same time, and what is in its way.
+
+    agents: how many there are, if that was said; then `busy` and `length` are for so many
+    busy_now: how many can be busy now, those who are among them
+    busy_most: how many at most, at any time
+    unit: what times are in: milliseconds if the journal says how long tasks take, else steps
+    length: how long until all is done that can be
+    critical: the longest chain of tasks that wait for each other
+    exclusions: what several tasks are going to change, so that only one can run at a time
+    waiting_now: what keeps tasks that are ready from being started now
+    openers: tasks that can be worked on now, with those that wait for them
+    groups: tasks that depend on or exclude each other, apart from those of other groups
+    tasks: as many as were asked for, of `open_count`; what is stuck first, then by their start
+    cut: whether there was so much that a part was left out
+    """
+
+    counts: dict[str, int]
+    agents: int | None
+    busy_now: int
+    busy_most: int
+    busy: tuple[Load, ...]
+    unit: str
+    length: int
+    critical: tuple[str, ...]
+    critical_length: int
+    exclusions: tuple[Bundle, ...]
+    waiting_now: tuple[Bundle, ...]
+    openers: tuple[Bundle, ...]
+    groups: tuple[Bundle, ...]
+    group_count: int
+    stuck: tuple[Stuck, ...]
+    stuck_count: int
+    tasks: tuple[PlannedTask, ...]
+    open_count: int
+    cut: bool
+
+
 class Message(Record):
     """A line from one agent to another, to a channel, or to everybody."""
 

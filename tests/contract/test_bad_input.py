@@ -64,6 +64,7 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "messages.send_many": (([{"body": "hello"}],), {}),
     "work.show": (("mine",), {}),
     "work.list": ((), {}),
+    "work.plan": ((), {}),
     "messages.send": (("hello",), {"to": None}),
     "messages.announce": (("hello",), {}),
     "messages.inbox": ((), {}),

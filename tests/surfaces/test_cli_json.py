@@ -56,6 +56,7 @@ bob work complete fix-login
 - work show fix-login
 - work show fix-logn
 - work list --state completed
+- work plan --agents 6
 bob work claim other
 bob work abandon other --reason 'not mine'
 bob work cancel other
@@ -227,6 +228,8 @@ def test_the_story_has_every_command() -> None:
     for wanted in [*(entry.cli for entry in operations().values()), *BY_HAND]:
         if wanted in (
             "run",
+            "work run",
+            "work refill",
             "merge",
             "port",
             "mcp",

@@ -350,6 +350,33 @@ def test_dependencies_are_shown_on_the_board(page: Page, agent: Callable[[str], 
     expect(page.locator(".is-available .card")).to_contain_text("after first done")
 
 
+def test_the_plan_is_drawn_and_what_is_stuck_is_told_in_words(
+    page: Page, agent: Callable[[str], Agent]
+) -> None:
+    alice = agent("alice")
+    alice("work.add", "design", title=MARKUP)
+    alice("work.add", "build", after=["design"])
+    alice("work.add", "ship", after=["build", "licence"])
+    graph = page.locator("#plan-graph")
+    expect(graph.locator("g.node")).to_have_count(4)
+    expect(graph.locator("path.edge")).to_have_count(3)
+    expect(graph.locator("g.is-stuck")).to_contain_text("ship")
+    expect(graph.locator("g.is-absent")).to_contain_text("licence")
+    expect(page.locator("#plan-says")).to_contain_text("1 agent can be busy now")
+    expect(page.locator("#plan-stuck")).to_contain_text("ship waits for what nobody has added")
+    # Each is to the right of what it waits for.
+    left = [graph.locator("g.node", has_text=id).first.bounding_box() for id in ("design", "build")]
+    assert left[0] is not None
+    assert left[1] is not None
+    assert left[0]["x"] + left[0]["width"] < left[1]["x"]
+    alice("work.claim", "design")
+    expect(graph.locator("g.is-claimed")).to_contain_text("claimed by alice")
+    for number in range(50):
+        alice("work.add", f"more{number}")
+    expect(page.locator("#plan-says")).to_contain_text("the first 40 of 53 tasks drawn")
+    assert page.evaluate("window.hacked") is None
+
+
 def test_an_entry_has_a_history_and_a_diff(page: Page, agent: Callable[[str], Agent]) -> None:
     alice = agent("alice")
     alice("state.set", "plan", "goal", {"ship": "monday", "who": "all"})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 
 from dibs.errors import RefusedError, UnavailableError
 from dibs.storage.clock import SILENCE
@@ -19,12 +20,13 @@ from dibs.system import Tether, next_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from dibs.dibs import Agent
-    from dibs.keeping import HeldLease
+    from dibs.keeping import Held
     from dibs.surroundings.commands import Globals
+    from dibs.system.portable import GroupTether
 
 QUEUE_S = 86_400
 TTL_S = 60
@@ -37,7 +39,9 @@ FORWARDED = {
     signal.SIGUSR2,
 }
 SIGNALS = FORWARDED | {signal.SIGCHLD}
+ENDING = FORWARDED - {signal.SIGUSR1, signal.SIGUSR2}
 GRACE_S = 5.0
+STEP_S = 0.02
 SOON_S = 3.0
 """So long before the lease may be lost, it is looked at more often."""
 END_S = 3.0
@@ -71,7 +75,7 @@ def perform(
                 who = call.who()
                 acting = None if who is None else who.join(space)
             if not claim:
-                code = execute(call, acting, command, mask, None, on_loss)
+                code = execute(call, acting, command, mask, attend)
                 SILENCE.set(END_S)
                 return code
             # A script has lines; a note is one.
@@ -82,7 +86,9 @@ def perform(
             agent.leases.claim(*claim, wait_s=wait_s, **facts)
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             with agent.lease(*claim, **facts) as lease:
-                code = execute(call, acting, command, mask, lease, on_loss)
+                code = execute(
+                    call, acting, command, mask, lambda child: attend(child, lease, on_loss)
+                )
                 SILENCE.set(END_S)
                 lease.check()
     except RefusedError as error:
@@ -101,11 +107,19 @@ def execute(
     agent: Agent | None,
     command: Sequence[str],
     mask: set[signal.Signals] | set[int],
-    lease: HeldLease | None,
-    on_loss: str,
+    attend: Callable[[subprocess.Popen[bytes]], int],
+    tether: Tether | GroupTether | None = None,
+    environment: dict[str, str] | None = None,
+    **streams: Any,
 ) -> int:
-    """Start the command, which must not outlive us, and stay until it has ended."""
-    environment = dict(os.environ)
+    """Start the command, which must not outlive us, and stay until it has ended.
+
+    attend: stays with it until then, and returns its exit code; not called if it cannot start
+    tether: what ends the command with us, if more than the command itself has to end
+    environment: what it finds in its environment besides
+    streams: its standard input and output, if they are not ours
+    """
+    environment = dict(os.environ) | (environment or {})
     if agent is not None:
         environment |= {"DIBS_AGENT": agent.name, "DIBS_SESSION": agent.token}
     if call.store:
@@ -114,50 +128,102 @@ def execute(
         environment["DIBS_URL"] = os.path.abspath(call.store) if path else call.store
     if call.space:
         environment["DIBS_SPACE"] = call.space
-    tether = Tether()
+    tether = tether or Tether()
 
     def prepare() -> None:
         tether.tie()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     try:
-        child = subprocess.Popen(command, env=environment, preexec_fn=prepare)  # noqa: PLW1509
-        return attend(child, lease, on_loss)
+        child = subprocess.Popen(
+            command,
+            env=environment,
+            preexec_fn=prepare,  # noqa: PLW1509
+            **streams,
+        )
     except FileNotFoundError:
         tell(f"dibs: {command[0]}: not found")
         return NOT_FOUND
     except PermissionError:
         tell(f"dibs: {command[0]}: may not be executed")
         return NOT_EXECUTABLE
+    except OSError as error:
+        tell(f"dibs: {command[0]}: {error.strerror}")
+        return NOT_EXECUTABLE
+    else:
+        return attend(child)
     finally:
         tether.cut()
 
 
-def attend(child: subprocess.Popen[bytes], lease: HeldLease | None, on_loss: str) -> int:
-    """Pass signals on to the command, and watch the lease until it ends."""
+def attend(child: subprocess.Popen[bytes], held: Held | None = None, on_loss: str = "warn") -> int:
+    """Pass signals on to the command, and watch what is held for it until it ends."""
     warned = False
     while child.poll() is None:
-        soon = lease is not None and lease.left_s < SOON_S
         # A Ctrl-C at the terminal reaches the command by itself; a kill reaches only us.
-        came = next_signal(SIGNALS, 0.02 if soon else 0.2)
+        came = next_signal(SIGNALS, pause_s(held))
         if came in FORWARDED:
             child.send_signal(came)
-        if lease is not None and lease.lost is not None and not warned:
+        if held is not None and held.lost is not None and not warned:
             warned = True
-            tell(f"dibs: {lease.lost.message}; the command is no longer protected")
+            tell(f"dibs: {held.lost.message}; the command is no longer protected")
             if on_loss == "kill":
                 # Before somebody else can have it, if there is time.
-                return end(child, min(lease.left_s or GRACE_S, GRACE_S))
-    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+                end(child.pid, child, min(held.left_s or GRACE_S, GRACE_S))
+                return 1
+    return exit_code(child)
 
 
-def end(child: subprocess.Popen[bytes], grace_s: float) -> int:
-    """End a command that has lost its lease: politely, then not."""
+def attend_group(child: subprocess.Popen[bytes], held: Held) -> tuple[int, int]:
+    """Stay with a command that leads a group of processes, and end all of it when it must end.
+
+    The exit code, and the signal by which we were told to end, if we were.
+    """
+    told = 0
+    while child.poll() is None and not told and held.lost is None:
+        came = next_signal(SIGNALS, pause_s(held), typed=True)
+        if came in ENDING:
+            told = came
+        elif came in FORWARDED:
+            send(-child.pid, came)
+    if told or held.lost is not None:
+        grace_s = GRACE_S if held.lost is None else min(held.left_s or GRACE_S, GRACE_S)
+        end(-child.pid, child, grace_s, told or signal.SIGTERM)
+    return exit_code(child), told
+
+
+def pause_s(held: Held | None) -> float:
+    return STEP_S if held is not None and held.left_s < SOON_S else 0.2
+
+
+def exit_code(child: subprocess.Popen[bytes]) -> int:
+    """How a command ended, as shells tell it."""
+    code: int = child.returncode
+    return code if code >= 0 else 128 - code
+
+
+def end(
+    target: int, child: subprocess.Popen[bytes], grace_s: float, by: int = signal.SIGTERM
+) -> None:
+    """End a command: politely, then not.
+
+    target: its process, or less than none for all of its group
+    """
     tell("dibs: ending the command")
-    child.terminate()
+    send(target, by)
+    until = time.monotonic() + grace_s
+    while child.poll() is None or (target < 0 and send(target, 0)):
+        if time.monotonic() > until:
+            send(target, signal.SIGKILL)
+            break
+        time.sleep(STEP_S)
+    child.wait()
+
+
+def send(target: int, number: int) -> bool:
+    """Send a signal to a process, or to all of a group; say whether there is any."""
     try:
-        child.wait(grace_s)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
-    return 1
+        os.kill(target, number)
+    except ProcessLookupError:
+        return False  # it has ended by itself
+    return True

@@ -179,14 +179,18 @@ class Tether:
         """The child has ended, or none was started."""
 
 
-def next_signal(signals: set[Signals], seconds: float) -> int:
+def next_signal(signals: set[Signals], seconds: float, typed: bool = False) -> int:
     """Wait for one of these signals, which are blocked, at most so long.
 
     The number of one that a process has sent; 0 if none came, or one that the terminal has sent
     to the child too.
+
+    typed: also the number of one that came from the terminal
     """
     from signal import sigtimedwait
 
     came = sigtimedwait(signals, seconds)
     # After a freeze Python may return one that never came, of no kind that there is.
-    return came.si_signo if came and came.si_code <= FROM_A_PROCESS else 0
+    if came is None or came.si_signo not in signals:
+        return 0
+    return came.si_signo if typed or came.si_code <= FROM_A_PROCESS else 0

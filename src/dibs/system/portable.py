@@ -152,6 +152,9 @@ class Tether:
     write to once the child runs.
     """
 
+    _all = ""
+    """What stands before a process id where all of its group is meant."""
+
     def __init__(self) -> None:
         from subprocess import DEVNULL, Popen
 
@@ -165,7 +168,7 @@ class Tether:
 
     def tie(self) -> None:
         """Called in the child between fork and exec: from then on it is known."""
-        os.write(self._writing, f"{os.getpid()}\n".encode())
+        os.write(self._writing, f"{self._all}{os.getpid()}\n".encode())
 
     def cut(self) -> None:
         """The child has ended, or none was started."""
@@ -177,11 +180,23 @@ class Tether:
         self._guard.wait()
 
 
-def next_signal(signals: set[Signals], seconds: float) -> int:
+class GroupTether(Tether):
+    """The same for a child that leads a session of its own, and for all that it has started."""
+
+    _all = "-"
+
+    def tie(self) -> None:
+        os.setsid()
+        super().tie()
+
+
+def next_signal(signals: set[Signals], seconds: float, typed: bool = False) -> int:
     """Wait for one of these signals, which are blocked, at most so long.
 
     The number of one that a process has sent; 0 if none came, or one that the terminal has sent
     to the child too.
+
+    typed: also the number of one that came from the terminal
     """
     from signal import sigpending, sigwait
     from time import sleep
@@ -191,7 +206,7 @@ def next_signal(signals: set[Signals], seconds: float) -> int:
         sleep(min(seconds, STEP_S))
         return 0
     number = int(sigwait(here))
-    return 0 if _is_typed(number) else number
+    return 0 if _is_typed(number) and not typed else number
 
 
 def _is_typed(number: int) -> bool:

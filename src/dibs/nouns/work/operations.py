@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, overload
 
     from dibs.errors import DibsError
-    from dibs.records import Task
+    from dibs.records import Task, WorkPlan
     from dibs.storage.driver import Row
 
     Calls = Sequence[dict[str, Any]]
@@ -693,3 +693,16 @@ class Work(Noun):
         id: the task; refused while it is claimed, or others wait for it
         """
         return changing.remove(self.tx, self.scope, id)
+
+    @operation(by=EVERYBODY, example="--agents 6")
+    def plan(self, *, agents: int | None = None, limit: int = 200) -> WorkPlan:
+        """Say how many agents can be busy now and over time, and what is in the way of more.
+
+        agents: how many there are; then what they would be busy with is said for so many
+        limit: how many tasks to show
+        """
+        from dibs.nouns.work.planning import Facts, plan
+
+        with self.scope.read() as tx:
+            facts = Facts(tx)
+        return plan(facts, agents, limit)

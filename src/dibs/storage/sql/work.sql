@@ -292,3 +292,18 @@ SELECT d.task, d.needs, t.state FROM dependency d
 JOIN task b ON b.space = d.space AND b.id = d.task AND b.state = 'blocked'
 JOIN task t ON t.space = d.space AND t.id = d.needs AND t.state IN ('dead', 'cancelled')
 WHERE d.space = :space ORDER BY b.number, d.needs LIMIT :limit;
+
+-- name: open
+-- The tasks that have not ended, without what only their workers need.
+SELECT id, state, title, kind, priority, number, agent, tags, needs, declared, parent,
+       with_children, due, attempts, max_attempts
+FROM task WHERE space = :space AND state IN ('available', 'blocked', 'claimed', 'failed')
+ORDER BY number LIMIT :limit;
+
+-- name: not_open
+-- What blocked tasks wait for that has ended, or that nobody has added.
+SELECT DISTINCT d.needs, t.state FROM dependency d
+JOIN task b ON b.space = d.space AND b.id = d.task AND b.state = 'blocked'
+LEFT JOIN task t ON t.space = d.space AND t.id = d.needs
+WHERE d.space = :space
+  AND (t.state IS NULL OR t.state IN ('completed', 'dead', 'cancelled'));

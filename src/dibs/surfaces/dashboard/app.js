@@ -7,6 +7,7 @@ import { $, mindScrolling, say, show, visible } from "./dom.js";
 import { drawLeases } from "./leases.js";
 import { everythingIsStale, hear, isEmpty, isStale, loadJournal, lookForLapses, mayAct, model, refresh } from "./model.js";
 import { drawAgents, drawMessages, drawRecipients } from "./people.js";
+import { drawPlan } from "./plan.js";
 import { drawState } from "./state.js";
 import { setServerTime, tick } from "./time.js";
 import { drawChart, drawContention, drawTimeline, listenToChart, pan, setRange, toNow, zoom } from "./timeline.js";
@@ -21,7 +22,7 @@ const RETRY_MS = [250, 500, 1000, 2000, 4000];
 const DRAWN = {
   agents: [drawAgents, drawRecipients],
   leases: [drawLeases, drawAgents],
-  tasks: [drawWork],
+  tasks: [drawWork, drawPlan],
   messages: [drawMessages, drawRecipients],
   state: [drawState],
 };
@@ -196,6 +197,7 @@ $("theme").addEventListener("change", (event) => {
   localStorage.setItem("dibs-theme", event.target.value);
   theme();
 });
+$("plan").addEventListener("toggle", drawPlan);
 $("range").addEventListener("change", (event) => setRange(event.target.value));
 $("filter").addEventListener("input", (event) => {
   model.filter = event.target.value.trim().toLowerCase();

@@ -54,7 +54,7 @@ def page() -> Iterator[str]:
     for noun in NOUNS:
         links = [command.words for command in offered(noun)]
         yield f"- {title(noun)}: {', '.join(link(name) for name in links)}"
-    yield f"- Tools: {', '.join(link(command.words) for command in by_hand())}"
+    yield f"- Tools: {', '.join(link(command.words) for command in by_hand(''))}"
     yield ""
     yield "```text"
     yield GLOBALS
@@ -64,7 +64,7 @@ def page() -> Iterator[str]:
         for command in offered(noun):
             yield from section(command)
     yield "## Tools\n"
-    for command in by_hand():
+    for command in by_hand(""):
         yield from section(command)
 
 

@@ -458,6 +458,18 @@ class Task(Record):
     children_done: int = 0
 
 
+class Put(Record):
+    """What came of a task that a source elsewhere has too.
+
+    done: added, changed or kept
+    state: how far the task is now
+    """
+
+    id: str
+    done: str
+    state: str
+
+
 class Message(Record):
     """A line from one agent to another, to a channel, or to everybody."""
 

@@ -204,7 +204,7 @@ class Command:
         """The command that is the function `main` of a module, or the one of its own name."""
         kinds: dict[str, Kind] = getattr(module, "KINDS", {})
         several = isinstance(module.BY, dict)
-        main = getattr(module, words) if several else module.main
+        main = getattr(module, words.rpartition(" ")[2]) if several else module.main
         arguments = arguments_of(
             main, lambda name, type: kinds.get(name) or by_type(type), ("call",)
         )

@@ -12,7 +12,7 @@ from dibs.dibs import operations
 from dibs.errors import InvalidError
 from dibs.operation import EVERYBODY, NOUNS
 from dibs.records import called, span
-from dibs.surfaces.cli.main import BY_HAND, find, written_by_hand
+from dibs.surfaces.cli.main import BY_HAND, find, name_by_hand, written_by_hand
 from dibs.surroundings.commands import Command, Globals, Option
 
 BY = {"completion": EVERYBODY, "protocol": EVERYBODY}
@@ -85,8 +85,8 @@ def help_on(words: list[str]) -> str:
         return overview()
     if words in (["work"], ["state"], ["events"], ["token"]):
         return group(words[0])
-    if words[0] in BY_HAND:
-        return describe(written_by_hand(words[0]))
+    if name := name_by_hand(words):
+        return describe(written_by_hand(name))
     return describe(Command.of(find(words)[0]))
 
 
@@ -98,7 +98,7 @@ def overview() -> str:
         parts += [line(command.words, command.summary) for command in offered(noun)]
         parts.append("")
     parts.append("Tools:")
-    parts += [line(command.words, command.summary) for command in by_hand()]
+    parts += [line(command.words, command.summary) for command in by_hand("")]
     return "\n".join([*parts, "", GLOBALS])
 
 
@@ -107,17 +107,15 @@ def title(noun: str) -> str:
 
 
 def offered(noun: str) -> list[Command]:
-    """The commands of a noun that somebody may call, but for those that a tool stands for."""
-    return [
-        Command.of(entry)
-        for entry in operations().values()
-        if entry.by and entry.noun == noun and entry.cli not in BY_HAND
-    ]
+    """The commands of a noun that somebody may call; where a tool stands for one, the tool."""
+    entries = [one for one in operations().values() if one.by and one.noun == noun]
+    return [*(Command.of(one) for one in entries if one.cli not in BY_HAND), *by_hand(noun)]
 
 
-def by_hand() -> list[Command]:
-    """The commands that are no operations."""
-    return [written_by_hand(name) for name in BY_HAND]
+def by_hand(noun: str | None = None) -> list[Command]:
+    """The commands that are no operations, of all nouns, of one, or of none ("")."""
+    named = {name: name.partition(" ")[0] if " " in name else "" for name in BY_HAND}
+    return [written_by_hand(name) for name in BY_HAND if noun in (None, named[name])]
 
 
 def line(words: str, summary: str) -> str:
@@ -127,9 +125,10 @@ def line(words: str, summary: str) -> str:
 def group(word: str) -> str:
     """The commands of one noun, or those that begin with one word."""
     lines = [
-        line(entry.cli, entry.summary)
-        for entry in operations().values()
-        if entry.by and word in (entry.noun, entry.cli.partition(" ")[0])
+        line(command.words, command.summary)
+        for noun in NOUNS
+        for command in offered(noun)
+        if word in (noun, command.words.partition(" ")[0])
     ]
     return "\n".join([*lines, "", f"See: dibs {word} COMMAND --help"])
 

@@ -33,7 +33,7 @@ FIRST_WORDS = {
 }
 """The nouns behind the words that agents type most: all others are found by loading every noun."""
 
-# Written by hand: each is the function `main` of a module, or the one of its own name.
+# Written by hand: each is the function `main` of a module, or the one of its (last) word.
 BY_HAND = {
     "init": "dibs.surfaces.init",
     "status": "dibs.surfaces.cli.views",
@@ -51,6 +51,9 @@ BY_HAND = {
     "overlap": "dibs.surfaces.cli.overlap",
     "merge": "dibs.surfaces.hooks.commit",
     "run": "dibs.surfaces.cli.run",
+    "work import": "dibs.surfaces.cli.work_import",
+    "work export": "dibs.surfaces.cli.work_export",
+    "work sync": "dibs.surfaces.cli.work_sync",
     "doctor": "dibs.surfaces.cli.doctor",
     "backup": "dibs.surfaces.cli.doctor",
     "adopt": "dibs.surfaces.cli.adopt",
@@ -121,9 +124,14 @@ def run(globals_: Globals, words: list[str]) -> int:
 
         print(help_on(words))
         return 0
-    if words[0] in BY_HAND:
-        return by_hand(globals_, words[0], words[1:])
+    if name := name_by_hand(words):
+        return by_hand(globals_, name, words[name.count(" ") + 1 :])
     return call(globals_, *find(words))
+
+
+def name_by_hand(words: list[str]) -> str:
+    """The command written by hand that the first words name; none if they name no such."""
+    return next((name for name in (" ".join(words[:2]), words[0]) if name in BY_HAND), "")
 
 
 def by_hand(globals_: Globals, name: str, words: list[str]) -> int:
@@ -185,11 +193,11 @@ def takes_value(operation: Operation, word: str) -> bool:
 
 
 def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
-    spelled = [name.partition(" ") for name in named]
+    spelled = [name.partition(" ") for name in [*named, *BY_HAND]]
     verbs = [second for first, _, second in spelled if first == words[0] and second.isalpha()]
     if not verbs:
         firsts = {first for first, _, _ in spelled}
-        return unknown("command", words[0], sorted({*firsts, *NOUNS, *BY_HAND, "help"}))
+        return unknown("command", words[0], sorted({*firsts, *NOUNS, "help"}))
     if len(words) == 1:
         return InvalidError(f"dibs {words[0]} what?", next=f"one of: {', '.join(verbs)}")
     return unknown("command", f"{words[0]} {words[1]}", [f"{words[0]} {verb}" for verb in verbs])

@@ -83,7 +83,7 @@ class GitHub:
         self.top = self.path(name)
 
     def headers(self, token: str) -> dict[str, str]:
-        version = {"X-GitHub-Api-Version": "2022-11-28", "Accept": "application/vnd.github+json"}
+        version = {"X-GitHub-Api-Version": "2022-11-28"}
         return {**version, **({"Authorization": f"Bearer {token}"} if token else {})}
 
     def path(self, name: str) -> str:

@@ -86,6 +86,26 @@ def test_what_has_ended_here_is_reopened_only_if_that_is_said(alice):
     assert alice.work.put("t", state="open", reopen=True).state == "available"
 
 
+def test_only_its_author_or_a_person_changes_what_a_task_says(alice, bob):
+    alice.work.add("t", title="one")
+    assert bob.work.put("t", title="one").done == "kept"
+    with pytest.raises(dibs.NotYoursError, match="added by alice"):
+        bob.work.put("t", title="two")
+    assert alice.work.show("t").title == "one"
+
+
+def test_a_group_ends_with_the_last_of_its_parts(alice):
+    items = [
+        {"id": "group", "with_children": True},
+        {"id": "a", "parent": "group", "state": "completed"},
+        {"id": "b", "parent": "group", "state": "open"},
+    ]
+    alice.work.put_many(items)
+    assert alice.work.show("group").state == "blocked"
+    alice.work.put("b", state="cancelled")
+    assert alice.work.show("group").state == "completed"
+
+
 def test_what_would_be_done_can_be_asked_for(alice):
     alice.work.put("t", title="one")
     before = alice.events.last()

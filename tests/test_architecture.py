@@ -37,7 +37,7 @@ LAYERS = [
         "dibs.wire",
     },
     {"dibs"},  # the package itself: public names of all to the left
-    {"dibs.clients", "dibs.setup", "dibs.surroundings"},
+    {"dibs.clients", "dibs.setup", "dibs.surroundings", "dibs.trackers"},
     {"dibs.mcp"},
     {"dibs.surfaces", "dibs.__main__"},
 ]

@@ -548,6 +548,18 @@ class WorkPlan(Record):
     cut: bool
 
 
+class Put(Record):
+    """What came of a task that a source elsewhere has too.
+
+    done: added, changed or kept
+    state: how far the task is now
+    """
+
+    id: str
+    done: str
+    state: str
+
+
 class Message(Record):
     """A line from one agent to another, to a channel, or to everybody."""
 

@@ -150,6 +150,11 @@ alice work complete --many --each <<< '{"id": "m1"}'
 alice send --many <<< '{"body": "done", "to": "bob"}'
 alice send --many <<< 'done'
 alice agents doing
+alice work put m2 --title 'One more'
+alice work put --many <<< $'{"id": "m2", "title": "One more"}\\n{"id": "m5", "state": "completed"}'
+alice work import <<< '- [ ] One'
+alice work import nothing.json
+alice work sync nothing.txt
 """
 # Where a value depends on the machine or the moment.
 SHAPES = [
@@ -239,6 +244,7 @@ def test_the_story_has_every_command() -> None:
             "demo",
             "hook",
             "init",
+            "work export",
         ):
             continue  # what it says is the command's own, of another protocol, or of a daemon
         assert any(f"{command} ".startswith(f"{wanted} ") for command in commands), wanted

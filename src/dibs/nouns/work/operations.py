@@ -23,7 +23,7 @@ entered in any order. A circle of dependencies is refused when its last edge is 
 
 from __future__ import annotations
 
-from dibs.arguments import NAME_LIMIT, NEWEST, NUMBER, TASK, Text, milliseconds
+from dibs.arguments import NAME_LIMIT, NEWEST, NUMBER, TASK, Choice, Text, milliseconds
 from dibs.errors import (
     ConflictError,
     EmptyError,
@@ -45,6 +45,7 @@ from dibs.nouns.state.operations import put_fields
 from dibs.nouns.work import changing, claims, waiting
 from dibs.nouns.work.changing import complete_group
 from dibs.nouns.work.plan import ATTEMPTS, Plan, questions
+from dibs.nouns.work.puts import Puts, asked, given
 from dibs.nouns.work.tasks import (
     WORK,
     Claimed,
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, overload
 
     from dibs.errors import DibsError
-    from dibs.records import Task, WorkPlan
+    from dibs.records import Put, Task, WorkPlan
     from dibs.storage.driver import Row
 
     Calls = Sequence[dict[str, Any]]
@@ -706,3 +707,105 @@ class Work(Noun):
         with self.scope.read() as tx:
             facts = Facts(tx)
         return plan(facts, agents, limit)
+
+    @writes(
+        NotYoursError,
+        by=EVERYBODY,
+        freely=PEOPLE,
+        events=("task.added", "task.edited", "task.completed", "task.cancelled", "task.reopened"),
+        kinds={"kind": Text(NAME_LIMIT), "state": Choice("open", "completed", "cancelled")},
+        ahead=lambda noun, **call: asked([call]),
+        example="github:owner/repo#12 --title 'Fix the login' --state open",
+    )
+    def put(
+        self,
+        id: str,
+        *,
+        title: str | None = None,
+        kind: str | None = None,
+        priority: int | None = None,
+        tags: Sequence[str] | None = None,
+        after: Sequence[str] | None = None,
+        payload: Any = None,
+        leases: Sequence[str] | None = None,
+        labels: Sequence[str] | None = None,
+        parent: str | None = None,
+        found_in: str | None = None,
+        with_children: bool = False,
+        state: str | None = None,
+        result: Any = None,
+        reopen: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Put:
+        """Add a task, or change the one that is there, to what a source elsewhere says of it.
+
+        id: its name there; what is not given stays as it is
+        title: what is to be done
+        kind: what sort of work it is
+        priority: higher comes first
+        tags: what a worker must be able to do
+        after: the ids of tasks that must be completed first
+        payload: any JSON the worker needs
+        leases: paths or resources that it is going to change
+        labels: what describes it
+        parent: the id of the task that it is a part of
+        found_in: the id of the task during which it was discovered
+        with_children: it is a group: it completes with the last of its parts
+        state: whether it has ended there; a task that is claimed here stays so
+        result: what came of it there
+        reopen: also if it has ended here: it is available again, or has ended as it did there
+        """
+        call = {name: value for name, value in locals().items() if name != "self"}
+        puts: Puts = self.known or Puts(self.tx, self.scope, [call])
+        made = puts.put(id, state, result, reopen, given(call))
+        if self.known is None:
+            puts.finish()
+            if made.done == "kept" and idempotency_key is None:
+                self.tx.discard()
+        return made
+
+    if TYPE_CHECKING:
+
+        @overload
+        def put_many(
+            self,
+            items: Calls,
+            *,
+            each: Literal[False] = False,
+            dry_run: bool = False,
+            idempotency_key: Key = None,
+        ) -> tuple[Put, ...]: ...
+        @overload
+        def put_many(
+            self, items: Calls, *, each: bool, dry_run: bool = False, idempotency_key: Key = None
+        ) -> tuple[Put | DibsError, ...]: ...
+
+    @writes(
+        NotYoursError,
+        by=EVERYBODY,
+        freely=PEOPLE,
+        events=("task.added", "task.edited", "task.completed", "task.cancelled", "task.reopened"),
+        kinds={"items": Items("work.put")},
+        ahead=lambda noun, items, **_: ahead(noun.scope, items, asked),
+        cli="work put --many",
+        example="< tasks.jsonl",
+    )
+    def put_many(
+        self,
+        items: Sequence[dict[str, Any]],
+        *,
+        each: bool = False,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> tuple[Put | DibsError, ...]:
+        """Put many tasks in one transaction, all or none.
+
+        items: for each task an object of the arguments of work.put
+        each: put each by itself; where one is refused, its answer is the error
+        dry_run: only say what would be done
+        """
+        made = many(self, "work.put", items, each, lambda calls: Puts(self.tx, self.scope, calls))
+        self.known.finish()
+        if dry_run:
+            self.tx.discard()
+        return made

@@ -121,11 +121,15 @@ class Plan:
         tx.run(WORK.add, row)
         for need in after:
             tx.run(WORK.need, id=id, needs=need)
-        self._states[id] = row["state"]
-        if after:
+        self.know(id, row["state"], after or None)
+        return task_record(row, tx.now)
+
+    def know(self, id: str, state: str, after: Sequence[str] | None = None) -> None:
+        """From here on a task is in another state, or waits for others than before."""
+        self._states[id] = state
+        if after is not None:
             self._needs[id] = after
             self._needed.update(after)
-        return task_record(row, tx.now)
 
     def lane(self, kind: str, tags: str, number: int) -> int:
         lane = self._lanes.get((kind, tags))

@@ -66,6 +66,12 @@ DELETE FROM task WHERE space = :space AND id = :id;
 -- name: need
 INSERT INTO dependency (space, task, needs) VALUES (:space, :id, :needs);
 
+-- name: end
+-- A task that nobody has claimed ends by the word of its source.
+UPDATE task SET state = :state, result = COALESCE(:result, result), reason = '', due = NULL,
+    changed_at = :at
+WHERE space = :space AND id = :id;
+
 -- name: needs_of
 -- What a task waits for, and how far each of those is.
 SELECT d.needs, t.state FROM dependency d

@@ -1,0 +1,77 @@
+"""What the records of all formats have in common: the words for states, and text that can be shown.
+
+Whatever comes in was written by somebody else. A title becomes one line, a label loses what cannot
+be seen; what is wrong beyond that is refused by `work.put` itself, which names the record.
+"""
+
+from __future__ import annotations
+
+from dibs.arguments import TEXT_LIMIT
+from dibs.errors import InvalidError
+from dibs.records import is_hidden
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    Item = dict[str, Any]
+    """The arguments of `work.put`."""
+    Found = tuple[str, Item | InvalidError]
+    """Where a record is, and what it says or what is wrong with it."""
+    Parsed = Iterator[Found]
+
+OPEN, COMPLETED, CANCELLED = "open", "completed", "cancelled"
+STATES = {
+    **dict.fromkeys(("closed", "complete", "completed", "done", "resolved", "x"), COMPLETED),
+    **dict.fromkeys(
+        ("cancelled", "canceled", "duplicate", "not_planned", "wontfix", "-", "~"), CANCELLED
+    ),
+}
+"""The words for what has ended; every other word means that something is still to be done."""
+PARTS = ("labels", "tags", "after", "leases")
+"""What is a list in every format."""
+
+
+def state_of(word: object) -> str:
+    return STATES.get(str(word).strip().lower(), OPEN)
+
+
+def line_of(text: object) -> str:
+    """A title as one line within its limit."""
+    words = "".join(sign if sign.isprintable() else " " for sign in str(text or ""))
+    return " ".join(words.split())[:TEXT_LIMIT]
+
+
+def names_of(values: object) -> list[str]:
+    """Labels as names: of objects their name, without what cannot be seen, each once."""
+    if isinstance(values, str):
+        values = [values]
+    if not isinstance(values, list):
+        return []
+    texts = [one.get("name") if isinstance(one, dict) else one for one in values]
+    cleaned = [name_of(text) for text in texts if isinstance(text, str)]
+    return sorted({name for name in cleaned if name})
+
+
+def name_of(text: str) -> str:
+    shown = "".join(" " if sign.isspace() else sign for sign in text)
+    return " ".join("".join(sign for sign in shown if not is_hidden(sign)).split())
+
+
+def filled(**values: Any) -> Item:
+    """These values without those that say nothing."""
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
+
+
+def wrong(says: str, next: str = "correct the record") -> InvalidError:
+    return InvalidError(says, next=next)
+
+
+def text_in(record: Item, *names: str) -> str:
+    """The first of these fields that is a text and not empty."""
+    return next((text for name in names if isinstance(text := record.get(name), str) and text), "")
+
+
+def lined(texts: Iterable[str]) -> Iterator[str]:
+    return (f"{text}\n" for text in texts)

@@ -33,6 +33,10 @@ SWEEP_MS = 1_000
 """How often `next` looks whether those who have claimed a task are still alive."""
 
 
+class UnfinishedError(EmptyError):
+    """Nothing was found among the tasks that one transaction looks at; no caller ever sees it."""
+
+
 def claim(tx: Write, scope: Scope, id: str, ttl_ms: int, wants: list[Want], note: str) -> Task:
     """Claim a task and the files wanted with it for the caller, or raise with the reason."""
     caller = scope.caller
@@ -52,7 +56,7 @@ def claim(tx: Write, scope: Scope, id: str, ttl_ms: int, wants: list[Want], note
     tx.event(f"task.{verb}", id, {"epoch": row["epoch"], "attempts": row["attempts"]})
     if row["declared"]:
         named = {want.resource.text for want in wants}
-        more = declared(row, scope.place.here)
+        more = declared(row, scope.place)
         wants = [*wants, *(want for want in more if want.resource.text not in named)]
     files = take(tx, scope, wants, ttl_ms, note or row["title"] or id, id) if wants else None
     if again:
@@ -164,7 +168,7 @@ def claim_next(
     while True:
         finding = Finding(tx, scope, kind, able)
         taken += _give(tx, scope, finding, ttl_ms, limit - len(taken))
-        if len(taken) == limit:
+        if len(taken) == limit or finding.unfinished:
             break
         if more:
             more = fall_due(tx, scope)
@@ -174,6 +178,8 @@ def claim_next(
             break
     if able:
         tx.run(WORK.able, tags=names_text(list(able)), session=scope.session)
+    if not taken and finding.unfinished:
+        raise UnfinishedError("there are more tasks to look at")
     if not taken:
         refusal = nothing(tx, finding, kind, able)
         refusal.details["seq"] = tx.next_seq - 1
@@ -203,29 +209,30 @@ def _give(tx: Write, scope: Scope, finding: Finding, ttl_ms: int, limit: int) ->
     """Claim the best tasks that were found."""
     found = finding.plain(limit)
     if found is not None:
-        taken = [_take(tx, scope, row, ttl_ms, alone=len(found) == 1) for row in found]
+        for row in found:
+            _take(tx, scope, row, ttl_ms, alone=len(found) == 1)
         if len(found) > 1:
             same = {name: found[0][name] for name in ("agent", "session", "ttl_ms", "due")}
             values = [(row["id"], row["epoch"], row["signature"]) for row in found]
             run_rows(tx, WORK.take_many, values, at=tx.wall, **same)
-        return taken
-    taken = []
+        return [task_record(row, tx.now) for row in found]
+    taken: list[Task] = []
     rows: list[Row] = []
     while len(taken) < limit and (best := finding.next()) is not None:
         row, wants, owned = best
         rows.append(row)
         if len(tx.fitting(rows)) < len(rows):
             break  # an answer holds no more
-        task = _take(tx, scope, row, ttl_ms, alone=True)
+        _take(tx, scope, row, ttl_ms, alone=True)
         note = row["title"] or row["id"]
         leases = grants.grant_all(tx, scope, wants, ttl_ms, note, row["id"], owned)
-        taken.append(task_record(row, tx.now, tuple(leases)) if leases else task)
+        taken.append(task_record(row, tx.now, tuple(leases)))
         if len(taken) < limit:
             finding.look()
     return taken
 
 
-def _take(tx: Write, scope: Scope, row: Row, ttl_ms: int, alone: bool) -> Task:
+def _take(tx: Write, scope: Scope, row: Row, ttl_ms: int, alone: bool) -> None:
     """Claim a task that is available; one of many is stored with the others."""
     caller = scope.caller
     row |= {
@@ -242,7 +249,6 @@ def _take(tx: Write, scope: Scope, row: Row, ttl_ms: int, alone: bool) -> Task:
     if alone:
         tx.run(WORK.take, row)
     tx.event("task.claimed", row["id"], {"epoch": row["epoch"], "attempts": row["attempts"]})
-    return task_record(row, tx.now)
 
 
 def due_in_ms(tx: Read) -> int | None:
@@ -288,6 +294,13 @@ def next_tasks(
                 empty = error
         raise empty
 
+    def try_all() -> tuple[Task, ...]:
+        while True:
+            try:
+                return claim()
+            except UnfinishedError:
+                pass  # others have had the turn meanwhile
+
     def look() -> tuple[tuple[Task, ...] | None, int | None]:
         # Only a look that finds something takes a turn from those who write.
         with scope.read() as tx:
@@ -299,13 +312,13 @@ def next_tasks(
             )
         if promising:
             try:
-                return claim(), None
+                return try_all(), None
             except EmptyError:
                 return None, in_ms
         return None, in_ms
 
     try:
-        found: tuple[Task, ...] | None = claim()
+        found: tuple[Task, ...] | None = try_all()
     except EmptyError:
         if not wait_s:
             raise

@@ -27,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dibs.names.paths import Place
     from dibs.space.scope import Scope
     from dibs.storage.driver import Row
     from dibs.storage.queries import Query
@@ -37,17 +38,25 @@ SKIPS = 16
 TURNS = 8
 """How many tasks have their turn at once, at most: each is looked at by every `next`."""
 LANES_AHEAD = 16
+MOVES = 2_000
+"""How many tasks one transaction sets aside; then others have the turn first."""
 FIRST_PAGE, LAST_PAGE = 16, 1_000
 """How many tasks are looked at, at first and at most, for those that one lease is in the way of."""
 
 
-def declared(row: Row, checkout: str | None = None) -> list[Want]:
-    """What a task declares, as its claimer wants it; checkout: the claimer's"""
+def declared(row: Row, place: Place | None = None) -> list[Want]:
+    """What a task declares, as its claimer wants it; place: the claimer's"""
+    if row["declared"] is None:
+        return []
+    here = None if place is None else place.here
     return [
-        Want(Resource(text, kind, base, checkout=None if kind == "name" else checkout),
-             grants.EXCLUSIVE, None)
-        for text, kind, base in from_text(row["declared"]) or ()
-    ]  # fmt: skip
+        Want(
+            Resource(text, kind, base, checkout=None if kind == "name" else here),
+            grants.EXCLUSIVE,
+            None,
+        )
+        for text, kind, base in from_text(row["declared"])
+    ]
 
 
 def order(row: Row) -> tuple[int, int]:
@@ -116,15 +125,15 @@ class Search:
                 self.shut[number] = row
         self.open_turns = [row for row in self.turns if row["aside"] not in held]
 
-    def open_heads(self) -> list[Row]:
-        """The first tasks of all that are not passed."""
-        heads = [row for rows in self.tx.ask(heads_of(tuple(self.lanes), 1)) for row in rows]
-        heads += [
+    def open_heads(self, known: list[Row] | None = None) -> list[Row]:
+        """The first tasks of all that are not passed; known: those that nothing was set aside by"""
+        if known is None:
+            known = [row for rows in self.tx.ask(heads_of(tuple(self.lanes), 1)) for row in rows]
+        return known + [
             row
             for number, row in self.asides.items()
             if row["head"] is not None and number not in self.shut
         ]
-        return heads
 
     def passed(self) -> list[Row]:
         """The first tasks of each that is passed, with what is in their way."""
@@ -148,9 +157,11 @@ class Finding(Search):
     def __init__(self, tx: Write, scope: Scope, kind: str | None, able: frozenset[str]) -> None:
         super().__init__(tx, scope, kind, able)
         self._keys = scope.keys
-        self._checkout = scope.place.here
-        self.has_noted = bool(self.unused)
-        """What was noted is kept also if nothing was found."""
+        self._heads: list[Row] | None = None
+        self._moved = 0
+        self.unfinished = False
+        """Whether there are more tasks to look at, in another transaction."""
+        self._place = scope.place
         for number in self.unused:
             tx.run(WORK.drop_aside, id=number)
             self.asides.pop(number, None)
@@ -163,6 +174,7 @@ class Finding(Search):
         heads = [row for rows in tx.ask(heads_of(tuple(self.lanes), limit)) for row in rows]
         heads = sorted(heads, key=order)[:limit]
         if any(row["declared"] for row in heads):
+            self._heads = heads if limit == 1 else None
             return None
         if limit == 1:
             return heads
@@ -176,18 +188,22 @@ class Finding(Search):
     def next(self) -> tuple[Row, list[Want], list[Row | None]] | None:
         """The best task that fits, what it declares, and what of that the caller holds."""
         for turn in self.open_turns:
-            wants = declared(turn, self._checkout)
+            wants = declared(turn, self._place)
             owned = self._owned(wants, self.turns[: self.turns.index(turn)])
             if not isinstance(owned, Resource):
                 return row_of(self.tx, turn["id"]), wants, owned
             self._set_aside(turn["lane"], owned, [turn["id"]])
         if self.open_turns:
             self.look()
-        while heads := self.open_heads():
-            first = min(heads, key=order)
+        known, self._heads = self._heads, None
+        while heads := self.open_heads(known):
+            if self._moved >= MOVES:
+                self.unfinished = True
+                return None
+            known, first = None, min(heads, key=order)
             aside = first["id"] if "head" in first else 0
             row = row_of(self.tx, first["head"]) if aside else first
-            wants = declared(row, self._checkout)
+            wants = declared(row, self._place)
             owned = self._owned(wants, self.turns)
             if not isinstance(owned, Resource):
                 self._count_skip(row)
@@ -206,7 +222,6 @@ class Finding(Search):
 
                 if not clear(tx, self._keys, rows):
                     return grants.resource_of(rows[0])
-                self.has_noted = True
                 own, rows = grants.in_the_way_of(tx, want, self.session)
             owned.append(own)
         for turn in turns:
@@ -220,13 +235,16 @@ class Finding(Search):
         limit, ids = FIRST_PAGE, [row["id"]]
         while ids:
             self._set_aside(row["lane"], resource, ids)
+            if self._moved >= MOVES:
+                return
             page = self.tx.rows(WORK.page, lane=row["lane"], aside=aside, limit=limit)
             # Behind one that does not overlap, nobody needs to know yet.
             ids = [one["id"] for one in takewhile(lambda one: meets(one, resource), page)]
             limit = min(LAST_PAGE, limit * 4)
 
     def _set_aside(self, lane: int, resource: Resource, ids: list[str]) -> None:
-        tx, self.has_noted = self.tx, True
+        tx = self.tx
+        self._moved += len(ids)
         named = {"lane": lane, "base": resource.base, "resource": resource.text}
         known = tx.row(WORK.aside, **named)
         number = known["id"] if known else (tx.rows(WORK.last_aside)[0]["id"] or 0) + 1

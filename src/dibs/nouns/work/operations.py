@@ -8,9 +8,12 @@
 A person may take a claimed task away (`revoke`): then it is available, as if it were abandoned.
 
 Promised: when many reach for one task, exactly one wins; `next` gives each task to one worker,
-the highest priority first and the oldest first among equals. Each claim carries an epoch, and
-renewing, completing, failing and abandoning name the session and the epoch: a claimer that was
-too slow is refused and changes nothing. `claim` takes the task and its files or nothing;
+the highest priority first and the oldest first among equals, of those whose declared leases are
+free for that worker. Tasks that declare what they change never run beside one that overlaps. One
+that does not fit is passed at most 16 times for a later one that overlaps with it; then it has its
+turn (see `fitting`). If there is no task, the refusal says why (see `refusals`). Each claim carries
+an epoch, and renewing, completing, failing and abandoning name the session and the epoch: a claimer
+that was too slow is refused and changes nothing. `claim` and `next` take the task and its files or nothing;
 `complete` stores the result, releases the files, opens the tasks that waited for it, writes an
 entry and announces it, or does nothing.
 
@@ -42,7 +45,7 @@ from dibs.nouns.many import ahead, many
 from dibs.nouns.messages.operations import post
 from dibs.nouns.recovery import free_with_task, leave_to_others, taken_with
 from dibs.nouns.state.operations import put_fields
-from dibs.nouns.work import changing, claims, waiting
+from dibs.nouns.work import changing, claims, expecting
 from dibs.nouns.work.changing import complete_group
 from dibs.nouns.work.plan import ATTEMPTS, Plan, questions
 from dibs.nouns.work.puts import Puts, asked, given
@@ -583,7 +586,7 @@ class Work(Noun):
         everything: all of them, however many
         after: only those added after this seq
         """
-        fits = waiting.matching(tags=tags, labels=labels, text=text)
+        fits = expecting.matching(tags=tags, labels=labels, text=text)
         with self.scope.read() as tx:
             asked = {"state": state, "kind": kind, "agent": agent, "parent": parent, "now": tx.now}
             rows = tx.pages(
@@ -627,7 +630,7 @@ class Work(Noun):
                 "name the tasks to wait for, or what one is like (kind, title_has), not both",
                 next="give ids, or kind, or title_has",
             )
-        return waiting.wait(self.scope, ids, any, state, kind, title_has, wait_s)
+        return expecting.wait(self.scope, ids, any, state, kind, title_has, wait_s)
 
     @writes(
         NotFoundError,

@@ -13,9 +13,9 @@ free for that worker. Tasks that declare what they change never run beside one t
 that does not fit is passed at most 16 times for a later one that overlaps with it; then it has its
 turn (see `fitting`). If there is no task, the refusal says why (see `refusals`). Each claim carries
 an epoch, and renewing, completing, failing and abandoning name the session and the epoch: a claimer
-that was too slow is refused and changes nothing. `claim` and `next` take the task and its files or nothing;
-`complete` stores the result, releases the files, opens the tasks that waited for it, writes an
-entry and announces it, or does nothing.
+that was too slow is refused and changes nothing. `claim` and `next` take the task and its files or
+nothing; `complete` stores the result, releases the files, opens the tasks that waited for it,
+writes an entry and announces it, or does nothing.
 
 Not promised: that work is done only once. A claimer may do the work and die before it says so;
 then somebody else does it again.

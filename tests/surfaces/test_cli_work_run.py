@@ -314,14 +314,16 @@ def supervisor() -> str:
 
 
 def test_five_shells_do_thirty_tasks_though_one_of_them_is_killed(shell: Shell) -> None:
-    first, _, second = supervisor().partition(" && ")
-    tasks = [{"id": f"t{n}", "payload": {"n": n}} for n in range(30)]
-    (shell.folder / "tasks.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in tasks))
+    tasks: list[dict[str, Any]] = [
+        {"id": f"t{n}", "title": f"Task {n}", "payload": {"n": n}} for n in range(30)
+    ]
+    (shell.folder / "issues.json").write_text(json.dumps(tasks))
     script = shell.folder / "agent.sh"
     script.write_text(AGENT)
     script.chmod(0o755)
-    assert shell.as_("lead").sh(first).code == 0
-    workers = [shell.spawn(["bash", "-c", f"exec {second}"]) for _ in range(5)]
+    importing, _, running = supervisor().partition(" && ")
+    line = f"{importing} && exec {running}"
+    workers = [shell.spawn(["bash", "-c", line]) for _ in range(5)]
     (mark,) = until(lambda: list(shell.folder.glob("victim-*")), "the worker to kill")
     victim = next(one for one in workers if mark.name == f"victim-{one.pid}")
     (shell.folder / "killed").touch()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dibs.arguments import AGENTS_MAX, LIST_LIMIT, Choice, Whole
 from dibs.operation import EVERYBODY
-from dibs.records import called, plain, quoted, span
+from dibs.records import called, plain, span
 from dibs.surroundings.wording import note, paint, print_json, say
+from dibs.trackers.mermaid import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,25 +166,17 @@ def mermaid(tasks: Sequence[PlannedTask]) -> Iterator[str]:
     yield "graph LR"
     names = {task.id: f"t{number}" for number, task in enumerate(tasks)}
     for task in tasks:
-        title = f"<br>{label(task.title, 40)}" if task.title else ""
+        title = f"<br>{shown(task.title)}" if task.title else ""
         kind = "stuck" if task.stuck else task.state
-        yield f'  {names[task.id]}["{label(task.id, 60)}{title}"]:::{kind}'
+        yield f'  {names[task.id]}["{shown(task.id)}{title}"]:::{kind}'
     for task in tasks:
         for need in task.after:
             if need not in names:
                 names[need] = f"t{len(names)}"
-                yield f'  {names[need]}(["{label(need, 60)}"]):::absent'
+                yield f'  {names[need]}(["{shown(need)}"]):::absent'
             yield f"  {names[need]} --> {names[task.id]}"
     used = {"stuck" if task.stuck else task.state for task in tasks}
     used |= {"absent"} if len(names) > len(tasks) else set()
     for kind, colours in COLOURS.items():
         if kind in used:
             yield f"  classDef {kind} {colours}"
-
-
-def label(text: str, limit: int) -> str:
-    """Words of others within a node: every sign that could end it, or mean more, as its number."""
-    text = quoted(text, limit)[1:-1].replace('\\"', '"').replace("\\\\", "\\")
-    return "".join(
-        sign if sign.isalnum() or sign in " .,_-/:+=@%…" else f"#{ord(sign)};" for sign in text
-    )

@@ -59,6 +59,8 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "work.revoke": (("theirs",), {}),
     "work.reopen": (("over",), {}),
     "work.add_many": (([{"id": "many"}],), {}),
+    "work.put": (("put",), {}),
+    "work.put_many": (([{"id": "put"}],), {}),
     "work.next_many": ((2,), {}),
     "work.complete_many": (([{"id": "mine"}],), {}),
     "messages.send_many": (([{"body": "hello"}],), {}),

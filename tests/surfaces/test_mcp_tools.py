@@ -33,7 +33,7 @@ STATE = "get set list history delete clear_namespace export watch".split()
 REST = {
     "leases_renew", "leases_list", "leases_waiting", "leases_outcomes", "leases_transfer",
     "work_renew", "work_cancel", "work_reopen", "work_show", "work_list",
-    "work_edit", "work_remove", "work_wait", "work_plan",
+    "work_put", "work_put_many", "work_edit", "work_remove", "work_wait", "work_plan",
     "messages_announce", "messages_ack", "messages_delivery", "messages_history",
     "messages_search", "state_namespaces",
     "work_add_many", "work_next_many", "work_complete_many", "messages_send_many",

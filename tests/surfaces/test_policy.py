@@ -108,7 +108,18 @@ def test_deciding_for_others_is_never_an_agents() -> None:
 def test_what_has_limits_for_agents_has_none_for_people() -> None:
     limited = {entry.name: entry.freely for entry in EVERY if entry.freely}
     assert limited == dict.fromkeys(
-        ("leases.claim", "leases.renew", "work.cancel", "work.claim", "work.renew"), PEOPLE
+        (
+            "leases.claim",
+            "leases.renew",
+            "work.cancel",
+            "work.claim",
+            "work.edit",
+            "work.put",
+            "work.put_many",
+            "work.remove",
+            "work.renew",
+        ),
+        PEOPLE,
     )
 
 

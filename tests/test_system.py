@@ -56,6 +56,28 @@ def test_a_process_that_has_ended_does_not_run_though_nobody_has_waited_for_it(
     assert module.started(child.pid) is None
 
 
+def test_what_ps_says_of_a_process_holds_for_a_moment_and_not_beyond_its_end(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, now, ps = [], [1_000.0], portable._ps
+
+    def counted(*words: str) -> list[str]:
+        asked.append(words)
+        return ps(*words)
+
+    monkeypatch.setattr(portable, "_ps", counted)
+    monkeypatch.setattr(portable, "monotonic", lambda: now[0])
+    began = portable.started(child.pid)
+    assert [portable.started(child.pid) for _ in range(5)] == [began] * 5
+    assert len(asked) == 1
+    now[0] += portable.FRESH_S
+    assert portable.started(child.pid) == began
+    assert len(asked) == 2
+    child.kill()
+    child.wait()
+    assert portable.started(child.pid) is None
+
+
 def test_a_process_is_known_by_its_name_until_it_ends(child: subprocess.Popen[bytes]) -> None:
     name = system.process_name(child.pid)
     assert system.is_process_name(name)

@@ -8,6 +8,7 @@ process sends while the command has the terminal. There are no namespaces.
 from __future__ import annotations
 
 import os
+from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 DEPTH = 30
 PS_S = 2.0
+FRESH_S = 0.5
+"""How long what `ps` has said of a process holds, unless it is gone: one hook asks many times."""
+MANY = 1000
 STEP_S = 0.02
 STATFS_BYTES, TYPE_AT, TYPE_BYTES = 4096, 72, 16
 """Where `struct statfs` of macOS has the name of the file system's type."""
@@ -62,6 +66,10 @@ def pid_namespace() -> str:
     return ""
 
 
+_began: dict[int, tuple[float, str]] = {}
+"""When processes began, and when that was asked."""
+
+
 def started(pid: int) -> str | None:
     """When a process began; None for one that has ended, "" if the system does not say."""
     try:
@@ -70,6 +78,18 @@ def started(pid: int) -> str | None:
         return None
     except (PermissionError, OverflowError):
         pass  # it is somebody else's, and runs
+    asked, began = _began.get(pid, (0.0, ""))
+    if began and monotonic() - asked < FRESH_S:
+        return began
+    found = _asked(pid)
+    if found:
+        if len(_began) > MANY:
+            _began.clear()
+        _began[pid] = (monotonic(), found)
+    return found
+
+
+def _asked(pid: int) -> str | None:
     try:
         found = _ps("-o", "stat=,lstart=", "-p", str(pid))
     except OSError:

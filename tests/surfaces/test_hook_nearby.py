@@ -71,7 +71,7 @@ def edit(client: Client, file: str = "src/a.py") -> str:
     assert (answer.code, answer.out) == (0, ""), answer
     assert file in [lease["resource"] for lease in client.shell.json("leases")]
     loaded = {line.rpartition("|")[2].strip() for line in answer.err.splitlines()}
-    assert "dibs.surroundings.nearby" in loaded or client.shell.environment[SWITCH] == "off"
+    assert "dibs.surroundings.nearby" in loaded, loaded
     return "server" if "psycopg" in loaded else "daemon"
 
 

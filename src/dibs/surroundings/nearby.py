@@ -23,7 +23,7 @@ from time import time
 
 from dibs import __version__
 from dibs.arguments import check_name
-from dibs.dibs import POSTGRES, Dibs, default_space, key_name
+from dibs.dibs import Dibs, default_space, key_name
 from dibs.digest import sha256
 from dibs.errors import DibsError
 from dibs.link import DAEMONS, Link, living
@@ -31,11 +31,12 @@ from dibs.names.paths import find_place
 from dibs.remote import RemoteScope
 from dibs.storage.clock import SILENCE
 from dibs.storage.folder import Own
-from dibs.storage.user_dir import default_user_dir
+from dibs.storage.user_dir import default_user_dir, machine_name
 from dibs.wire import Address
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from dibs.surroundings.commands import Globals
@@ -50,14 +51,35 @@ PROBE_S = 0.3
 LOCAL = ("http://127.0.0.1:", "unix:/")
 
 
-def is_wanted(url: str | None) -> bool:
-    return bool(url) and str(url).startswith(POSTGRES) and os.environ.get(SWITCH) != "off"
+def is_on() -> bool:
+    return os.environ.get(SWITCH) != "off"
+
+
+def with_daemon(call: Globals, do: Callable[[], int]) -> int:
+    """Do something through a daemon, if there is one, and else see to it that there will be.
+
+    If that fails, it is done once more without.
+    """
+    if not is_on():
+        return do()
+    near = call.nearby = Nearby(call)
+    try:
+        code = do()
+    except DibsError:
+        if not near.give_up():
+            raise
+        code = do()
+    near.start()
+    return code
 
 
 def mark(url: str, space: str, key: bytes) -> str:
-    """What a daemon of this store and space says of itself, known to who has the space's key."""
+    """What a daemon of this store and space says of itself, known to who has the space's key.
+
+    With the name of the machine: a home directory may be shared, and 127.0.0.1 is not.
+    """
     settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name[:2] == "PG")
-    said = "\0".join((url, space, *settings)).encode("utf-8", "surrogateescape")
+    said = "\0".join((machine_name(), url, space, *settings)).encode("utf-8", "surrogateescape")
     return str(sha256(b"dibs nearby\n" + key + said).hexdigest())
 
 
@@ -112,21 +134,23 @@ class Nearby:
 
     def start(self) -> None:
         """Start one for the next hooks, if there is none, unless that was tried just now."""
-        if not self._missing or self._is_recent("started"):
+        if not self._missing or self._is_recent("started") or not self._note("started"):
             return
-        self._note("started")
         from subprocess import DEVNULL, Popen
 
         known = {"DIBS_URL": self._call.store or "", "DIBS_SPACE": self._space}
         drop = ("DIBS_AGENT", "DIBS_SESSION", "DIBS_TOKEN")
         rest = {name: value for name, value in os.environ.items() if name not in drop}
-        # Without its pipes: a client waits until everybody has closed them.
-        Popen(
-            [sys.executable, "-P", "-m", "dibs", "serve", "--port", "0", "--detach", "--idle",
-             str(IDLE_S)],
-            stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, cwd=self._root, env=rest | known,
-            start_new_session=True,
-        )  # fmt: skip
+        words = ["serve", "--port", "0", "--detach", "--idle", str(IDLE_S)]
+        try:
+            # Without its pipes: a client waits until everybody has closed them.
+            Popen(
+                [sys.executable, "-P", "-m", "dibs", *words],
+                stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, cwd=self._root, env=rest | known,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError:
+            return  # the hook has answered, and is none the worse
 
     def _name(self, what: str) -> str:
         return f"{DAEMONS}/{self._mark[:24]}.{what}"
@@ -135,11 +159,13 @@ class Nearby:
         status = self._own.status(self._name(what))
         return status is not None and 0 <= time() - status.st_mtime < AGAIN_S
 
-    def _note(self, what: str) -> None:
+    def _note(self, what: str) -> bool:
+        """Remember it for the next hooks; whether that is possible here."""
         try:
             self._own.write(self._name(what), b"")
         except (OSError, DibsError):
-            pass  # where nothing can be kept, it is tried again
+            return False
+        return True
 
 
 def found(url: str, space: str, key: bytes) -> str:

@@ -158,7 +158,7 @@ def beside(call: Globals, space: Dibs) -> Finding:
     """Which way the hooks of tools take to a server."""
     from dibs.surroundings import nearby
 
-    if not nearby.is_wanted(call.store):
+    if not nearby.is_on():
         return Finding("daemon", OK, f"none for hooks, by {nearby.SWITCH}=off")
     url = nearby.found(call.store or "", space.space, space.scope.store.driver.key())
     says = f"hooks go through {url}" if url else "the next hook of a tool starts one"

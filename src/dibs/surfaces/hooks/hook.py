@@ -113,20 +113,13 @@ def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
         return 0  # a client that does not say which; the agent itself goes on
     if occasion.cwd and not os.path.isdir(occasion.cwd):
         occasion.cwd = ""  # a tool has removed it
-    if occasion.event not in (BEFORE, AFTER) or not (globals_.store or "").startswith("postgres"):
-        return in_space(globals_, occasion, edits or [], dialect)
-    from dibs.surroundings.nearby import Nearby, is_wanted
+    from dibs.dibs import POSTGRES
 
-    near = globals_.nearby = Nearby(globals_) if is_wanted(globals_.store) else None
-    try:
-        code = in_space(globals_, occasion, edits or [], dialect)
-    except DibsError:
-        if near is None or not near.give_up():
-            raise
-        code = in_space(globals_, occasion, edits or [], dialect)
-    if near is not None:
-        near.start()
-    return code
+    if occasion.event not in (BEFORE, AFTER) or not (globals_.store or "").startswith(POSTGRES):
+        return in_space(globals_, occasion, edits or [], dialect)
+    from dibs.surroundings import nearby
+
+    return nearby.with_daemon(globals_, lambda: in_space(globals_, occasion, edits or [], dialect))
 
 
 def in_space(globals_: Globals, occasion: Occasion, edits: list[Edit], dialect: Client) -> int:

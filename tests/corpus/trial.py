@@ -179,8 +179,9 @@ def prepare(place: Place, case: Case) -> None:
         place.run(case.setup)
     for held in case.held:
         text = (place.content(held.path) or b"begun\n").decode()
-        place.bob.write(held.path, messy(held.path, text) if held.edited else text)
-        if not held.edited or held.path in APPENDED:
+        new = messy(held.path, text) if held.edited else text
+        place.bob.write(held.path, new)
+        if new == text or held.path in APPENDED:
             # Nobody holds such a file after an edit, unless they say that they do.
             assert not place.bob.dibs("claim", held.path).code
     place.run("git update-index -q --refresh")  # as any git status does

@@ -11,8 +11,6 @@ whose process is gone is dropped on the way.
 
 from __future__ import annotations
 
-from functools import partial
-
 from dibs.errors import BusyError, StaleError
 from dibs.names.paths import near, resources_overlap
 from dibs.nouns.leases import grants
@@ -157,11 +155,15 @@ class Ticket:
             else:
                 grant = self._answer(tx, self._granted(tx, self.number))
         if queued:
-            store = self.scope.store
-            keep = partial(keep_tickets, store) if store.liveness is None else None
-            return (None, 1, self._settle) if stuck else (None, due_in_ms, keep)
+            if stuck:
+                return None, 1, self._settle
+            return None, due_in_ms, self._keep if self.scope.store.liveness is None else None
         changed = self._changed()
-        return grant, None, partial(self._see, grant, changed) if changed else None
+        return grant, None, (lambda: self._see(grant, changed)) if changed else None
+
+    def _keep(self) -> None:
+        """Show that those who wait in this process still do."""
+        keep_tickets(self.scope.store)
 
     def too_late(self) -> TimeoutError:
         return too_late(self.scope, self.wants, self._wait_s)

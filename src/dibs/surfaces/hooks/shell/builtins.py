@@ -154,12 +154,12 @@ def script(walk: Walk, call: ShellCall) -> str | None:
     return None
 
 
-def _tasks(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
+def _recipes(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
     """Run what a file of the project says that a name stands for: `make build`, `npm run x`."""
-    from dibs.surfaces.hooks.shell import tasks
+    from dibs.surfaces.hooks.shell import recipes
 
     printed = rules.run(call)
-    for folder, text in tasks.texts_of(call):
+    for folder, text in recipes.texts_of(call):
         call.cwd = folder
         apart(walk, text, call, [])
     return printed
@@ -183,7 +183,7 @@ _ENTRIES: dict[str, Builtin] = {
     "trap": _trap,
     "xargs find fd fdfind parallel": _each,
     "deno node nodejs perl php python ruby ts-node tsx": _interpret,
-    "bun": lambda walk, call, words: _interpret(walk, call, words) or _tasks(walk, call, words),
-    "composer gmake just make npm pnpm pre-commit yarn": _tasks,
+    "bun": lambda walk, call, words: _interpret(walk, call, words) or _recipes(walk, call, words),
+    "composer gmake just make npm pnpm pre-commit yarn": _recipes,
 }
 COMMANDS = {name: builtin for names, builtin in _ENTRIES.items() for name in names.split()}

@@ -352,6 +352,10 @@ def _listed(call: ShellCall) -> str | None:
     return PRINTS[call.name](call) if call.name in PRINTS else None
 
 
+def _columns(call: ShellCall) -> str | None:
+    return _listed(call) if call.stdin else None
+
+
 def _shown(call: ShellCall) -> Values:
     return [arg for arg in call.args if arg is None or not arg.startswith("-") or arg == "-"]
 
@@ -397,7 +401,7 @@ _SORT = "okStT --output --key --field-separator --buffer-size"
 COMMANDS = table({
     _READS: Rule(reads=True, prints=_listed),
     "ag": Rule(reads=_without("", "--pager"), prints=_listed),
-    "awk gawk mawk nawk": Rule(_awk, _awk_reads, _listed),
+    "awk gawk mawk nawk": Rule(_awk, _awk_reads, _columns),
     "base64": Rule(reads=_without("o", "--o")),
     "cat": Rule(reads=True, prints=_cat),
     "cp": Rule(places(unless="-n --no-clobber")),
@@ -416,7 +420,7 @@ COMMANDS = table({
     "printf": Rule(reads=lambda args: args[:1] != ["-v"], prints=_echo),
     "rg": Rule(reads=_without("", "--pre --hostname-bin"), prints=_listed),
     "rm unlink": Rule(operands(kind="remove")),
-    "sed": Rule(_sed, _sed_reads, _listed),
+    "sed": Rule(_sed, _sed_reads, _columns),
     "shuf": Rule(output("oin --output", "-o --output"), _without("o", "--o"), _listed),
     "sort": Rule(output(_SORT, "-o --output"), _without("oT", "--o --compress --t"), _listed),
     "sponge": Rule(operands()),

@@ -50,7 +50,13 @@ class Forge:
 
     def add(self, title: str, **fields: Any) -> int:
         number = len(self.issues) + 1
-        issue = {"title": title, "state": "open", "reason": None, "labels": [], "assignees": []}
+        issue: dict[str, Any] = {
+            "title": title,
+            "state": "open",
+            "reason": None,
+            "labels": [],
+            "assignees": [],
+        }
         self.issues[number] = {**issue, "body": "", **fields}
         self.comments[number] = []
         self.touch(number)

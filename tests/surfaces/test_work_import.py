@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -113,7 +114,7 @@ def test_a_folder_of_a_stranger_makes_nothing_be_read_outside_it(shell: Shell) -
 
 
 def test_thousands_of_issues_come_in_at_once(
-    shell: Shell, record_property: pytest.RecordProperty
+    shell: Shell, record_property: Callable[[str, object], None]
 ) -> None:
     many = [
         {**ISSUES[0], "number": number, "url": f"https://github.com/o/r/issues/{number}"}

@@ -19,7 +19,7 @@ from dibs.trackers.forge import PAGE, Forge
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, ClassVar
 
     from dibs.trackers.fields import Item
 
@@ -68,7 +68,12 @@ class GitHub:
     """Whether changes are made together at the end."""
     size = PAGE
     number = "number"
-    query = {"state": "all", "sort": "created", "direction": "asc", "per_page": PAGE}
+    query: ClassVar[dict[str, Any]] = {
+        "state": "all",
+        "sort": "created",
+        "direction": "asc",
+        "per_page": PAGE,
+    }
     since = "since"
     issues, comments = "issues", "comments"
 
@@ -160,7 +165,7 @@ class Gitea(GitHub):
     api = ""
     cancels = False
     size = 50
-    query = {"state": "all", "type": "issues", "limit": 50}
+    query: ClassVar[dict[str, Any]] = {"state": "all", "type": "issues", "limit": 50}
 
     def headers(self, token: str) -> dict[str, str]:
         return {"Authorization": f"token {token}"} if token else {}
@@ -177,7 +182,12 @@ class GitLab(GitHub):
     api = "https://gitlab.com/api/v4"
     cancels = False
     number = "iid"
-    query = {"scope": "all", "order_by": "created_at", "sort": "asc", "per_page": PAGE}
+    query: ClassVar[dict[str, Any]] = {
+        "scope": "all",
+        "order_by": "created_at",
+        "sort": "asc",
+        "per_page": PAGE,
+    }
     since = "updated_after"
     comments = "notes"
 

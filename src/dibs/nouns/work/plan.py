@@ -70,7 +70,7 @@ class Plan:
         with_children: bool = False,
     ) -> Task:
         """Add a task; it is blocked while what it needs is not complete."""
-        tx = self._tx
+        tx, declared = self._tx, declared_text(self._scope, leases)
         if id in self._states:
             there = record_of(tx, id)
             raise ExistsError(
@@ -113,7 +113,7 @@ class Plan:
             "epoch": None,
             "ttl_ms": None,
             "labels": names_text(labels) if labels else None,
-            "declared": declared_text(self._scope, leases),
+            "declared": declared,
             "parent": parent,
             "found_in": found_in,
             "with_children": int(with_children),

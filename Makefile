@@ -29,7 +29,7 @@ PORTABLE := tests/test_system.py tests/contract tests/surfaces/test_cli_run.py t
 	tests/surfaces/test_hook_ends.py tests/surfaces/test_hook_wake.py
 
 portable: compiled ## run a part of the suite without what only Linux has, as on macOS
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --portable -k 'not postgres' $(PORTABLE) $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --portable -k 'not postgres and not http' $(PORTABLE) $(ARGS)
 
 clients: compiled ## run the real agent CLIs against a scripted model
 	@tests/clients/install

@@ -80,7 +80,7 @@ def test_a_stranger_who_changes_only_the_layout_is_told_of(a: Client, b: Client)
     assert (a.folder / "src/a.py").read_text() == "a=1\n"
 
 
-def test_a_formatter_that_others_are_taken_for_once_is_known_then(a: Client, b: Client) -> None:
+def test_a_formatter_that_others_were_taken_for_twice_is_known_then(a: Client, b: Client) -> None:
     for number in (1, 2, 3):
         a.write("src/a.py", f"a={number}\n")
         b.before("Bash", command="make test")

@@ -186,6 +186,16 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
         lambda a, key: a.work.revoke("t", reason="r", idempotency_key=key),
         lambda a, key: a.work.revoke("u", idempotency_key=key),
     ),
+    "work.put": (
+        tasks,
+        lambda a, key: a.work.put("t", title="new", idempotency_key=key),
+        lambda a, key: a.work.put("u", title="new", idempotency_key=key),
+    ),
+    "work.put_many": (
+        tasks,
+        lambda a, key: a.work.put_many([{"id": "t", "title": "new"}], idempotency_key=key),
+        lambda a, key: a.work.put_many([{"id": "u", "title": "new"}], idempotency_key=key),
+    ),
     "work.edit": (
         tasks,
         lambda a, key: a.work.edit("t", title="new", idempotency_key=key),

@@ -30,6 +30,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "state.export": ("n",),
     "state.watch": ("n", "k"),
     "work.add_many": ([{"id": "t"}],),
+    "work.put_many": ([{"id": "t"}],),
     "work.next_many": (2,),
     "work.complete_many": ([{"id": "t"}],),
     "agents.rename": ("zoe",),
@@ -44,6 +45,7 @@ NAMED: dict[str, dict[str, Any]] = {
     "events.watch": {"wait_s": 0.1},
     "state.watch": {"wait_s": 0.1},
     "leases.wait": {"wait_s": 0.1},
+    "work.wait": {"wait_s": 0.1},
 }
 
 

@@ -194,11 +194,18 @@ def test_a_database_that_says_it_is_older_has_its_tokens_not_signed(
     for _ in range(2):
         opened(sqlite_url, "one", tmp_path).close()
     plant(sqlite_url, 1, 5)
+    for index in ("ticket_session", "ticket_line", "ticket_here", "task_parent", "task_turn"):
+        ask(sqlite_url, f"DROP INDEX {index}")
+    ask(sqlite_url, "DROP INDEX task_queue")
+    ask(sqlite_url, "DROP TABLE aside")
     since = [("token", "signature"), ("space", "history"), ("session", "nonce")]
-    for table, column in [*since, ("ticket", "answer_key"), ("ticket", "request")]:
+    since += [("ticket", "answer_key"), ("ticket", "request"), ("session", "tags")]
+    for column in "labels declared parent found_in with_children aside skips turn".split():
+        since.append(("task", column))
+    for table, column in since:
         ask(sqlite_url, f"ALTER TABLE {table} DROP COLUMN {column}")
-    for index in ("session", "line", "here"):
-        ask(sqlite_url, f"DROP INDEX ticket_{index}")
+    queue = "CREATE INDEX task_queue ON task (space, state, lane, priority DESC, number)"
+    ask(sqlite_url, queue)
     ask(sqlite_url, "PRAGMA user_version = 9")
     with opened(sqlite_url, "one", tmp_path) as space:
         assert who(space.scope, SECRET) is None

@@ -264,6 +264,7 @@ CALLS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "leases.wait": ({"resources": ["IT"]}, "leases.release", {"resources": ["IT"]}),
     "work.next": ({"kind": "IT"}, "work.add", {"id": "IT", "kind": "IT"}),
     "work.next_many": ({"limit": 3, "kind": "IT"}, "work.add", {"id": "IT", "kind": "IT"}),
+    "work.wait": ({"kind": "IT"}, "work.add", {"id": "IT", "kind": "IT"}),
     "messages.inbox": ({}, "messages.send", {"body": "hello", "to": "waiter-IT"}),
     # From a version on: a call counts as waiting before it has looked for the present one.
     "state.watch": (

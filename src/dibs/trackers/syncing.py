@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Tracker = GitHub | MarkdownFile | BeadsFile
 
-CURSOR = "cursor"
+CURSOR = "seen_until"
 AGAIN = "again"
 """After the hashes of an issue that was left: it is looked at next time, changed or not."""
 PAGE = 1_000

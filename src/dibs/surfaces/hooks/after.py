@@ -107,8 +107,12 @@ def see_index(case: Case) -> None:
 def sweep(case: Case) -> list[str]:
     """Compare the leased files of this checkout that may have changed; what this agent is told."""
     if only_edits(case):
-        found = [check(case, lease, file) for lease, file in case.leased_files(own=True)]
-        return [line for told in found for line in told or ()]
+        own = case.leased_files(own=True)
+        named = {name for flight in case.flights.own() for name in flight.edits}
+        # What it has named and holds no more may be another's by now.
+        if named <= {lease.resource for lease, _ in own}:
+            found = [check(case, lease, file) for lease, file in own]
+            return [line for told in found for line in told or ()]
     from dibs.surfaces.hooks.swept import Swept, seen
 
     told: list[str] = []

@@ -25,8 +25,8 @@ test: compiled ## run the whole suite, on SQLite and on a real PostgreSQL
 	@tests/get_pgbouncer
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
-PORTABLE := tests/test_system.py tests/contract tests/surfaces/test_cli_run.py tests/surfaces/test_hooks.py \
-	tests/surfaces/test_hook_ends.py tests/surfaces/test_hook_wake.py
+PORTABLE := tests/test_system.py tests/contract/test_leases.py tests/contract/test_work.py \
+	tests/surfaces/test_cli_run.py tests/surfaces/test_hooks.py
 
 portable: compiled ## run a part of the suite without what only Linux has, as on macOS
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --portable -k 'not postgres and not http' $(PORTABLE) $(ARGS)

@@ -64,6 +64,12 @@ class Task:
         self.unclaim("dead" if self.attempts >= self.max_attempts else "available")
 
 
+SETTLING = frozenset(
+    {"task.freed", "task.available", "task.dead", "session.died", "session.expired"}
+)
+"""What somebody who asks for a task notes of others on the way, whatever it gets."""
+
+
 class WorkMachine(SpaceMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -207,7 +213,7 @@ class WorkMachine(SpaceMachine):
             and set(task.tags) <= set(tags)
         ]
         if not fitting:
-            with self.refused(EmptyError):
+            with self.refused(EmptyError, settling=SETTLING):
                 agent.work.next(kind=kind, tags=tags, ttl_s=ttl_s)
             return
         record = agent.work.next(kind=kind, tags=tags, ttl_s=ttl_s)

@@ -1,6 +1,8 @@
 """`make bench`: every figure beside what it is compared with, from the same run.
 
-Prints Markdown, so that `make bench ARGS=docs/benchmarks.md` renews that page.
+make bench                                      measures everything, and prints Markdown
+make bench ARGS=docs/benchmarks.md              renews that page as well
+make bench ARGS='docs/benchmarks.md coord mcp'  measures these parts, and renews only these
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import apsw
 
@@ -27,6 +30,7 @@ from bench import (
     spaces,
     start,
     thousand,
+    trains,
     waking,
 )
 from bench.measure import ratio
@@ -34,94 +38,140 @@ from tests.postgres_server import new_database, running
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEAD = "| what | bare | dibs | ratio (lowest to highest round) | goal |\n|---|--:|--:|--:|--:|"
+NO_WRK = "Not measured: the load comes from `wrk`, which is not installed here.\n"
+INTRODUCTION = (
+    "# Benchmarks\n\nWhat dibs costs, beside what it stands on. Both sides of a line come from the "
+    "same run, in turns; the ratio is the figure, and seconds are given for orientation only. "
+    "`make bench ARGS=docs/benchmarks.md` renews this page; with the names of parts after it "
+    "({parts}), only these.\n\n"
+    "Machine: {machine}.\n\n"
+)
 
 
 def main() -> None:
-    target = sys.argv[1] if len(sys.argv) > 1 else None
-    lines = []
-    for line in report():
-        print(line, flush=True)
-        lines.append(line)
-    if target:
-        with open(target, "w", encoding="utf-8") as page:
-            page.write("\n".join(lines) + "\n")
+    given = sys.argv[1:]
+    page = given.pop(0) if given and given[0].endswith(".md") else None
+    unknown = set(given) - PARTS.keys()
+    if unknown:
+        sys.exit(f"there is no part {min(unknown)}; there are: {', '.join(PARTS)}")
+    known = sections_of(page) if page and given else {}
+    for name in given or PARTS:
+        title, report = PARTS[name]
+        print(f"## {title}\n", flush=True)
+        lines = []
+        with tempfile.TemporaryDirectory() as folder:
+            for line in report(folder):
+                print(line, flush=True)
+                lines.append(line)
+        known[title] = "\n".join(lines).strip("\n") + "\n"
+    if page:
+        text = INTRODUCTION.format(parts=", ".join(PARTS), machine=machine())
+        titles = [title for title, _ in PARTS.values() if title in known]
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(text + "\n".join(f"## {title}\n\n{known[title]}" for title in titles))
 
 
-def report() -> Iterator[str]:
-    yield "# Benchmarks\n"
+def sections_of(page: str) -> dict[str, str]:
+    """What a page has below each of its headings."""
+    with open(page, encoding="utf-8") as file:
+        _, *parts = file.read().split("\n## ")
+    found = (part.partition("\n\n") for part in parts)
+    return {title: text.rstrip("\n") + "\n" for title, _, text in found}
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    """An empty database of a server that waits for the disk."""
+    with running(fsync=True) as server, new_database(server) as url:
+        yield url
+
+
+def sqlite_lines(folder: str) -> Iterator[str]:
     yield (
-        "What dibs costs, beside what it stands on. Both sides of a line come from the same run, "
-        "in turns; the ratio is the figure, and seconds are given for orientation only. "
-        "`make bench ARGS=docs/benchmarks.md` renews this page.\n"
+        "Bare is `apsw` with one statement for the claim and one for the release, each in "
+        "its own transaction. `fast` does not wait for the disk, so that line shows what the "
+        "work itself costs.\n"
     )
-    yield f"Machine: {machine()}.\n"
-    with tempfile.TemporaryDirectory() as folder:
-        yield "## SQLite\n"
-        yield (
-            "Bare is `apsw` with one statement for the claim and one for the release, each in "
-            "its own transaction. `fast` does not wait for the disk, so that line shows what the "
-            "work itself costs.\n"
-        )
-        yield HEAD
+    yield HEAD
+    for durability, goal in (("full", "1.5"), ("fast", "4")):
+        yield from pair_lines(folder, durability, goal, None)
+    yield ""
+    yield from scale_lines(os.path.join(folder, "scale-{}.db"), folder, 100_000, 1_000_000)
+    yield from waking_lines(os.path.join(folder, "waking.db"), folder)
+
+
+def batch_lines(folder: str) -> Iterator[str]:
+    yield batches.ABOUT
+    yield from batches.report("SQLite", batches.direct("", folder, rounds=9))
+    yield from batches.report("over HTTP", batches.served(folder, rounds=9))
+    with database() as url:
+        yield from batches.report("PostgreSQL", batches.direct(url, folder, rounds=9))
+
+
+def daemon_lines(folder: str) -> Iterator[str]:
+    if shutil.which("wrk") is None:
+        yield NO_WRK
+        return
+    yield "The load comes from `wrk`, on the same two cores as the daemon.\n"
+    yield from daemon.report(folder, rounds=7, seconds=3)
+
+
+def coord_lines(folder: str) -> Iterator[str]:
+    why = coord.built()
+    if shutil.which("wrk") is None:
+        yield NO_WRK
+    elif why:
+        yield f"Not measured: {why}.\n"
+    else:
+        yield from coord.report(folder, rounds=5, seconds=3)
+
+
+def landing_lines(folder: str) -> Iterator[str]:
+    yield from trains.report(folder, rounds=5)
+
+
+def postgres_lines(folder: str) -> Iterator[str]:
+    yield "Bare is `psycopg` with the same statements, each in its own transaction.\n"
+    yield HEAD
+    with database() as url:
         for durability, goal in (("full", "1.5"), ("fast", "4")):
-            yield from pair_lines(folder, durability, goal, None)
+            yield from pair_lines(folder, durability, goal, url)
+        for writers in (1, 8):
+            yield space_line(url, folder, writers)
         yield ""
-        yield from scale_lines(os.path.join(folder, "scale-{}.db"), folder, 100_000, 1_000_000)
-        yield from waking_lines(os.path.join(folder, "waking.db"), folder)
-        yield from batches.report("one process", batches.direct("", folder, rounds=9))
-    with tempfile.TemporaryDirectory() as folder:
-        yield "## Command line\n"
-        yield from start_lines(folder)
-    with tempfile.TemporaryDirectory() as folder:
-        yield "## MCP server\n"
-        yield from server_lines(folder)
-    with tempfile.TemporaryDirectory() as folder:
-        yield "## Daemon\n"
-        if shutil.which("wrk") is None:
-            yield "Not measured: the load comes from `wrk`, which is not installed here.\n"
-        else:
-            yield "The load comes from `wrk`, on the same two cores as the daemon.\n"
-            yield from daemon.report(folder, rounds=7, seconds=3)
-            why = coord.built()
-            if why:
-                yield f"Not measured beside coord: {why}.\n"
-            else:
-                yield from coord.report(folder, rounds=5, seconds=3)
-        yield from batches.report("over HTTP", batches.served(folder, rounds=9))
-    with tempfile.TemporaryDirectory() as folder, running(fsync=True) as server:
-        yield "## PostgreSQL\n"
-        yield "Bare is `psycopg` with the same statements, each in its own transaction.\n"
+        yield "Hooks, beside `python -c pass`:\n"
         yield HEAD
-        with new_database(server) as url:
-            for durability, goal in (("full", "1.5"), ("fast", "4")):
-                yield from pair_lines(folder, durability, goal, url)
-            for writers in (1, 8):
-                yield space_line(url, folder, writers)
-            yield ""
-            yield "Hooks, beside `python -c pass`:\n"
-            yield HEAD
-            yield from start_ratios(start.on_postgres(folder, url, rounds=9, calls=5), 6)
-            yield ""
-            yield bell_line(url, folder)
-            # Before the next: its many rows keep the server busy with its own house-keeping.
-            yield from waking_lines(url, folder)
-            yield from scale_lines(url, folder, 20_000, 100_000)
-        with new_database(server) as url, new_database(server) as others:
-            yield from batches.report("one process", batches.direct(url, folder, rounds=9))
-            yield from river.report(url, others, folder, rounds=5)
-        with new_database(server) as url:
-            yield "### A thousand agents\n"
-            yield from thousand.report(url, folder)
+        yield from start_ratios(start.on_postgres(folder, url, rounds=9, calls=5), 6)
+        yield ""
+        # Before the next: its many rows keep the server busy with its own house-keeping.
+        yield from waking_lines(url, folder)
+        yield from scale_lines(url, folder, 20_000, 100_000)
+
+
+def notify_lines(folder: str) -> Iterator[str]:
+    with database() as url:
+        yield bell_line(url, folder)
+
+
+def river_lines(folder: str) -> Iterator[str]:
+    with running(fsync=True) as server, new_database(server) as url, new_database(server) as others:
+        yield from river.report(url, others, folder, rounds=3)
+
+
+def thousand_lines(folder: str) -> Iterator[str]:
+    with database() as url:
+        yield from thousand.report(url, folder)
 
 
 def bell_line(url: str, folder: str) -> str:
     sides = []
     for listened in (2, 64):
-        _, rung, (middle, low, high) = notify.measure(ROOT, url, folder, listened, 5, 3)
+        _, rung, (middle, low, high) = notify.measure(ROOT, url, folder, listened, 3, 3)
         sides.append(f"{rung:.0f}, **{middle:.2f}** ({low:.2f} to {high:.2f}), in {listened}")
     return (
         "Writes a second by 64 writers, each in a space of its own, and the share of those without "
-        f"`NOTIFY`, where somebody listens {'; '.join(sides)} of the spaces (goal 0.9).\n"
+        f"`NOTIFY`, where somebody listens {'; '.join(sides)} of the spaces (goal 0.9). "
+        f"{notify.WHY}\n"
     )
 
 
@@ -249,6 +299,22 @@ def space_line(url: str, folder: str, writers: int) -> str:
         f"| pairs a second, {writers} {plural}, full | {bare:.0f} | {with_dibs:.0f} "
         f"| **{middle:.2f}** ({low:.2f} to {high:.2f}) | 1.5 |"
     )
+
+
+PARTS: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
+    "sqlite": ("SQLite", sqlite_lines),
+    "commands": ("Command line", start_lines),
+    "mcp": ("MCP server", server_lines),
+    "daemon": ("Daemon", daemon_lines),
+    "coord": ("Beside coord", coord_lines),
+    "postgres": ("PostgreSQL", postgres_lines),
+    "batches": ("Many in one call", batch_lines),
+    "river": ("Beside River", river_lines),
+    "notify": ("What NOTIFY costs", notify_lines),
+    "thousand": ("A thousand agents", thousand_lines),
+    "landing": ("Merging branches", landing_lines),
+}
+"""What can be measured by itself: its heading, and what measures it."""
 
 
 if __name__ == "__main__":

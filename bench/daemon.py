@@ -79,6 +79,12 @@ class Server:
         calls, micros, p99, errors = map(int, line.split()[1:])
         return calls / (micros / 1e6), p99 / 1e6, errors
 
+    def processor_s(self) -> float:
+        """How much processor time the daemon has used so far."""
+        with open(f"/proc/{self.pid}/stat", encoding="ascii") as source:
+            fields = source.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def resident_mib(self) -> float:
         with open(f"/proc/{self.pid}/status", encoding="ascii") as source:
             line = next(line for line in source if line.startswith("VmRSS"))

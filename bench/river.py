@@ -95,7 +95,9 @@ def report(url: str, others: str, folder: str, rounds: int) -> Iterator[str]:
             ours[side].append(found)
     yield (
         f"Beside River {version()}, a job queue in Go: one caller, each call its own transaction, "
-        "both wait for the disk. River's jobs have no journal, signature, session or epoch.\n"
+        "both wait for the disk. River's jobs have no journal, signature, session or epoch. Its "
+        "callers commit beside each other; a space of dibs has one order, so the daemon makes the "
+        "writes of sixteen callers one after the other, and commits them together.\n"
     )
     yield "| tasks a second | River | dibs | ratio (lowest to highest round) |"
     yield "|---|--:|--:|--:|"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dibs.arguments import Argument, Choice, Fields, Flag, Json, ResourceName, Seconds, Whole
+from dibs.arguments import Argument, Choice, Fields, Flag, Hex, Json, ResourceName, Seconds, Whole
 from dibs.dibs import operations
 from dibs.operation import Items, Operation
 
@@ -117,6 +117,8 @@ def value_for(argument: Argument) -> Any:
         value = max(kind.low, 1)
     elif isinstance(kind, Choice):
         value = kind.choices[0]
+    elif isinstance(kind, Hex):
+        value = "1" * kind.lengths[0]
     elif isinstance(kind, Flag):
         value = True
     elif isinstance(kind, Items):

@@ -37,8 +37,8 @@ LAYERS = [
         "dibs.wire",
     },
     {"dibs"},  # the package itself: public names of all to the left
-    {"dibs.clients", "dibs.setup", "dibs.surroundings", "dibs.trackers"},
-    {"dibs.mcp"},
+    {"dibs.clients", "dibs.landing", "dibs.setup", "dibs.surroundings", "dibs.trackers"},
+    {"dibs.mcp", "dibs.swarm"},
     {"dibs.surfaces", "dibs.__main__"},
 ]
 
@@ -94,6 +94,7 @@ def offences(path: str, source: str) -> list[str]:
         *sql_offences(path, tree),
         *sentence_offences(path, tree),
         *surface_offences(path, tree),
+        *record_offences(path, tree),
     ]
     return [f"{path}:{line}: {why}" for line, why in sorted(found)]
 
@@ -165,6 +166,14 @@ def surface_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
                         yield node.lineno, f"reads the environment: os.{name.name}"
             case ast.Call(func=ast.Name(id="print")):
                 yield node.lineno, "prints"
+
+
+def record_offences(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """A record elsewhere would be in the API and its reference once its module is imported."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(bases=[ast.Name(id="Record")]) if path != "dibs/records.py":
+                yield node.lineno, f"defines a record, which only dibs/records.py may: {node.name}"
 
 
 def imports(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -247,6 +256,7 @@ def test_there_is_something_to_check() -> None:
         ("dibs/dibs.py", "import os\nos.environ['HOME']", "environment"),
         ("dibs/dibs.py", "from os import getenv", "environment"),
         ("dibs/nouns/work.py", "print('hello')", "prints"),
+        ("dibs/swarm/limits.py", "class Now(Record):\n    agents: int", "defines a record"),
     ],
 )
 def test_an_offence_is_reported(path: str, line: str, why: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from dibs import __version__
 from dibs.clients.claude import CLIENT
-from dibs.setup.parts import STDIO, Hook
+from dibs.setup.parts import PLAIN, Hook
 from dibs.setup.targets import AGENTS
 
 ROOT = Path(__file__).parent.parent
@@ -116,7 +116,7 @@ def written() -> dict[str, str]:
     return {
         ".claude-plugin/marketplace.json": dump(marketplace()),
         "plugins/dibs/.claude-plugin/plugin.json": dump(plugin()),
-        "plugins/dibs/.mcp.json": dump({"mcpServers": {"dibs": STDIO}}),
+        "plugins/dibs/.mcp.json": dump({"mcpServers": {"dibs": {"type": "stdio", **PLAIN}}}),
         "plugins/dibs/hooks/hooks.json": dump({"description": says, "hooks": hooks()}),
         "plugins/dibs/skills/dibs/SKILL.md": SKILL.format(agents=skill_body()),
         "plugins/dibs/README.md": README,

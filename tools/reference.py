@@ -22,8 +22,8 @@ from dibs.nouns.events import operations as events
 from dibs.nouns.leases import operations as leases
 from dibs.nouns.messages import operations as messages
 from dibs.nouns.state import operations as state
+from dibs.nouns.work import adding, tasks
 from dibs.nouns.work import operations as work
-from dibs.nouns.work import plan, tasks
 from dibs.operation import Operation
 from dibs.space import scope
 from dibs.storage import postgres_connect, postgres_pipeline, sqlite
@@ -136,7 +136,7 @@ FIGURES: list[tuple[object, str, str]] = [
         "MAX_HASHED_BYTES",
         "bytes; the content of a larger file is not hashed at the claim",
     ),
-    (plan, "ATTEMPTS", "attempts a task has by default"),
+    (adding, "ATTEMPTS", "attempts a task has by default"),
     (tasks, "BACKOFF_MS", "milliseconds of pause after the first failure, then doubled each time"),
     (tasks, "BACKOFF_MAX_MS", "milliseconds of pause between attempts, at most"),
     (messages, "WORD_LIMIT", "characters of a word by which a message is found"),

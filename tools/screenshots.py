@@ -1,5 +1,8 @@
 """Take the pictures in docs/images: the dashboard of `dibs demo`, light, dark and on a phone.
 
+For the one of workers and trains, a crew joins that scene. It lands nothing, but all that is
+shown are tasks, leases and sessions of it.
+
     python -m tools.screenshots
 
 It needs Chromium (tests/surfaces/get_browser) and takes a minute, for the scene has to have a past.
@@ -11,10 +14,16 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import dibs
+from dibs.dibs import note_of
+from dibs.storage.adoption import forget
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -33,7 +42,9 @@ def main() -> None:
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
     if path is None:
         sys.exit("there is no Chromium here: tests/surfaces/get_browser says how to get one")
-    command = [sys.executable, "-m", "dibs", "--as", "sam", "demo", "--print", "--pace", "0.8"]
+    folder = tempfile.mkdtemp(prefix="dibs-pictures-")
+    command = [sys.executable, "-m", "dibs", "--as", "sam", "demo", folder]
+    command += ["--print", "--pace", "0.8"]
     demo = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     try:
         assert demo.stdout is not None
@@ -42,14 +53,35 @@ def main() -> None:
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=path, args=options)
-            take(browser, link)
+            take(browser, link, folder)
             browser.close()
     finally:
         demo.terminate()
         demo.communicate()
+        forget(note_of(f"{folder}/.dibs/demo.db", None, None))
+        shutil.rmtree(folder)
 
 
-def take(browser: Browser, link: str) -> None:
+def crew(space: dibs.Dibs, stack: ExitStack) -> None:
+    """Workers at their tasks, a train that is conducted, and a question for a person."""
+    lead = stack.enter_context(space.join("crew", status="5 tasks, 3 workers"))
+    for title in ("Fix login", "Limit requests", "Rotate keys", "Index titles", "Test parser"):
+        lead.work.add(title.lower().replace(" ", "-"), title=title, tags=["crew"])
+    names = [f"crew/w{number}" for number in range(1, 4)]
+    workers = [stack.enter_context(space.join(name, status="waits for a task")) for name in names]
+    for number, worker in enumerate(workers, 1):
+        task = worker.work.next(tags=["crew"])
+        worker.work.land(f"crew/{task.id}", commit=f"{number}e4c1d7a9b" * 4, task=task.id)
+    for worker in workers[:2]:
+        task = worker.work.next(tags=["crew"])
+        worker.agents.beat(status=f"{task.id}: {task.title}")
+    lead.leases.claim("land:main", note="lands what is ready")
+    first = lead.work.next_many(3, kind="landing", tags=["land:main"])
+    lead.work.ask(first[2].id, "It changes src/keys.py, which is protected. May it be landed?")
+    lead.work.abandon(first[1].id)
+
+
+def take(browser: Browser, link: str, folder: str) -> None:
     FOLDER.mkdir(exist_ok=True)
     with browser.new_context(**DESK, **STILL) as context:
         page = context.new_page()
@@ -67,6 +99,14 @@ def take(browser: Browser, link: str) -> None:
         page.evaluate("document.getElementById('timeline').scrollIntoView()")
         page.screenshot(path=FOLDER / "dashboard-dark.png")
         cookies = context.storage_state()
+        with ExitStack() as stack:
+            space = dibs.open(f"{folder}/.dibs/demo.db", space="demo", start=folder)
+            crew(stack.enter_context(space), stack)
+            page.emulate_media(color_scheme="light")
+            expect(page.locator("#trains li")).to_have_count(3)
+            page.get_by_placeholder("Filter").fill("crew")  # of the rest there are other pictures
+            page.evaluate("window.scrollTo(0, 0)")
+            page.screenshot(path=FOLDER / "dashboard-landing.png")
     with browser.new_context(**PHONE, **STILL, storage_state=cookies) as context:
         page = context.new_page()
         page.goto(link.partition("/sign-in")[0])

@@ -22,6 +22,7 @@ from dibs.records import Record, Rules, read_json, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 AROUND = 10
@@ -79,30 +80,79 @@ def unfit(url: str, why: str) -> UnfitError:
     )
 
 
-KINDS: dict[str, Any] = {"int": int, "str": str, "bool": bool, "dict[str, int]": dict}
+KINDS: dict[str, Any] = {"bool": bool, "dict[str, int]": dict}
 
 
 def sound(value: Any, kind: str) -> Any:
     """A value that must be of a kind, as the source spells it; its text without controls."""
-    kind = kind.removesuffix(" | None") if value is not None else kind
-    if kind == "Any" or (value is None and kind.endswith(" | None")):
-        return value
+    return _check_of(kind)(value)
+
+
+def _check_of(kind: str) -> Callable[[Any], Any]:
+    found = _CHECKS.get(kind)
+    if found is None:
+        found = _CHECKS[kind] = _new_check(kind)
+    return found
+
+
+def _new_check(kind: str) -> Callable[[Any], Any]:
+    """What gives back a value of a kind, or raises: made once, since an answer has thousands."""
+    if kind.endswith(" | None"):
+        inner = _check_of(kind.removesuffix(" | None"))
+        return lambda value: None if value is None else inner(value)
     if kind.endswith(" | DibsError"):
-        if isinstance(value, DibsError):
-            return with_sound_details(value)
-        return sound(value, kind.removesuffix(" | DibsError"))
-    if isinstance(value, Record) and type(value).__name__ == kind:
+        record = _check_of(kind.removesuffix(" | DibsError"))
+        return lambda value: (
+            with_sound_details(value) if isinstance(value, DibsError) else record(value)
+        )
+    if kind[:6] == "tuple[":
+        item = _check_of(kind[6:].partition(",")[0])
+        return lambda value: tuple([item(one) for one in of_type(tuple, value)])
+    if kind in KINDS:
+        return lambda value: of_type(KINDS[kind], value)
+    return {"Any": anything, "int": sound_int, "str": sound_text}.get(kind) or _record_check(kind)
+
+
+def _record_check(kind: str) -> Callable[[Any], Any]:
+    fields: list[tuple[str, Callable[[Any], Any]]] = []
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, Record) or type(value).__name__ != kind:
+            raise TypeError(f"this should be {kind}")
+        if not fields:  # not before: a record may have some of its own kind
+            kinds = type(value).__annotations__.items()
+            fields.extend((name, _check_of(inner)) for name, inner in kinds if inner != "Any")
         mine = value.__dict__
-        for name, inner in type(value).__annotations__.items():
-            mine[name] = sound(mine[name], inner)
+        for name, inner in fields:
+            mine[name] = inner(mine[name])
         return value
-    if isinstance(value, tuple) and kind[:6] == "tuple[":
-        inner = kind[6:].split(",")[0]
-        return tuple(sound(item, inner) for item in value)
-    fits = isinstance(value, KINDS.get(kind, ())) and isinstance(value, bool) == (kind == "bool")
-    if not fits or (kind == "int" and value.bit_length() > 64):
-        raise TypeError(f"this should be {kind}")
-    return harmless(value) if kind == "str" else value
+
+    return check
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {}
+
+
+def anything(value: Any) -> Any:
+    return value
+
+
+def of_type(type_: type, value: Any) -> Any:
+    if not isinstance(value, type_):
+        raise TypeError(f"this should be {type_.__name__}")
+    return value
+
+
+def sound_int(value: Any) -> int:
+    if type(value) is not int or value.bit_length() > 64:
+        raise TypeError("this should be int")
+    return value
+
+
+def sound_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("this should be str")
+    return value if value.isprintable() else harmless(value)
 
 
 def harmless(text: str) -> str:

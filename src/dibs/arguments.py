@@ -86,6 +86,46 @@ class TaskId(Name):
         return github_key(name) or name if "#" in name or "://" in name else name
 
 
+class Branch(Name):
+    """A branch's name, as git allows it."""
+
+    def check(self, what: str, value: object) -> str:
+        name = check_name(what, value)
+        parts = name.split("/")
+        if (
+            any(character in " ~^:?*[\\" for character in name)
+            or any(not part or part[0] == "." or part.endswith(".lock") for part in parts)
+            or any(signs in name for signs in ("..", "@{"))
+            or name[0] == "-"
+            or name[-1] == "."
+            or name in ("@", "HEAD")
+        ):
+            raise InvalidError(
+                f"{what} is {shown(name)}, which git does not allow as the name of a branch",
+                next="give the name without refs/heads/",
+            )
+        return name
+
+
+class Hex(Kind):
+    """A digest in lower case, of one of some lengths."""
+
+    json = "string"
+
+    def __init__(self, *lengths: int) -> None:
+        self.lengths = lengths
+
+    def check(self, what: str, value: object) -> str:
+        text = check_text(what, value)
+        if len(text) not in self.lengths or not _HEX.issuperset(text):
+            lengths = " or ".join(str(length) for length in self.lengths if length)
+            raise InvalidError(
+                f"{what} is {shown(text)}; it must be {lengths} hexadecimal digits in lower case",
+                next="give the full id: git rev-parse BRANCH" if what == "commit" else None,
+            )
+        return text
+
+
 class AgentName(Kind):
     """An agent's name: `bob`, or `alice/tests` for a subagent."""
 
@@ -191,6 +231,7 @@ class Fields(Kind):
         return value
 
 
+_HEX = frozenset("0123456789abcdef")
 LINE, LINES = Text(), Text(lines=True)
 BODY = Text(BODY_LIMIT, lines=True, says="something")
 FILTER = Text(VALUE_LIMIT)
@@ -203,12 +244,16 @@ NUMBER = Whole(0)
 
 BY_KIND: list[tuple[Kind, str]] = [
     (NAME, "channel idempotency_key key labels namespace tags"),
-    (TASK, "after found_in id parent"),
+    (TASK, "after found_in id parent task"),
     (AGENT_NAME, "by name to"),
     (RESOURCE, "leases moved_to resource resources"),
     (FILTER, "agent kind subject title_has was"),
     (LINE, "doing note status title"),
     (LINES, "reason"),
+    (Text(lines=True, says="something"), "question"),
+    (Branch(), "branch onto"),
+    (Hex(40, 64), "commit"),
+    (Hex(0, 16, 32, 40, 64), "check"),
     (BODY, "body"),
     (Text(BODY_LIMIT, lines=True), "announce"),
     (Text(says="words"), "text"),

@@ -284,7 +284,10 @@ def shortest(leases: list[Lease] | tuple[Lease, ...]) -> float:
 
 
 class HeldTask(Held):
-    """A task held for the length of a `with` block. `result` is what it is completed with."""
+    """A task held for the length of a `with` block. `result` is what it is completed with.
+
+    `task` is its record; what most look at is at hand: `id`, `title` and `payload`.
+    """
 
     def __init__(
         self, work: Work, ttl_s: float, options: dict[str, Any], session: Beating | None = None
@@ -306,16 +309,40 @@ class HeldTask(Held):
         self._begin(f"your claim of {called(self.task.id)}", asked, time_of(self.task), waited)
         return self
 
+    @property
+    def id(self) -> str:
+        return self.task.id
+
+    @property
+    def title(self) -> str:
+        return self.task.title
+
+    @property
+    def payload(self) -> Any:
+        return self.task.payload
+
     def _renew(self) -> float:
         return time_of(self._work.renew(self.task.id, epoch=self.task.epoch))
 
-    def fail(self, reason: str) -> None:
-        """Have the attempt end as failed at the end of the block."""
-        self._settle = lambda id, **how: self._work.fail(id, reason=reason, **how)
+    def fail(self, reason: str, retry: bool = True) -> None:
+        """Have the attempt end as failed at the end of the block.
+
+        retry: false if no other attempt can succeed
+        """
+        self._settle = lambda id, **how: self._work.fail(id, reason=reason, retry=retry, **how)
 
     def abandon(self, reason: str) -> None:
         """Have the task given back at the end of the block."""
         self._settle = lambda id, **how: self._work.abandon(id, reason=reason, **how)
+
+    def hand_in(self, branch: str, commit: str, onto: str, check: str = "") -> None:
+        """Have the task handed in with a landing of this branch at the end of the block."""
+
+        def land(id: str, epoch: int) -> Task:
+            self._work.land(branch, commit=commit, onto=onto, check=check, task=id, epoch=epoch)
+            return self._work.show(id)
+
+        self._settle = land
 
     def _complete(self, id: str, **how: Any) -> Task:
         return self._work.complete(id, result=self.result, **how)

@@ -7,10 +7,12 @@ in milliseconds, for people to read; what is *left* is `*_in_ms` and is what dec
 
 from __future__ import annotations
 
+from _operator import itemgetter
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, Self, dataclass_transform
+    from typing import Any, ClassVar, Self, dataclass_transform
 else:
     # `typing` and `dataclasses` would double the start-up time of every command.
     def dataclass_transform(**_):
@@ -22,9 +24,12 @@ class Record:
     """A frozen set of named fields, compared by value."""
 
     _fields: tuple[str, ...] = ()
+    _pick: ClassVar[Callable[[dict[str, Any]], tuple[Any, ...]]]
+    """What picks the values of the fields, in their order."""
 
     def __init_subclass__(cls) -> None:
-        cls._fields = tuple(cls.__annotations__)
+        cls._fields = fields = tuple(cls.__annotations__)
+        cls._pick = itemgetter(*fields) if len(fields) > 1 else lambda row: (row[fields[0]],)
 
     if not TYPE_CHECKING:
 
@@ -40,9 +45,7 @@ class Record:
     def of(cls, row: dict[str, Any], **more: Any) -> Self:
         """The record of a row, with what is not in the row or stands there in another form."""
         made = object.__new__(cls)
-        mine, row = made.__dict__, row | more
-        for name in cls._fields:
-            mine[name] = row[name]
+        made.__dict__.update(zip(cls._fields, cls._pick(row | more)))  # noqa: B905 - the hot path
         return made
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -64,27 +67,31 @@ class Record:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
         """Build the record from its JSON; a field this release does not know is left out."""
-        values: dict[str, Any] = {}
+        made = object.__new__(cls)
+        mine = made.__dict__
+        try:
+            mine.update(zip(cls._fields, cls._pick(data)))  # noqa: B905 - the hot path
+        except KeyError:  # it comes from a release that did not have all of them
+            for name in cls._fields:
+                mine[name] = data[name] if name in data else getattr(cls, name)
         for name, (inner, several) in cls._inside().items():
-            if name not in data:
-                continue
-            value = data[name]
+            value = mine[name]
             if several and value is not None:
-                value = tuple(inner.from_json(item) for item in value) if inner else tuple(value)
-            elif inner and value is not None:
-                value = inner.from_json(value)
-            values[name] = value
-        return cls(**values)
+                mine[name] = tuple(map(inner.from_json, value)) if inner else tuple(value)
+            elif value is not None and inner:
+                mine[name] = inner.from_json(value)
+        return made
 
     @classmethod
     def _inside(cls) -> dict[str, tuple[type[Record] | None, bool]]:
-        """The kind of record that each field has, if it has one, and whether it has several."""
+        """The fields that have a record or several of something: which record, and if several."""
         if cls not in _INSIDE:
             known = {record.__name__: record for record in Record.__subclasses__()}
-            _INSIDE[cls] = {
+            found = {
                 name: (known.get(kind.removeprefix("tuple[").split(",")[0]), kind[:6] == "tuple[")
                 for name, kind in cls.__annotations__.items()
             }
+            _INSIDE[cls] = {name: one for name, one in found.items() if any(one)}
         return _INSIDE[cls]
 
 
@@ -114,7 +121,7 @@ def to_text(value: Any) -> str:
     By hand, since to import `json` takes a fifth of the time that a command takes; and an encoder
     that is made for each value, as `json.dumps` does, takes longer than most values.
     """
-    return _WRITERS.get(type(value), _other)(value)
+    return _WRITERS.get(type(value), to_long_text)(value)
 
 
 def _string(value: str) -> str:
@@ -124,7 +131,7 @@ def _string(value: str) -> str:
 
 
 def _array(value: list[Any] | tuple[Any, ...]) -> str:
-    return "[" + ",".join([_WRITERS.get(type(item), _other)(item) for item in value]) + "]"
+    return "[" + ",".join([_WRITERS.get(type(item), to_long_text)(item) for item in value]) + "]"
 
 
 def _object(value: dict[Any, Any]) -> str:
@@ -132,11 +139,11 @@ def _object(value: dict[Any, Any]) -> str:
     for key in sorted(value):
         name = _NAMES.get(key) or _name(key)
         if name is None:
-            return _other(value)
+            return to_long_text(value)
         item = value[key]
         kind = type(item)
         # Most of what an event says are numbers, and for these there need be no call.
-        parts.append(f"{name}{item if kind is int else _WRITERS.get(kind, _other)(item)}")
+        parts.append(f"{name}{item if kind is int else _WRITERS.get(kind, to_long_text)(item)}")
     return "{" + ",".join(parts) + "}"
 
 
@@ -151,15 +158,21 @@ def _name(key: object) -> str | None:
 
 
 def _float(value: float) -> str:
-    return repr(value) if value - value == 0 else _other(value)  # not so for infinity and NaN
+    return repr(value) if value - value == 0 else to_long_text(value)  # infinity, or no number
 
 
-def _other(value: Any) -> str:
-    import json
+def to_long_text(value: Any) -> str:
+    """The same text by the encoder of `json`: of records too, and sooner if it is a long one."""
+    try:
+        from _json import encode_basestring, make_encoder
+    except ImportError:  # another Python has none
+        import json
 
-    return json.dumps(
-        value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=fields_of
-    )
+        return json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=fields_of
+        )
+    encoder = make_encoder({}, fields_of, encode_basestring, None, ":", ",", True, False, True)
+    return "".join(encoder(value, 0))
 
 
 def to_ascii(value: Any) -> str:
@@ -425,6 +438,9 @@ class Task(Record):
     found_in: the task during which it was discovered
     with_children: it completes with the last of those that it is the parent of
     children: how many tasks are a part of it; `children_done` of them have ended
+    landing: the landing that it waits for while it is blocked, or that has completed it
+    asked: what it asked a person; while it is blocked and `acked` is empty, it waits for the answer
+    acked: the person who said yes to that
     """
 
     id: str
@@ -456,6 +472,9 @@ class Task(Record):
     with_children: bool = False
     children: int = 0
     children_done: int = 0
+    landing: str | None = None
+    asked: str | None = None
+    acked: str | None = None
 
 
 class PlannedTask(Record):
@@ -464,7 +483,7 @@ class PlannedTask(Record):
     after: what it still waits for
     declared: what it is going to change
     starts_at: how long from now it would begin; None if it never does by itself
-    stuck: why it does not: missing, ended, circle or tags (see Stuck)
+    stuck: why it does not: missing, ended, circle, tags or person (see Stuck)
     """
 
     id: str
@@ -494,7 +513,8 @@ class Stuck(Record):
     """A task that does not come to its turn by itself.
 
     why: missing (nobody has added what it waits for), ended (that was cancelled or is dead),
-        circle (tasks that wait for each other), tags (nobody present can do it)
+        circle (tasks that wait for each other), tags (nobody present can do it), person (it
+        asks, and nobody has answered)
     by: those tasks or tags
     """
 
@@ -661,10 +681,11 @@ class Presence(Record):
 class Attention(Record):
     """Something that somebody should look at.
 
-    what: blocked, asked, dead, never, failed, overdue, task_ends, lease_ends, overwritten or died
+    what: blocked, asked, asks, dead, not_landed, never, failed, overdue, task_ends, lease_ends,
+        overwritten or died
     level: stuck (nothing moves by itself), ask (somebody wants an answer), soon
     subject: the resource, the task, the agent or the id of the message that it is about
-    agent: who waits, holds, claimed, wrote or died
+    agent: who waits, holds, claimed, asks, wrote or died
     by: who else has to do with it; for who died, what that freed
     says: words of an agent about it
     blockers: who is in the way of one who waits
@@ -682,6 +703,41 @@ class Attention(Record):
     blockers: tuple[Blocker, ...] = ()
 
 
+class Landing(Record):
+    """A branch that waits to be landed, as part of a train.
+
+    id: the task of kind landing that it is
+    agent: who queued it
+    tasks: what was handed in with it
+    asked: what a person has to decide before it goes on; acked: who has
+    since_at: since when it is in this state
+    """
+
+    id: str
+    branch: str
+    commit: str
+    state: str
+    agent: str
+    tasks: tuple[str, ...]
+    asked: str | None
+    acked: str | None
+    reason: str
+    since_at: int
+    due_in_ms: int | None
+
+
+class Train(Record):
+    """What waits to be landed on one branch, in its order.
+
+    conductor: who holds the lease of the target and lands it, since when; None if nobody does
+    """
+
+    target: str
+    conductor: str | None
+    since_at: int | None
+    landings: tuple[Landing, ...]
+
+
 class Overview(Record):
     """The present of a space, as of one moment.
 
@@ -689,6 +745,7 @@ class Overview(Record):
     counts: how many tasks are in each state
     unread: how many messages wait for whom it was made, of which `messages` are the first
     attention: what needs somebody, the most urgent first
+    trains: what waits to be landed, by target
     """
 
     space: str
@@ -701,6 +758,7 @@ class Overview(Record):
     unread: int
     messages: tuple[Message, ...]
     attention: tuple[Attention, ...]
+    trains: tuple[Train, ...] = ()
 
 
 class Event(Record):

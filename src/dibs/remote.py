@@ -80,6 +80,11 @@ class RemoteScope(Scope):
             next="do this where the store is, without DIBS_URL",
         )
 
+    def _with(self, place: Place, caller: Caller | None, door: Door) -> Scope:
+        made = RemoteScope(self.link, place, caller, self._token, door)
+        made.key = self.key
+        return made
+
     def join(self, name: str, **how: Any) -> Scope:
         headers = {"Dibs-Agent": check_agent("the agent's name", name)}
         given = {

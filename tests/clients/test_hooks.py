@@ -280,7 +280,7 @@ def test_a_teammate_without_dibs_sees_no_line_about_it(name: str, set_up: Path) 
 
 def is_about_us(line: str) -> bool:
     """Whether a user would wonder; folders of the test have our name, too."""
-    pattern = r"(?i)\bdibs\b(?!-client)|hook\(?s?\)?.*fail|hooks\.json"
+    pattern = r"(?i)\bdibs\b(?!-client)|hook\(?s?\)?.*fail|hooks\.json|\bmcp\b"
     return bool(re.search(pattern, line))
 
 

@@ -58,6 +58,9 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "work.cancel": (("open",), {}),
     "work.revoke": (("theirs",), {}),
     "work.reopen": (("over",), {}),
+    "work.land": (("feature",), {"commit": "1" * 40, "task": "mine"}),
+    "work.ask": (("mine", "May I?"), {}),
+    "work.ack": (("asks",), {}),
     "work.add_many": (([{"id": "many"}],), {}),
     "work.put": (("put",), {}),
     "work.put_many": (([{"id": "put"}],), {}),
@@ -196,6 +199,8 @@ def ids(alice, bob, checkout) -> dict[str, int]:
     bob.leases.claim("port:3", "changed.py")
     (checkout / "changed.py").write_text("")
     bob.work.claim("theirs")
+    bob.work.claim("asks")
+    bob.work.ask("asks", "May I?")
     message = bob.messages.send("hello alice", to="alice").id
     return {"MESSAGE": message, "TOKEN": bob.agents.add_token("ci").id}
 

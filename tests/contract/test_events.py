@@ -364,6 +364,24 @@ def test_whoever_writes_prunes_what_is_too_old(opener, space, alice, clock):
 
 
 @direct("it is about whoever writes without a daemon")
+def test_what_becomes_old_while_a_space_is_pruned_goes_with_it(space, alice, clock, monkeypatch):
+    # So few rows are looked at in a slice that it takes many.
+    monkeypatch.setattr("dibs.nouns.events.pruning.WINDOW", 5)
+    monkeypatch.setattr("dibs.nouns.events.pruning.SLICE_S", 0.0)
+    space.scope.store.keeps = lambda: (3_600.0, 1 << 40)
+    busy(alice, 600)
+    clock.advance(4_000)
+    busy(alice, 300)
+    cursor = alice.events.last()
+    clock.advance(4_000)
+    busy(alice, 600)
+    assert space.scope.store.pruning is not None, "there should be more to do"
+    with pytest.raises(dibs.PrunedError) as refusal:
+        alice.events.since(cursor - 1)
+    assert refusal.value.details["pruned_seq"] >= cursor
+
+
+@direct("it is about whoever writes without a daemon")
 def test_nothing_is_pruned_that_is_neither_too_old_nor_too_much(space, alice, clock):
     space.scope.store.keeps = lambda: (3_600.0, 1 << 40)
     clock.advance(3_000)

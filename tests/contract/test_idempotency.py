@@ -39,6 +39,12 @@ def claimed(alice: dibs.Agent) -> None:
     alice.work.claim("u")
 
 
+def asking(alice: dibs.Agent) -> None:
+    for id in ("t", "u"):
+        alice.work.claim(id)
+        alice.work.ask(id, "May I?")
+
+
 def cancelled(alice: dibs.Agent) -> None:
     for id in ("t", "u"):
         alice.work.add(id)
@@ -185,6 +191,21 @@ CASES: dict[str, tuple[Step, Call, Call]] = {
         of_others,
         lambda a, key: a.work.revoke("t", reason="r", idempotency_key=key),
         lambda a, key: a.work.revoke("u", idempotency_key=key),
+    ),
+    "work.land": (
+        claimed,
+        lambda a, key: a.work.land("b", commit="1" * 40, task="t", idempotency_key=key),
+        lambda a, key: a.work.land("b", commit="1" * 40, task="u", idempotency_key=key),
+    ),
+    "work.ask": (
+        claimed,
+        lambda a, key: a.work.ask("t", "May I?", idempotency_key=key),
+        lambda a, key: a.work.ask("u", "May I?", idempotency_key=key),
+    ),
+    "work.ack": (
+        asking,
+        lambda a, key: a.work.ack("t", note="n", idempotency_key=key),
+        lambda a, key: a.work.ack("u", idempotency_key=key),
     ),
     "work.put": (
         tasks,

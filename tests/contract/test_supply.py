@@ -294,6 +294,8 @@ def test_a_group_shows_its_progress_and_completes_with_its_last_part(alice, bob)
     alice.work.add("behind", after=["group"])
     bob.work.claim("a")
     bob.work.complete("a")
+    with pytest.raises(dibs.StateError, match="group is a group: it is completed with the last"):
+        bob.work.claim("group")
     group = bob.work.show("group")
     assert (group.state, group.children, group.children_done) == ("blocked", 3, 1)
     assert [task.children_done for task in bob.work.list(text="group")] == [1]
@@ -451,7 +453,8 @@ def test_other_names_stay_as_they_are(alice, name):
 def test_all_tasks_are_worked_on_one_after_the_other(alice):
     alice.work.add_many([{"id": name, "leases": [name]} for name in "ab"])
     for task in alice.tasks():
-        task.result = task.task.id
+        task.result = task.id
+        assert (task.title, task.payload) == (task.task.title, task.task.payload)
     assert [task.result for task in alice.work.list(state="completed")] == ["a", "b"]
     assert held(alice) == set()
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 import dibs
-from dibs.surfaces.http.waits import Bell
+from dibs.surfaces.http.waits import LoopSleeper
 from tests.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class SharedClock(ContractClock):
         self._shared[2] = held
 
     def sleep(self, listener: Sleeper, seconds: float) -> None:
-        if threading.current_thread().name == "dibs-wait" or isinstance(listener, Bell):
+        if threading.current_thread().name == "dibs-wait" or isinstance(listener, LoopSleeper):
             super().sleep(listener, seconds)
         else:
             listener.wait(seconds)

@@ -217,7 +217,7 @@ def packages_of_node(name, words):
         script(["test", *words[1:]] if verb in ("test", "t") else words[1:], arguments)
         return
     if verb == "exec":
-        npx(words[1:])
+        npx([*words[1:], *arguments])
     if "-g" in options or "--global" in options:
         return
     if verb in ("install", "i", "add") and given:
@@ -404,7 +404,7 @@ def other(name, words):
         for path in given[2:]:
             write(path, read(path).replace(given[0], given[1]))
     elif name == "yq" and "-i" in words:
-        write(given[1], tidy(given[1], read(given[1])) + "# set\n")
+        write(given[-1], tidy(given[-1], read(given[-1])) + "# set\n")
     elif name == "dos2unix":
         for path in given:
             write(path, read(path).replace("\r\n", "\n"))

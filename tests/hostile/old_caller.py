@@ -29,6 +29,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "state.history": ("n", "k"),
     "state.export": ("n",),
     "state.watch": ("n", "k"),
+    "work.ask": ("t", "May I?"),
     "work.add_many": ([{"id": "t"}],),
     "work.put_many": ([{"id": "t"}],),
     "work.next_many": (2,),
@@ -46,6 +47,7 @@ NAMED: dict[str, dict[str, Any]] = {
     "state.watch": {"wait_s": 0.1},
     "leases.wait": {"wait_s": 0.1},
     "work.wait": {"wait_s": 0.1},
+    "work.land": {"commit": "1" * 40},
 }
 
 

@@ -194,13 +194,15 @@ def test_a_database_that_says_it_is_older_has_its_tokens_not_signed(
     for _ in range(2):
         opened(sqlite_url, "one", tmp_path).close()
     plant(sqlite_url, 1, 5)
-    for index in ("ticket_session", "ticket_line", "ticket_here", "task_parent", "task_turn"):
+    for index in ("ticket_session", "ticket_line", "ticket_here", "task_parent", "task_turn",
+                  "task_landing", "task_asking"):  # fmt: skip
         ask(sqlite_url, f"DROP INDEX {index}")
     ask(sqlite_url, "DROP INDEX task_queue")
     ask(sqlite_url, "DROP TABLE aside")
     since = [("token", "signature"), ("space", "history"), ("session", "nonce")]
     since += [("ticket", "answer_key"), ("ticket", "request"), ("session", "tags")]
-    for column in "labels declared parent found_in with_children aside skips turn".split():
+    later = "labels declared parent found_in with_children aside skips turn landing asked acked"
+    for column in later.split():
         since.append(("task", column))
     for table, column in since:
         ask(sqlite_url, f"ALTER TABLE {table} DROP COLUMN {column}")

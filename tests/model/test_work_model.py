@@ -1,4 +1,4 @@
-"""Tasks against a small model: the whole state machine, `next`, epochs and dependencies.
+"""Tasks against a small model: the whole state machine, `next`, epochs, dependencies, landings.
 
 In the model, a task changes its state at the very moment when it is due. The store lets it
 lie until somebody looks for work, so what it shows is brought up to date before comparing.
@@ -24,6 +24,7 @@ from dibs.errors import (
     StaleError,
     StateError,
 )
+from dibs.nouns.work import handing
 from dibs.records import Task as Record
 from tests.model.machines import SIZES, SpaceMachine, run
 
@@ -33,6 +34,9 @@ IDS = st.sampled_from(NAMES)
 TAGS = ["python", "sql"]
 SETS_OF_TAGS = st.lists(st.sampled_from(TAGS), unique=True, max_size=2)
 KINDS = st.sampled_from(["", "review"])
+COMMITS = ["1" * 40, "2" * 40]
+LANDINGS = [f"land:main:feature@{commit[:12]}" for commit in COMMITS]
+ANY = st.sampled_from([*NAMES, *LANDINGS])
 TTLS = st.sampled_from([5, 60])
 ENDED = ("completed", "failed", "dead", "cancelled")
 
@@ -55,6 +59,22 @@ class Task:
     result: object = None
     ttl_ms: int = 0
     author: str = ""
+    landing: str | None = None
+    asked: str | None = None
+    acked: str | None = None
+
+    @property
+    def asks(self) -> bool:
+        return self.state == "blocked" and self.asked is not None and self.acked is None
+
+    @property
+    def parked(self) -> bool:
+        return self.asks or (self.state == "blocked" and self.landing is not None)
+
+    def come_back(self) -> None:
+        """Its landing has ended without it."""
+        self.landing = None
+        self.unclaim("dead" if self.attempts >= self.max_attempts else "available")
 
     def unclaim(self, state: str, due: int | None = None) -> None:
         self.state, self.due, self.session = state, due, None
@@ -66,6 +86,7 @@ class Task:
 
 SETTLING = frozenset(
     {"task.freed", "task.available", "task.dead", "session.died", "session.expired"}
+    | {"task.returned", "message.sent"}
 )
 """What somebody who asks for a task notes of others on the way, whatever it gets."""
 
@@ -85,6 +106,31 @@ class WorkMachine(SpaceMachine):
                     task.lose()
                 else:
                     task.unclaim("available")
+        bring_back(self.tasks)
+
+    def handed_in(self, landing: str) -> list[str]:
+        return [
+            id
+            for id, task in self.tasks.items()
+            if task.state == "blocked" and task.landing == landing
+        ]
+
+    def completed(self, *ids: str) -> None:
+        """Open what has waited for these, and complete what was handed in with them."""
+        for landing in ids:
+            inside = self.handed_in(landing)
+            for id in inside:
+                task, result = self.tasks[id], self.tasks[landing].result
+                task.unclaim("completed")
+                task.result = task.result if result is None else result
+            if inside:
+                self.completed(*inside)
+        for other in self.tasks.values():
+            waits = other.state == "blocked" and not other.parked and set(ids) & set(other.after)
+            if waits and self.complete_all(other.after):
+                later = other.not_before is not None and other.not_before > self.now
+                other.state = "blocked" if later else "available"
+                other.due = other.not_before if later else None
 
     def complete_all(self, after: list[str]) -> bool:
         return all(self.tasks[id].state == "completed" for id in after if id in self.tasks) and (
@@ -176,10 +222,12 @@ class WorkMachine(SpaceMachine):
         )
         assert record.state == self.tasks[id].state
 
-    @rule(name=AGENTS, id=IDS, ttl_s=TTLS)
+    @rule(name=AGENTS, id=ANY, ttl_s=TTLS)
     def claim(self, name, id, ttl_s):
         agent = self.agent(name)
         task = self.tasks.get(id)
+        if task is None and id in LANDINGS:
+            return
         if self.owned(name, id):
             assert task is not None
             record = agent.work.claim(id, ttl_s=ttl_s)
@@ -199,8 +247,8 @@ class WorkMachine(SpaceMachine):
 
     @rule(
         name=AGENTS,
-        kind=st.sampled_from([None, "", "review"]),
-        tags=st.sampled_from([[], ["python"], ["sql"], TAGS, TAGS]),
+        kind=st.sampled_from([None, None, "", "review"]),
+        tags=st.sampled_from([[], ["python"], ["sql"], TAGS, TAGS, ["land:main"], ["land:main"]]),
         ttl_s=TTLS,
     )
     def next(self, name, kind, tags, ttl_s):
@@ -220,7 +268,7 @@ class WorkMachine(SpaceMachine):
         assert record.id == min(fitting)[2]
         self.take(name, record.id, ttl_s, record)
 
-    @rule(name=AGENTS, id=IDS, ttl_s=st.one_of(st.none(), TTLS))
+    @rule(name=AGENTS, id=ANY, ttl_s=st.one_of(st.none(), TTLS))
     def renew(self, name, id, ttl_s):
         agent = self.agent(name)
         task = self.owned(name, id)
@@ -232,7 +280,7 @@ class WorkMachine(SpaceMachine):
         task.ttl_ms = task.ttl_ms if ttl_s is None else ttl_s * 1000
         task.due = self.now + task.ttl_ms
 
-    @rule(name=AGENTS, id=IDS, result=st.sampled_from([None, 1, {"ok": True}]))
+    @rule(name=AGENTS, id=ANY, result=st.sampled_from([None, 1, {"ok": True}]))
     def complete(self, name, id, result):
         agent = self.agent(name)
         task = self.owned(name, id)
@@ -243,14 +291,9 @@ class WorkMachine(SpaceMachine):
         agent.work.complete(id, result=result)
         task.unclaim("completed")
         task.result = task.result if result is None else result
-        for other in self.tasks.values():
-            waits = other.state == "blocked" and id in other.after
-            if waits and self.complete_all(other.after):
-                later = other.not_before is not None and other.not_before > self.now
-                other.state = "blocked" if later else "available"
-                other.due = other.not_before if later else None
+        self.completed(id)
 
-    @rule(name=AGENTS, id=IDS, retry=st.booleans())
+    @rule(name=AGENTS, id=ANY, retry=st.booleans())
     def fail(self, name, id, retry):
         agent = self.agent(name)
         task = self.owned(name, id)
@@ -261,10 +304,11 @@ class WorkMachine(SpaceMachine):
         agent.work.fail(id, retry=retry)
         if not retry or task.attempts >= task.max_attempts:
             task.unclaim("dead")
+            bring_back(self.tasks)
         else:
             task.unclaim("failed", self.now + 10_000 * 2 ** (task.attempts - 1))
 
-    @rule(name=AGENTS, id=IDS)
+    @rule(name=AGENTS, id=ANY)
     def abandon(self, name, id):
         agent = self.agent(name)
         task = self.owned(name, id)
@@ -276,7 +320,7 @@ class WorkMachine(SpaceMachine):
         task.attempts -= 1
         task.unclaim("available")
 
-    @rule(name=AGENTS, id=IDS)
+    @rule(name=AGENTS, id=ANY)
     def revoke(self, name, id):
         agent = self.agent(name)
         task = self.tasks.get(id)
@@ -288,7 +332,7 @@ class WorkMachine(SpaceMachine):
         task.attempts -= 1
         task.unclaim("available")
 
-    @rule(name=AGENTS, id=IDS)
+    @rule(name=AGENTS, id=ANY)
     def cancel(self, name, id):
         agent = self.agent(name)
         task = self.tasks.get(id)
@@ -301,9 +345,15 @@ class WorkMachine(SpaceMachine):
                 agent.work.cancel(id)
             return
         agent.work.cancel(id)
+        landing = task.landing if task.state == "blocked" else None
         task.unclaim("cancelled")
+        bring_back(self.tasks)
+        if landing is None or self.handed_in(landing):
+            return
+        if self.tasks[landing].state in ("available", "blocked", "failed"):
+            self.tasks[landing].unclaim("cancelled")
 
-    @rule(name=AGENTS, id=IDS)
+    @rule(name=AGENTS, id=ANY)
     def reopen(self, name, id):
         agent = self.agent(name)
         task = self.tasks.get(id)
@@ -312,13 +362,82 @@ class WorkMachine(SpaceMachine):
                 agent.work.reopen(id)
             return
         agent.work.reopen(id)
+        self.begin_again(task)
+
+    def begin_again(self, task):
         opened = self.complete_all(task.after)
         later = task.not_before is not None and task.not_before > self.now
         task.unclaim(
             "available" if opened and not later else "blocked",
             task.not_before if opened and later else None,
         )
-        task.attempts = 0
+        task.attempts, task.landing = 0, None
+        if task.acked is None:
+            task.asked = None
+
+    @rule(
+        name=AGENTS,
+        commit=st.sampled_from([0, 1]),
+        task=st.one_of(st.none(), IDS),
+        own=st.sampled_from([True, True, True, False]),
+    )
+    def land(self, name, commit, task, own):
+        agent = self.agent(name)
+        id, other = LANDINGS[commit], self.tasks.get(LANDINGS[1 - commit])
+        if own and task is not None:  # or hardly anything would be handed in
+            task = min((one for one in NAMES if self.owned(name, one)), default=None)
+        landing, given = self.tasks.get(id), self.tasks.get(task) if task else None
+        fresh = landing is None or landing.state in ("dead", "cancelled")
+        replaces = fresh and other is not None and other.state not in ("completed", "cancelled")
+        waits = [] if not replaces else self.handed_in(LANDINGS[1 - commit])
+        there = given is not None and (
+            task in waits or (given.landing == id and given.state in ("blocked", "completed"))
+        )
+        if task is not None and not there and self.owned(name, task) is None:
+            with self.refused(StaleError, NotFoundError):
+                agent.work.land("feature", commit=COMMITS[commit], task=task)
+            return
+        record = agent.work.land("feature", commit=COMMITS[commit], task=task)
+        if landing is None:
+            landing = self.tasks[id] = Task("available", record.seq, author=name, kind="landing")
+            landing.tags, landing.max_attempts = ["land:main"], handing.ATTEMPTS
+        elif fresh:
+            self.begin_again(landing)
+        for one in waits:
+            self.tasks[one].landing = id
+        if replaces and other is not None and other.state != "claimed":
+            other.unclaim("cancelled")
+        if given is not None and not there:
+            given.unclaim("blocked")
+            given.landing, given.asked, given.acked = id, None, None
+            if landing.state == "completed":
+                self.completed(id)
+
+    @rule(name=AGENTS, id=ANY)
+    def ask(self, name, id):
+        agent = self.agent(name)
+        task = self.owned(name, id)
+        if task is None:
+            with self.refused(StaleError, NotFoundError):
+                agent.work.ask(id, "May I?")
+            return
+        agent.work.ask(id, "May I?")
+        task.attempts -= 1
+        task.unclaim("blocked")
+        task.asked, task.acked = "May I?", None
+
+    @rule(name=AGENTS, id=ANY, refuse=st.booleans())
+    def ack(self, name, id, refuse):
+        agent = self.agent(name)
+        task = self.tasks.get(id)
+        if task is None or not task.asks:
+            with self.refused(StateError, NotFoundError):
+                agent.work.ack(id, refuse=refuse)
+            return
+        agent.work.ack(id, refuse=refuse)
+        task.unclaim("dead" if refuse else "available")
+        task.acked = None if refuse else name
+        bring_back(self.tasks)
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), verb=st.sampled_from(["renew", "complete", "fail", "abandon"]))
@@ -338,6 +457,7 @@ class WorkMachine(SpaceMachine):
         for task in self.tasks.values():
             if agent is not None and task.session == agent.session:
                 task.lose()
+        bring_back(self.tasks)
         return agent
 
     @rule(name=AGENTS)
@@ -382,6 +502,9 @@ class WorkMachine(SpaceMachine):
             result=record.result,
             ttl_ms=self.tasks[record.id].ttl_ms,
             author=record.author,
+            landing=record.landing,
+            asked=record.asked,
+            acked=record.acked,
         )
         sessions = [agent.session for agent in self.agents.values()]
         if shown.state == "claimed" and shown.session not in sessions:
@@ -399,11 +522,30 @@ class WorkMachine(SpaceMachine):
         assert [record.id for record in records] == sorted(
             self.tasks, key=lambda id: self.tasks[id].number
         )
-        for record in records:
-            shown, expected = self.up_to_date(record), self.tasks[record.id]
-            assert dataclasses.asdict(shown) == dataclasses.asdict(expected), record.id
+        shown = {record.id: self.up_to_date(record) for record in records}
+        bring_back(shown)
+        for id, expected in self.tasks.items():
+            assert dataclasses.asdict(shown[id]) == dataclasses.asdict(expected), id
+
+    @invariant()
+    def what_is_handed_in_has_a_landing_that_is_open(self):
+        for record in self.space.work.list(state="blocked"):
+            if record.landing is not None:
+                open_ = ("available", "blocked", "claimed", "failed")
+                row = self.space.work.show(record.landing)
+                lapsed = row.state == "dead" and row.ttl_ms is not None
+                assert row.state in open_ or lapsed, record.id
+
+
+def bring_back(tasks: dict[str, Task]) -> None:
+    """Let come back what was handed in with a landing that has ended without it."""
+    for task in tasks.values():
+        landing = tasks.get(task.landing or "") if task.state == "blocked" else None
+        if landing is not None and landing.state in ("dead", "cancelled"):
+            task.come_back()
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_tasks_behave_like_the_model(url, tmp_path, size):
+def test_tasks_behave_like_the_model(url, tmp_path, size, monkeypatch):
+    monkeypatch.setattr(handing, "ATTEMPTS", 2)  # or no landing would ever lose its last conductor
     run(WorkMachine, url, str(tmp_path / "user"), size)

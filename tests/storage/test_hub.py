@@ -67,6 +67,8 @@ def test_a_ticket_is_woken_by_the_event_that_names_it() -> None:
     assert wakes("17", "lease.claimed", "a.py", '{"epoch":20,"ticket":17}')
     assert not wakes("17", "lease.claimed", "a.py", '{"epoch":20,"ticket":18}')
     assert not wakes("17", "lease.claimed", "a.py", '{"epoch":17}')
+    # Its own is no news to it.
+    assert not wakes("17", "lease.queued", "a.py", '{"ticket":17}')
 
 
 def test_storage_names_no_noun() -> None:
@@ -172,6 +174,24 @@ def test_a_queue_is_served_through_the_hub(hubbed) -> None:
     for thread in threads:
         thread.join()
     assert order == [f"agent{number}" for number in range(5)]
+
+
+def test_a_grant_comes_with_the_bell_until_it_is_old(
+    listener: HubListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert listener.given is None
+    listener.ring("a grant")
+    listener.ring()
+    assert listener.given == "a grant"
+    monkeypatch.setattr("dibs.storage.waiting.FRESH_S", 0.0)
+    assert listener.given is None
+
+
+def test_the_longer_a_line_is_the_rarer_each_looks_without_a_hint() -> None:
+    silent = Hub(NOUNS, keys, touched, lambda seq: None)
+    line = [silent.listen((f"{number}:lock:wanted",), None) for number in range(1_000)]
+    alone = silent.listen(("task",), None)
+    assert (line[0].patience_s, alone.patience_s) == (100.0, 10.0)
 
 
 def test_it_says_where_the_journal_has_come_to(hubbed) -> None:

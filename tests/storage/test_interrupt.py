@@ -380,8 +380,10 @@ def interrupt_at_random(url: str, tmp_path: Path, times: int, seed: int) -> None
             probe.close()
         assert space.agents.verify() == ()
         assert_contiguous(space)
-        history = space.state.history("count", "er", limit=1)
-        assert history[0].version == len(space.state.export("count").history)
+        # On a busy machine it may never have come so far as to write.
+        written = len(space.state.export("count").history)
+        newest = [entry.version for entry in space.state.history("count", "er", limit=1)]
+        assert newest == ([written] if written else [])
         assert [lease.agent for lease in space.leases.list()] == ["holder"]
 
 

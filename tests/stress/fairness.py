@@ -38,6 +38,10 @@ class Counted:
             self._wakes.append(time.monotonic())
         return rung
 
+    @property
+    def given(self) -> Any:
+        return self._listener.given
+
     def close(self) -> None:
         self._listener.close()
 

@@ -6,11 +6,14 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import dibs
+from dibs.storage.store import SPACE, Read
 from tests.stress import housekeeping
 from tests.stress.clockwork import children, database, middle
 from tests.stress.test_daemon import served
@@ -109,6 +112,46 @@ def test_three_million_events_are_pruned_while_eight_write(
     # Eight who write without a rest wait for each other, too, and for the machine.
     assert found["worst_ms"] <= max(200, found["alone_worst_ms"])
     assert found["log_mib"] < 32
+
+
+@contextmanager
+def always_read(opened: dibs.Dibs) -> Iterator[None]:
+    """Somebody reads all the time, although each read is short."""
+    over = threading.Event()
+
+    def begin() -> Read:
+        reading = opened.scope.store.read().__enter__()
+        reading.rows(SPACE.position)
+        return reading
+
+    def read() -> None:
+        reading = begin()
+        while not over.wait(0.005):
+            before, reading = reading, begin()
+            before.__exit__(None)
+        reading.__exit__(None)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_the_log_of_a_file_stays_short_although_somebody_always_reads(
+    sqlite_url: str, space_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dibs.nouns.events.pruning.LOG_BYTES", 1 << 20)
+    user = str(tmp_path / "user")
+    with dibs.open(sqlite_url, space=space_name, user_dir=user) as opened:
+        agent, most = opened.join("alice"), 0
+        with always_read(opened):
+            for _ in range(3_000):
+                agent.state.set("n", "k", "x" * 10_000, force=True)
+                most = max(most, opened.scope.store.driver.log_bytes())
+    assert most < 10 << 20, f"{most >> 20} MiB"
 
 
 # A soak

@@ -129,6 +129,7 @@ def test_tasks_that_run_never_overlap_and_none_starves(
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("declare", [True, False], ids=["declared", "undeclared"])
 def test_sixteen_workers_and_two_thousand_tasks(
     declare: bool, url: str, space_name: str, tmp_path: Path
@@ -142,7 +143,7 @@ def test_a_wait_for_a_task_ends_soon_after_its_completion(
 ) -> None:
     ids = [f"t{n}" for n in range(100)]
     where = {"url": url, "space": space_name, "user_dir": str(tmp_path / "user")}
-    start, took = tmp_path / "start", []
+    start, called, answered = tmp_path / "start", [], []
     with dibs.open(url, space=space_name, user_dir=where["user_dir"]) as space:
         boss = space.join("boss")
         boss.work.add_many([{"id": id} for id in ids])
@@ -155,24 +156,29 @@ def test_a_wait_for_a_task_ends_soon_after_its_completion(
                 while sum(line["says"] == "waits" for line in worker.log()) <= number:
                     time.sleep(0.001)
                 time.sleep(0.02)  # so that it sleeps
+                call = time.monotonic_ns()
                 boss.work.complete(id)
                 done = time.monotonic_ns()
                 while sum(line["says"] == "woken" for line in worker.log()) <= number:
                     time.sleep(0.0005)
                 woken = [line["ns"] for line in worker.log() if line["says"] == "woken"]
-                took.append((woken[-1] - done) / 1e6)
+                called.append((woken[-1] - call) / 1e6)
+                answered.append((woken[-1] - done) / 1e6)
             worker.wait(seconds=60)
         boss.close()
     print(
-        f"\nWait {name_of(url)}: from the answer to complete until the wait elsewhere ends: "
-        f"median {statistics.median(took):.1f} ms, worst {max(took):.1f} ms"
+        f"\nWait {name_of(url)}: until the wait elsewhere ends, from the call of complete: median "
+        f"{statistics.median(called):.1f} ms; from its answer, which is right after its commit: "
+        f"median {statistics.median(answered):.1f} ms, worst {max(answered):.1f} ms"
     )
+    assert statistics.median(answered) < 5
 
 
 MANY = 100_000
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(900)
 def test_the_cost_of_next_among_many_tasks_with_leases_and_without(
     url: str, space_name: str, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ bob work complete fix-login
 - work show fix-logn
 - work list --state completed
 - work plan --agents 6
+alice work cancel fix-login --reason 'its pause would be over sooner or later'
 bob work claim other
 bob work abandon other --reason 'not mine'
 bob work cancel other
@@ -72,12 +73,12 @@ alice announce 'going home'
 bob inbox --peek
 bob inbox
 bob inbox
-bob ack 25 26
+bob ack 30 31
 bob ack 999
 - messages --limit 2
 - messages search home
 - messages --search home
-- messages delivery 25
+- messages delivery 30
 alice state set budget total '{"left": 10}' --ttl 1h
 bob state set budget total 5
 bob state set budget total 5 --expected-version 1
@@ -126,7 +127,7 @@ bob work revoke other --reason 'alice is on holiday'
 bob work revoke other
 alice token add ci --scope read --expires 30d
 - token list
-alice token revoke 46
+alice token revoke 51
 alice token revoke 999
 alice claim src/a.py
 alice leases see src/a.py
@@ -143,7 +144,6 @@ carol claim --take src/a.py --reason 'the release needs it'
 alice work add --many <<< $'{"id": "m1", "tags": ["m"]}\\n{"id": "m2", "after": ["m1"]}'
 alice work add --many <<< $'{"id": "m3"}\\n{"id": "m1"}'
 alice work add --many --each <<< $'{"id": "m3", "kind": "m"}\\n{"id": "m1"}\\n{"name": "m4"}'
-alice work cancel fix-login --reason 'its pause may be over by now, or not'
 alice work next --limit 2 --tag m
 alice work complete --many <<< $'{"id": "m1", "result": 1}'
 alice work complete --many --each <<< '{"id": "m1"}'
@@ -155,6 +155,22 @@ alice work put --many <<< $'{"id": "m2", "title": "One more"}\\n{"id": "m5", "st
 alice work import <<< '- [ ] One'
 alice work import nothing.json
 alice work sync nothing.txt
+bob work claim asks
+bob work ask asks 'May I delete the accounts?'
+- work list --state blocked
+alice work ack asks --note 'they are backed up'
+alice work ack asks
+bob work claim asks
+bob work land feature --commit 1111111111111111111111111111111111111111 --task asks
+bob work land feature --commit 1111
+alice work claim asks
+- work show asks
+- land --queue
+- swarm status
+- swarm logs nothing
+- swarm drain
+- overview
+- status
 """
 # Where a value depends on the machine or the moment.
 SHAPES = [
@@ -245,6 +261,9 @@ def test_the_story_has_every_command() -> None:
             "hook",
             "init",
             "work export",
+            "swarm",
+            "swarm stop",
+            "swarm resume",
         ):
             continue  # what it says is the command's own, of another protocol, or of a daemon
         assert any(f"{command} ".startswith(f"{wanted} ") for command in commands), wanted

@@ -144,3 +144,29 @@ def refuse_colour(screen: Screen) -> Any:
         obey(private, numbers, verb)
 
     return checked
+
+
+def test_top_and_status_show_trains_and_workers_and_what_waits_for_a_person(shell: Shell) -> None:
+    worker, conductor = shell.as_("crew/w1"), shell.as_("crew")
+    worker.ok("work", "claim", "fix-login")
+    for branch in ("fix-login", "keys"):
+        worker.ok("work", "land", branch, "--commit", "1" * 40)
+    worker.ok("work", "land", "fix-login", "--commit", "1" * 40, "--task", "fix-login")
+    worker.ok("work", "claim", "other")
+    conductor.ok("claim", "land:main")
+    conductor.ok("work", "claim", "land:main:keys@111111111111")
+    conductor.ok("work", "ask", "land:main:keys@111111111111", "src/keys.py is protected")
+    for view in ("top", "status"):
+        out = shell.ok(view).out
+        for line in (
+            "onto main: conducted by crew since ",
+            "fix-login 111111111111 for fix-login, by crew/w1: queued, ",
+            "keys 111111111111, by crew/w1: waits for a person, ",
+            "land:main:keys@111111111111 waits for a person; crew asks ",
+        ):
+            assert line in out, (view, line, out)
+    assert "crew/w1 at other since " in shell.ok("top").out
+    assert shell.json("status")["asks"][0]["says"] == "src/keys.py is protected"
+    assert "handed in, waits for its landing" in shell.ok("work", "list").out
+    shown = shell.ok("work", "show", "land:main:keys@111111111111").out
+    assert "waits for a person" in shown and '"src/keys.py is protected"' in shown

@@ -38,9 +38,9 @@ class Toy(Client):
     processes = ("toy",)
 
     def targets(self, top):
-        from dibs.setup.parts import STDIO, JsonFile, JsonMember, groups, shell
+        from dibs.setup.parts import JsonFile, groups, server, shell
 
-        parts = [JsonMember(("servers", "dibs"), STDIO), *groups(self, shell(self), "hooks")]
+        parts = [server("servers", type="stdio"), *groups(self, shell(self), "hooks")]
         return [JsonFile(f"{top}/.toy/settings.json", parts)]
 
 
@@ -98,7 +98,7 @@ def test_a_new_client_is_set_up_where_it_is_used(
     }.items()
     assert "Toy Agent asks once: say yes." in done["notes"]
     written = json.loads((shell.folder / ".toy/settings.json").read_text())
-    assert written["servers"]["dibs"]["command"] == "dibs"
+    assert written["servers"]["dibs"]["command"] == "sh"
     (item,) = written["hooks"]["PreToolUse"]
     assert item["matcher"] == "Change"
     assert item["hooks"][0]["command"].endswith("; exec dibs hook toy")
@@ -109,9 +109,9 @@ def test_a_new_client_is_set_up_where_it_is_used(
 
 def test_a_new_client_is_named_in_the_help(shell: Shell, with_toy: tuple[str, ...]) -> None:
     assert "toy" not in shell("init", "--help").out
-    assert "zed, aider, toy" in run(shell, with_toy, "init", "--help").out
+    assert "zed, aider, gptme, toy" in run(shell, with_toy, "init", "--help").out
     refused = run(shell, with_toy, "init", "--client", "emacs")
-    assert "aider, toy" in refused.err
+    assert "aider, gptme, toy" in refused.err
 
 
 def test_a_new_client_is_one_agent_in_hooks_shell_and_tools(

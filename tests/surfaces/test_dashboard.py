@@ -224,6 +224,59 @@ def test_a_person_requeues_what_is_claimed_and_what_has_ended(
     assert events(daemon, "task.revoked") == [(PERSON, "fix-login")]
 
 
+ONE, TWO = "1" * 40, "2" * 40
+
+
+def test_the_page_shows_trains_and_workers_and_a_person_decides_what_may_land(
+    page: Page, daemon: Daemon, agent: Callable[[str], Agent]
+) -> None:
+    alice, conductor = agent("alice"), agent("conductor")
+    alice("work.add", "other")
+    expect(page.locator("#work")).to_be_visible()
+    expect(page.locator("#trains")).to_be_hidden()
+    expect(page.locator("#workers")).to_be_hidden()
+    worker = agent("swarm/w1")
+    worker("agents.beat", status="tries the tests")
+    worker("work.claim", "fix-login")
+    rows = page.locator("#workers-rows > tr")
+    expect(rows).to_have_count(1)
+    for text in ("swarm/w1", "fix-login", "just now", "tries the tests"):
+        expect(rows).to_contain_text(text)
+    worker("work.land", "fix-login", commit=ONE, task="fix-login")
+    expect(rows).to_contain_text("idle")
+    alice("work.land", "keys", commit=TWO, priority=1)
+    train = page.locator("#trains-list .train")
+    expect(train).to_contain_text("nobody conducts")
+    expect(train.locator("li")).to_have_count(2)
+    expect(train.locator("li").last).to_contain_text("fix-login")
+    conductor("leases.claim", "land:main")
+    expect(train).to_contain_text("conductor has conducted for")
+    landing = conductor("work.next", kind="landing", tags=["land:main"])["id"]
+    expect(train.locator("li").first).to_contain_text("landing now")
+    conductor("work.ask", landing, f"src/keys.py is protected {MARKUP}")
+    asks = item(page, "asks", "conductor", "src/keys.py is protected", MARKUP)
+    asks.get_by_role("button", name="Acknowledge").click()
+    page.get_by_role("dialog").get_by_role("button", name="Leave it").click()
+    assert conductor("work.show", landing)["state"] == "blocked"
+    asks.get_by_role("button", name="Acknowledge").click()
+    page.get_by_role("dialog").get_by_label("Why").fill("the new keys")
+    page.get_by_role("dialog").get_by_role("button", name="Acknowledge").click()
+    expect(item(page, "asks")).to_have_count(0)
+    expect(train.locator("li").first).to_contain_text(f"acknowledged by {PERSON}")
+    assert events(daemon, "task.acked") == [(PERSON, landing)]
+    second = conductor("work.claim", f"land:main:fix-login@{ONE[:12]}")["id"]
+    conductor("work.ask", second, "May it?")
+    waits = train.locator("li").filter(has_text="waits for a person")
+    waits.get_by_role("button", name="Refuse").click()
+    page.get_by_role("dialog").get_by_label("Why").fill("not yet")
+    page.get_by_role("dialog").get_by_role("button", name="Refuse").click()
+    expect(item(page, "not landed", "fix-login", "not yet")).to_be_visible()
+    back = page.locator(".is-available .card").filter(has_text="not yet")
+    expect(back).to_contain_text("fix-login")
+    assert events(daemon, "task.refused") == [(PERSON, second)]
+    assert page.evaluate("window.hacked") is None
+
+
 def test_a_person_freezes_a_path_and_thaws_it(
     page: Page, daemon: Daemon, agent: Callable[[str], Agent]
 ) -> None:

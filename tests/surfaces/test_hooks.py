@@ -792,3 +792,48 @@ def test_an_agent_does_not_commit_without_the_checks(a: Client, b: Client) -> No
 def test_people_at_a_prompt_are_not_announced(a: Client, shell: Shell) -> None:
     shell.as_("paul").ok("send", "hello", "--to", "somebody")
     assert a.start().quiet
+
+
+# A client's own list of tasks
+
+
+def tasks_of(shell: Shell) -> dict[str, tuple[str, str, str | None]]:
+    listed = shell.json("work", "list", "--all")
+    return {one["id"]: (one["title"], one["state"], one["agent"]) for one in listed}
+
+
+def test_a_clients_own_tasks_are_left_alone_by_default(a: Client, shell: Shell) -> None:
+    a.event("TaskCreated", task_id="1", task_subject="Fix the parser")
+    assert tasks_of(shell) == {}
+
+
+def test_a_clients_own_tasks_are_mirrored_on_request(a: Client, b: Client, shell: Shell) -> None:
+    config(shell, 'client_tasks = "mirror"\n')
+    for number in "12":
+        said = a.event("TaskCreated", task_id=number, task_subject="Fix\nthe parser " + "x" * 300)
+        assert not said.context and not said.denied
+    a.event("TaskCreated", task_id="1", task_subject="again")
+    a.event("TaskCompleted", task_id="1", task_subject="Fix the parser")
+    a.event("TaskCompleted", task_id="1", task_subject="Fix the parser")
+    found = tasks_of(shell)
+    assert [found[f"claude:a#{number}"][1] for number in "12"] == ["completed", "claimed"]
+    assert found["claude:a#2"][0].startswith("Fix the parser x")
+    assert found["claude:a#2"][2] == name_of(a)
+    a.event("SessionEnd")
+    assert tasks_of(shell)["claude:a#2"][1] == "available"
+
+
+def test_the_tasks_of_a_team_are_open_to_all(a: Client, b: Client, shell: Shell) -> None:
+    config(shell, 'client_tasks = "mirror"\n')
+    a.event("TaskCreated", task_id="1", task_subject="Fix it", team_name="crew")
+    assert tasks_of(shell)["claude:crew#1"][1] == "available"
+    b.event("TaskCompleted", task_id="1", task_subject="Fix it", team_name="crew")
+    assert tasks_of(shell)["claude:crew#1"][1] == "completed"
+
+
+def test_a_formatter_is_not_denied_because_of_a_new_file_of_another_kind(
+    a: Client, b: Client
+) -> None:
+    a.write("docs/plan.md", "# Plan\n")
+    assert b.before("Bash", command="ruff format .").denied == ""
+    assert b.before("Bash", command="prettier --write .").denied

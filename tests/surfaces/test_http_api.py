@@ -166,6 +166,8 @@ def furnish(face: Callable[..., Answer], number: int) -> dict[str, int]:
     do(alice, "state.set", namespace="plan", key="step", value=1)
     do(bob, "leases.claim", resources=["port:3"])
     do(bob, "work.claim", id="theirs")
+    do(bob, "work.claim", id="asks")
+    do(bob, "work.ask", id="asks", question="May I?")
     message = do(bob, "messages.send", body="hello", to="alice")["id"]
     return {"MESSAGE": message, "TOKEN": do(bob, "agents.add_token", name="ci")["id"]}
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 import dibs
 from dibs.storage.clock import BUSY_S
 from dibs.surfaces.http.serve import GRACE_S
+from dibs.surfaces.http.worker import CROWD_LIMIT, Worker
 from tests.surfaces.daemon import Daemon, Reply, serving, turn_kept
 from tests.surfaces.shell import PATIENCE_S, Shell
 
@@ -69,6 +72,29 @@ def test_all_who_are_in_line_hear_at_once_that_the_turn_is_kept(daemon: Daemon) 
         # One group waits, and those that came meanwhile are the next.
         assert max(call.seconds for call in calls) < 2 * BUSY_S + 1
     assert daemon.client("w0").ask("state.set", {"namespace": "n", "key": "k", "value": 1}).json
+
+
+def test_who_may_wait_stands_behind_those_alone_who_want_the_same() -> None:
+    done: list[str] = []
+
+    async def run() -> None:
+        worker = Worker("crowds", asyncio.get_running_loop(), 128)
+        begun, go_on = threading.Event(), threading.Event()
+        first = worker.do(begun.set)
+        kept = worker.do(go_on.wait)
+        await asyncio.to_thread(begun.wait)
+        wanted = [worker.do(partial(done.append, "wanted"), crowd="wanted") for _ in range(20)]
+        others = [
+            worker.do(partial(done.append, "other"), crowd="other"),
+            worker.do(partial(done.append, "plain")),
+        ]
+        go_on.set()
+        await asyncio.gather(first, kept, *wanted, *others)
+        await worker.stop()
+
+    asyncio.run(run())
+    assert len(done) == 22
+    assert {"other", "plain"} <= set(done[: CROWD_LIMIT + 1])
 
 
 def test_only_writes_wait_while_another_process_keeps_the_turn(daemon: Daemon) -> None:

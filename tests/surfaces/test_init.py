@@ -15,6 +15,7 @@ import pytest
 
 from dibs.clients import client_names
 from dibs.setup import jsonc
+from dibs.setup.parts import tools_line
 from tests.surfaces.shell import BIN, Answer, Shell
 
 ALL = [word for name in client_names() for word in ("--client", name)]
@@ -70,17 +71,18 @@ def test_every_client_is_given_its_server_and_its_hooks(shell: Shell) -> None:
     def read(name: str) -> dict:
         return json.loads((at / name).read_text())
 
-    stdio = {"type": "stdio", "command": "dibs", "args": ["mcp"]}
-    server = {"command": "dibs", "args": ["mcp"]}
+    server = {"command": "sh", "args": ["-c", tools_line()]}
+    stdio = {"type": "stdio", **server}
     assert read(".mcp.json") == {"mcpServers": {"dibs": stdio}}
     assert tomllib.loads((at / ".codex/config.toml").read_text())["mcp_servers"]["dibs"] == server
-    assert read(".gemini/settings.json")["mcpServers"]["dibs"] == server
+    listing = {"command": "sh", "args": ["-c", tools_line(lists=True)]}
+    assert read(".gemini/settings.json")["mcpServers"]["dibs"] == listing
     assert read(".gemini/settings.json")["context"]["fileName"] == ["AGENTS.md", "GEMINI.md"]
-    assert read("opencode.json")["mcp"]["dibs"]["command"] == ["dibs", "mcp"]
+    assert read("opencode.json")["mcp"]["dibs"]["command"] == ["sh", "-c", tools_line()]
     assert read(".cursor/mcp.json") == {"mcpServers": {"dibs": stdio}}
     assert read(".vscode/mcp.json") == {"servers": {"dibs": stdio}}
     assert read(".devin/config.json") == {"mcpServers": {"dibs": server}}
-    assert read(".zed/settings.json")["context_servers"]["dibs"]["command"] == "dibs"
+    assert read(".zed/settings.json")["context_servers"]["dibs"]["command"] == "sh"
     assert (at / ".aider.conf.yml").read_text() == "git-commit-verify: true\n"
 
     (edit,) = read(".claude/settings.json")["hooks"]["PreToolUse"]
@@ -476,6 +478,48 @@ def test_hooks_of_an_older_dibs_are_brought_up_to_date(shell: Shell) -> None:
     assert json.loads(path.read_text()) == {"hooks": {"Mixed": [mine]}}
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "former"),
+    [
+        ("gemini", ".gemini/settings.json", '{"command": "dibs", "args": ["mcp"]}'),
+        ("codex", ".codex/config.toml", 'command = "dibs"\nargs = ["mcp"]'),
+    ],
+)
+def test_a_server_of_an_earlier_release_is_removed(
+    shell: Shell, name: str, file: str, former: str
+) -> None:
+    shell.ok("init", "--client", name)
+    path = shell.folder / file
+    value = json.dumps(tools_line())
+    now = f'command = "sh"\nargs = ["-c", {value}]'
+    if name == "gemini":
+        parts = json.loads(path.read_text())
+        parts["mcpServers"]["dibs"] = json.loads(former)
+        path.write_text(json.dumps(parts))
+    else:
+        assert now in path.read_text()
+        path.write_text(path.read_text().replace(now, former))
+    shell.ok("init", "--remove")
+    assert not path.exists()
+
+
+def test_where_dibs_is_missing_its_server_has_no_tools(tmp_path: Path) -> None:
+    asked = [
+        {"method": "initialize", "params": {}, "jsonrpc": "2.0", "id": 0},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": "a-b", "method": "ping"},
+    ]
+    for each, lists in (("sh", False), ("bash", True)):
+        done = subprocess.run(
+            [shutil.which(each) or each, "-c", tools_line(lists=lists)],
+            input="".join(json.dumps(one, separators=(",", ":")) + "\n" for one in asked),
+            env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=30, check=True,
+        )  # fmt: skip
+        first, last = [json.loads(line) for line in done.stdout.splitlines()]
+        assert (first["id"], last["id"], done.stderr) == (0, "a-b", "")
+        assert bool(first["result"]["capabilities"]) == lists
+
+
 OLD_FORMS: dict[str, dict[str, Any]] = {
     ".claude/settings.json": {"command": "dibs", "args": ["hook", "claude"]},
     ".codex/hooks.json": {"command": "dibs hook codex"},
@@ -558,7 +602,7 @@ def test_codex_settings_keep_what_the_user_has(shell: Shell, text: str) -> None:
     before = tomllib.loads(text.removeprefix("\ufeff"))
     shell.ok("init", "--client", "codex")
     after = tomllib.loads(path.read_bytes().decode().removeprefix("\ufeff"))
-    assert after["mcp_servers"].pop("dibs") == {"command": "dibs", "args": ["mcp"]}
+    assert after["mcp_servers"].pop("dibs") == {"command": "sh", "args": ["-c", tools_line()]}
     assert after == {"mcp_servers": {}} | before
     shell.ok("init", "--remove")
     assert path.read_bytes() == text.encode()

@@ -34,6 +34,7 @@ REST = {
     "leases_renew", "leases_list", "leases_waiting", "leases_outcomes", "leases_transfer",
     "work_renew", "work_cancel", "work_reopen", "work_show", "work_list",
     "work_put", "work_put_many", "work_edit", "work_remove", "work_wait", "work_plan",
+    "work_land", "work_ask",
     "messages_announce", "messages_ack", "messages_delivery", "messages_history",
     "messages_search", "state_namespaces",
     "work_add_many", "work_next_many", "work_complete_many", "messages_send_many",
@@ -134,7 +135,7 @@ def test_annotations_say_who_only_reads_and_who_destroys() -> None:
 def test_every_operation_is_within_reach_of_some_tool_unless_it_is_for_others() -> None:
     for_people = {
         "leases_revoke", "work_revoke", "agents_add_token", "agents_tokens", "agents_revoke_token",
-        "events_prune", "leases_take",
+        "events_prune", "leases_take", "work_ack",
     }  # fmt: skip
     for_hooks = {"leases_see", "leases_report"}
     covered = {

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs.arguments import Flag, Json, Kind, Seconds, Whole
+from dibs.arguments import Flag, Hex, Json, Kind, Seconds, Whole
 from dibs.dibs import operations
 from dibs.mcp.more import more
 from dibs.mcp.standard import STANDARD
@@ -54,6 +54,8 @@ def some(kind: Kind) -> Any:
         return False
     if isinstance(kind, Items):
         return []
+    if isinstance(kind, Hex):
+        return "a" * kind.lengths[-1]
     return 1 if isinstance(kind, Json) else "alice"
 
 
@@ -101,7 +103,7 @@ def test_every_operation_says_who_may_call_it(entry: Operation) -> None:
 def test_deciding_for_others_is_never_an_agents() -> None:
     assert {
         "agents.add_token", "agents.revoke_token", "agents.tokens", "events.prune",
-        "leases.revoke", "leases.take", "work.revoke",
+        "leases.revoke", "leases.take", "work.ack", "work.revoke",
     } <= PEOPLES  # fmt: skip
 
 
@@ -114,6 +116,7 @@ def test_what_has_limits_for_agents_has_none_for_people() -> None:
             "work.cancel",
             "work.claim",
             "work.edit",
+            "work.land",
             "work.put",
             "work.put_many",
             "work.remove",

@@ -64,10 +64,27 @@ def test_what_is_wrong_is_named_with_its_line_and_the_others_go_in(shell: Shell)
     file.write_text("\n".join(lines))
     answer = shell.as_("bob")("work", "import", "tasks.jsonl")
     assert answer.code == 1, answer
-    for line in (2, 3, 4, 5, 6, 7):
-        assert f"line {line}: " in answer.err, answer
+    named = [line.split(":")[1] for line in answer.err.splitlines() if ": line " in line]
+    assert named == [f" line {line}" for line in (2, 3, 4, 5, 6, 7)], answer
     assert "2 added, 0 changed, 0 the same" in answer.err
     assert [task["id"] for task in shell.json("work", "list")] == ["a", "d"]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_a_table_is_read_however_its_cells_are_parted(shell: Shell, mark: str) -> None:
+    rows = [["id", "title", "labels"], ["a", '"Two\r\nlines"', '"x;y"'], ["b", "One", ""]]
+    text = "\ufeff" + "".join(mark.join(row) + "\r\n" for row in rows)
+    assert imported(shell.as_("bob"), text)["added"] == ["a", "b"]
+    assert [(task["title"], task["labels"]) for task in shell.json("work", "list")] == [
+        ("Two lines", ["x", "y"]),
+        ("One", []),
+    ]
+
+
+def test_an_item_without_words_is_named(shell: Shell) -> None:
+    answer = imported(shell.as_("bob"), "- [ ] One\n- [ ]\n- [ ] (id: x)\n")
+    assert answer["added"] == ["one", "x"]
+    assert [one["place"] for one in answer["wrong"]] == ["line 2"]
 
 
 def test_a_person_needs_no_name_and_a_dry_run_changes_nothing(shell: Shell) -> None:
@@ -87,6 +104,7 @@ def test_what_was_exported_is_the_same_when_it_is_imported(shell: Shell) -> None
     bob.ok("work", "add", "b", "--after", "a", "--tag", "go", "--priority", "3", "--parent", "a")
     bob.ok("work", "claim", "a")
     bob.ok("work", "complete", "a", "--result", '{"ok": true}')
+    bob.ok("work", "land", "feature", "--commit", "1" * 40)  # which is left out
     for format in ("json", "jsonl", "csv"):
         text = shell.ok("work", "export", "--format", format).out
         again = imported(bob, text)
@@ -98,6 +116,7 @@ def test_a_text_of_no_known_format_is_refused(shell: Shell, text: str) -> None:
     (shell.folder / "file").write_bytes(text.encode("utf-8", "surrogateescape"))
     answer = shell("work", "import", "file")
     assert answer.code == 2, answer
+    assert text or "there is nothing in it" in answer.err
 
 
 def test_a_folder_of_a_stranger_makes_nothing_be_read_outside_it(shell: Shell) -> None:

@@ -22,6 +22,20 @@ if TYPE_CHECKING:
     from dibs.surroundings.occasion import Answer, Environment, Occasion, Payload
 
 
+class Unattended:
+    """How a client works on a prompt without a person, and ends.
+
+    words: what it is called with; the prompt follows
+    permits: what it may do then, in words
+    environment: what it finds in its environment besides
+    """
+
+    def __init__(self, words: Sequence[str], permits: str, **environment: str) -> None:
+        self.words = tuple(words)
+        self.permits = permits
+        self.environment = environment
+
+
 class Client:
     """One agent client. What follows is what is true of one that says nothing else.
 
@@ -161,6 +175,14 @@ class Client:
         words: what its process was started with
         """
         return []
+
+    def unattended(self, shell: bool) -> Unattended | None:
+        """How to have it work without a person; None if that is not known.
+
+        shell: whether it may run commands, too; else it edits files below its folder, and that
+            is all
+        """
+        return None
 
     def subagent(self, session: str, environment: Environment) -> str:
         """Its name for the subagent in whose shell a command runs, "" if in none."""

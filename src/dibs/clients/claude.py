@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.clients import Client, client_of
+from dibs.clients import Client, Unattended, client_of
 from dibs.surroundings.occasion import OTHER, Occasion
 
 TYPE_CHECKING = False
@@ -27,7 +27,8 @@ class Claude(Client):
 
     events = (
         "SessionStart UserPromptSubmit PreToolUse PermissionRequest PermissionDenied PostToolUse"
-        " PostToolUseFailure Stop StopFailure SubagentStart SubagentStop SessionEnd"
+        " PostToolUseFailure Stop StopFailure SubagentStart SubagentStop TaskCreated TaskCompleted"
+        " SessionEnd"
     ).split()
     edit_tools = ("Edit", "Write", "MultiEdit", "NotebookEdit")
     shell_tools = ("Bash",)
@@ -42,12 +43,12 @@ class Claude(Client):
     clear_renames = True
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import STDIO, JsonFile, JsonMember
+        from dibs.setup.parts import JsonFile, server
         from dibs.setup.targets import Instead
 
         memory = memory_of(top)
         return [
-            JsonFile(f"{top}/.mcp.json", [JsonMember(("mcpServers", "dibs"), STDIO)]),
+            JsonFile(f"{top}/.mcp.json", [server("mcpServers", type="stdio")]),
             JsonFile(f"{top}/.claude/settings.json", self.hooks()),
             *([Instead(memory)] if memory else []),
         ]
@@ -80,6 +81,18 @@ class Claude(Client):
         if occasion.client != self.name:
             return client_of(occasion.client).write(occasion, answer)
         return super().write(occasion, answer)
+
+    def unattended(self, shell: bool) -> Unattended:
+        # What would ask its user is refused, as nobody is there. The last line tells what it cost.
+        words = ["claude", "--print", "--verbose", "--output-format", "stream-json"]
+        words += ["--permission-mode", "acceptEdits"]
+        tools = "Edit,Write,Read,mcp__dibs"
+        if shell:
+            words += [f"--allowedTools={tools},Bash", "--"]
+            return Unattended(words, "it edits files, and runs any command with your rights")
+        # With edits accepted, commands such as touch and rm would be, too.
+        words += [f"--allowedTools={tools}", "--disallowedTools=Bash", "--"]
+        return Unattended(words, "it edits files below its folder; it has no shell")
 
 
 def memory_of(top: str) -> str | None:

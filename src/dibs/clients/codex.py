@@ -5,7 +5,7 @@ An answer with a field that it does not know counts as none.
 
 from __future__ import annotations
 
-from dibs.clients import Client
+from dibs.clients import Client, Unattended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,14 +42,17 @@ class Codex(Client):
     clear_replaces = True
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import JsonFile, TomlFile, groups, shell
+        import json
 
-        table = {"command": '"dibs"', "args": '["mcp"]'}
+        from dibs.setup.parts import JsonFile, TomlFile, groups, shell, tools_line
+
+        former = {"command": '"dibs"', "args": '["mcp"]'}
+        table = {"command": '"sh"', "args": json.dumps(["-c", tools_line()])}
         # It gives a hook at an end no more than three seconds, and warns of more at every start.
         short = {"timeout": 3}
         hooks = groups(self, shell(self), "hooks", SessionEnd=short, Interrupt=short)
         return [
-            TomlFile(f"{top}/.codex/config.toml", ("mcp_servers", "dibs"), table),
+            TomlFile(f"{top}/.codex/config.toml", ("mcp_servers", "dibs"), table, former),
             JsonFile(f"{top}/.codex/hooks.json", hooks),
         ]
 
@@ -64,6 +67,17 @@ class Codex(Client):
     def subagent(self, session: str, environment: Environment) -> str:
         thread = environment.get("CODEX_THREAD_ID", "")
         return thread if thread != session else ""
+
+    def unattended(self, shell: bool) -> Unattended:
+        words = ["codex", "exec", "--json", "--sandbox", "workspace-write", "--"]
+        if shell:
+            words[3:5] = ["--sandbox", "danger-full-access"]
+            return Unattended(words, "it edits files, and runs any command with your rights")
+        return Unattended(
+            words,
+            "it edits files and runs commands in its own sandbox, which keeps it from the network "
+            "and from files outside its folder, git's among them",
+        )
 
 
 CLIENT = Codex()

@@ -59,13 +59,13 @@ class Copilot(Client):
     clear_renames = True
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import STDIO, JsonFile, JsonMember, flat, shell
+        from dibs.setup.parts import JsonFile, JsonMember, flat, server, shell
 
         version = JsonMember(("version",), 1, serves="hooks")
         hooks = [version, *flat(self, shell(self), "hooks")]
         return [
-            JsonFile(f"{top}/.mcp.json", [JsonMember(("mcpServers", "dibs"), STDIO)]),
-            JsonFile(f"{top}/.vscode/mcp.json", [JsonMember(("servers", "dibs"), STDIO)]),
+            JsonFile(f"{top}/.mcp.json", [server("mcpServers", type="stdio")]),
+            JsonFile(f"{top}/.vscode/mcp.json", [server("servers", type="stdio")]),
             JsonFile(f"{top}/.github/hooks/dibs.json", hooks),
         ]
 

@@ -34,12 +34,12 @@ class Cursor(Client):
     processes = ("cursor",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import STDIO, TIMEOUT_S, JsonFile, JsonMember, flat, line
+        from dibs.setup.parts import TIMEOUT_S, JsonFile, JsonMember, flat, line, server
 
         handler = {"command": line(self), "timeout": TIMEOUT_S}
         version = JsonMember(("version",), 1, serves="hooks")
         return [
-            JsonFile(f"{top}/.cursor/mcp.json", [JsonMember(("mcpServers", "dibs"), STDIO)]),
+            JsonFile(f"{top}/.cursor/mcp.json", [server("mcpServers", type="stdio")]),
             JsonFile(f"{top}/.cursor/hooks.json", [version, *flat(self, handler, "hooks")]),
         ]
 

@@ -27,10 +27,10 @@ class Devin(Client):
     processes = ("devin",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import SERVER, JsonFile, JsonMember, groups, shell
+        from dibs.setup.parts import JsonFile, groups, server, shell
 
         return [
-            JsonFile(f"{top}/.devin/config.json", [JsonMember(("mcpServers", "dibs"), SERVER)]),
+            JsonFile(f"{top}/.devin/config.json", [server("mcpServers")]),
             JsonFile(f"{top}/.devin/hooks.v1.json", groups(self, shell(self))),
         ]
 

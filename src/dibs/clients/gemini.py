@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os.path
 
-from dibs.clients import Client
+from dibs.clients import Client, Unattended
 from dibs.surroundings.occasion import AFTER, BEFORE, END, PROMPT, START, STOP, name_of_call
 
 TYPE_CHECKING = False
@@ -45,12 +45,12 @@ class Gemini(Client):
     processes = ("gemini",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import SERVER, JsonFile, JsonMember, ListedName, groups, shell
+        from dibs.setup.parts import JsonFile, ListedName, groups, server, shell
 
         # It ends what hangs, but waits for the children of that: hence no shell around dibs.
         handler = {"name": "dibs"} | shell(self, per_second=1000)
         parts = [
-            JsonMember(("mcpServers", "dibs"), SERVER),
+            server("mcpServers", lists=True),
             ListedName(("context", "fileName"), "AGENTS.md", ["AGENTS.md", "GEMINI.md"]),
             *groups(self, handler, "hooks"),
         ]
@@ -78,6 +78,13 @@ class Gemini(Client):
         if answer.deny:
             return json.dumps({"decision": "deny", "reason": answer.deny})
         return "" if occasion.event == BEFORE else super().write(occasion, answer)
+
+    def unattended(self, shell: bool) -> Unattended:
+        mode = "yolo" if shell else "auto_edit"
+        words = ["gemini", "--output-format", "stream-json", "--approval-mode", mode, "--prompt"]
+        if shell:
+            return Unattended(words, "it edits files, and runs any command with your rights")
+        return Unattended(words, "it edits files below its folder; its shell is refused")
 
 
 CLIENT = Gemini()

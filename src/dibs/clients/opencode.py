@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os.path
 
-from dibs.clients import Client
+from dibs.clients import Client, Unattended
 from dibs.surroundings.occasion import AFTER, BEFORE, EVENTS, OTHER, Occasion, read_tool
 
 TYPE_CHECKING = False
@@ -37,14 +37,15 @@ class OpenCode(Client):
     processes = ("opencode",)
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import JsonFile, JsonMember, ListedName, Part
+        from dibs.setup.parts import JsonFile, JsonMember, ListedName, Part, tools_line
         from dibs.setup.targets import OwnFile
 
         there = [name for name in SETTINGS if os.path.lexists(f"{top}/{name}")]
-        server = {"type": "local", "command": ["dibs", "mcp"], "enabled": True}
+        former = {"type": "local", "command": ["dibs", "mcp"], "enabled": True}
+        server = former | {"command": ["sh", "-c", tools_line()]}
         # It writes the schema into a file without one, which git then shows as changed.
         schema = JsonMember(("$schema",), "https://opencode.ai/config.json", serves="mcp")
-        parts: list[Part] = [schema, JsonMember(("mcp", "dibs"), server)]
+        parts: list[Part] = [schema, JsonMember(("mcp", "dibs"), server, former=former)]
         if os.path.isfile(f"{top}/CLAUDE.md") and only_ours(f"{top}/AGENTS.md"):
             # It reads CLAUDE.md only where there is no AGENTS.md, and there is one now.
             parts.append(ListedName(("instructions",), "CLAUDE.md", ["CLAUDE.md"]))
@@ -84,6 +85,22 @@ class OpenCode(Client):
 
     def subagent(self, session: str, environment: Environment) -> str:
         return environment.get("DIBS_SUBAGENT", "")
+
+    def unattended(self, shell: bool) -> Unattended:
+        words = ["opencode", "run", "--format", "json", "--"]
+        allowed = "allow" if shell else "deny"
+        rights = {
+            "edit": "allow",
+            "bash": allowed,
+            "webfetch": "deny",
+            "external_directory": "deny",
+        }
+        told = {"OPENCODE_PERMISSION": json.dumps(rights)}
+        if shell:
+            return Unattended(
+                words, "it edits files, and runs any command with your rights", **told
+            )
+        return Unattended(words, "it edits files below its folder; its shell is refused", **told)
 
 
 def only_ours(path: str) -> bool:

@@ -18,10 +18,9 @@ class Zed(Client):
     after = "Zed has no hooks: its agent must claim files itself, and git checks its commits."
 
     def targets(self, top: str) -> list[Target]:
-        from dibs.setup.parts import SERVER, JsonFile, JsonMember
+        from dibs.setup.parts import JsonFile, server
 
-        server = {"source": "custom", **SERVER, "env": {}}
-        entry = JsonMember(("context_servers", "dibs"), server)
+        entry = server("context_servers", source="custom", env={})
         return [JsonFile(f"{top}/.zed/settings.json", [entry])]
 
 

@@ -116,7 +116,7 @@ def attention(found: Overview, me: int, mine: list[Lease], tasks: list[Task]) ->
     ]
     if found.unread:
         urgent.append({"what": "unread_messages", "number": found.unread})
-    dead = [one for one in found.attention if one.what == "dead"]
+    dead = [one for one in found.attention if one.what in ("dead", "not_landed")]
     return urgent + [
         {"what": "task_dead", "id": cut(one.subject, NAME_SHOWN), "reason": cut(one.says)}
         for one in dead[:DEAD_SHOWN]

@@ -250,7 +250,7 @@ def shown_task(task: Task) -> Answer:
     """A task without what is empty."""
     all_of_it = plain(task)
     shown = ("id", "title", "kind", "priority", "tags", "labels", "after", "parent", "found_in",
-             "declared", "payload", "reason")  # fmt: skip
+             "declared", "payload", "reason", "asked", "acked")  # fmt: skip
     return {name: all_of_it[name] for name in shown if all_of_it[name] not in ("", [], None, 0)}
 
 

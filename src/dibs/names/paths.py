@@ -107,6 +107,7 @@ class Place:
         self.start = start
         self._from_top = checkout.top.rstrip("/") + "/"
         self._case_blind = case_blind
+        self._here: str | None = None
 
     @property
     def machine(self) -> str:
@@ -116,7 +117,9 @@ class Place:
     @property
     def here(self) -> str | None:
         """The checkout that the caller is in, as a resource says it."""
-        return f"{self.machine}:{self.top}"
+        if self._here is None:
+            self._here = f"{self.machine}:{self.top}"
+        return self._here
 
     @property
     def case_blind(self) -> bool:

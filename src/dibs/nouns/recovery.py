@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.queue import drop_ticket
+from dibs.nouns.work.landings import bring_back
 from dibs.nouns.work.tasks import give_back
 from dibs.storage.queries import Queries
 from dibs.storage.store import from_text
@@ -36,15 +37,22 @@ def end_session(tx: Write, keys: Keyring, session: int, why: str) -> None:
     for number in {row["number"] for row in tx.rows(LEASES.tickets_of_session, session=session)}:
         freed += drop_ticket(tx, number, why)
     for row in tx.rows(TASKS.of_session, session=session):
-        give_back(tx, row, why)
+        lose_task(tx, keys, row, why)
     if tx.store.liveness is not None and ended["process_bound"]:
         tx.store.liveness.forget(session)
     grants.hand_over(tx, keys, freed)
 
 
+def lose_task(tx: Write, keys: Keyring, row: Row, why: str) -> None:
+    """Put a task back; what was handed in with a landing that is dead by this comes back too."""
+    reason = give_back(tx, row, why)
+    if reason is not None:
+        bring_back(tx, keys, row["id"], "dead", reason, (row["agent"], row["session"]))
+
+
 def lapse_task(tx: Write, keys: Keyring, row: Row) -> None:
     """A claimer let the time of its task run out: free the task and the files taken with it."""
-    give_back(tx, row, "let its time run out")
+    lose_task(tx, keys, row, "let its time run out")
     grants.hand_over(tx, keys, free_with_task(tx, keys, row))
 
 

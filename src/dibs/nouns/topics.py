@@ -38,7 +38,8 @@ def touched(kind: str, subject: str, data: str) -> Iterator[str]:
         yield f"under {above[0]}"
         for base in above:
             yield f"at {base}"
-        if '"ticket":' in data:
+        # The event that has made a ticket does not concern who waits with it.
+        if kind != "lease.queued" and '"ticket":' in data:
             yield str(json.loads(data)["ticket"])
 
 

@@ -7,7 +7,8 @@ event, its matcher and its command; the rest of it, such as the timeout, is the 
 Every client starts `dibs mcp` for its tools. Those that have hooks run `dibs hook CLIENT` at the
 events that they name. The command is always just `dibs`, found on the PATH: these files are
 shared by git, and a path of one machine would be wrong on every other. For the same reason a hook
-says nothing where dibs is not installed (`line`): a teammate without it must not notice.
+says nothing where dibs is not installed (`line`), and the server is one without tools there
+(`tools_line`): a teammate without dibs must not notice.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from dibs.surroundings import settings
 
 Item = dict[str, Any]
 
-SERVER = {"command": "dibs", "args": ["mcp"]}
-STDIO = {"type": "stdio", **SERVER}
+PLAIN = {"command": "dibs", "args": ["mcp"]}
+"""The server as earlier releases wrote it."""
 TIMEOUT_S = 10
 MOST_TRIES = 20
 
@@ -86,9 +87,12 @@ class Part:
 class JsonMember(Part):
     """A member of an object, such as our server among the servers."""
 
-    def __init__(self, path: tuple[str, ...], value: Any, *, serves: str = "") -> None:
+    def __init__(
+        self, path: tuple[str, ...], value: Any, *, serves: str = "", former: Any = None
+    ) -> None:
         self.path = path
         self.value = value
+        self.former = former  # what earlier releases wrote
         # A member beside it that needs it: as long as that is there, ours stays.
         self.serves = serves
 
@@ -103,7 +107,9 @@ class JsonMember(Part):
     def take(self, text: str, only: set[str] | None) -> str:
         root = jsonc.parse(text)
         found = root.find(self.path)
-        if found is None or found.value != self.value or self.serves in root.value:
+        if found is None or self.serves in root.value:
+            return text
+        if found.value not in (self.value, self.former):
             return text
         return empty_out(jsonc.take(text, found), self.path[:-1], only)
 
@@ -175,6 +181,38 @@ class NoOthers(Part):
         for hook in self.others(jsonc.parse(text)):
             text = hook.strip(text, None)
         return text
+
+
+def server(*path: str, lists: bool = False, **more: Any) -> JsonMember:
+    """The server in a file of a client.
+
+    lists: as for `tools_line`
+    more: what else the client wants to be told of the server
+    """
+    line = {"command": "sh", "args": ["-c", tools_line(lists=lists)]}
+    return JsonMember((*path, "dibs"), more | line, former=more | PLAIN)
+
+
+def tools_line(*, lists: bool = False) -> str:
+    """What a shell is to run for a server.
+
+    lists: whether the client takes a server for broken that has nothing to list
+
+    A server that cannot be started is an error at every start of a client. So where dibs is
+    missing, every request is answered as the first one of a session is, with no capability, or
+    with one resource that nobody can read.
+    """
+    resources = '"resources":{}' if lists else ""
+    listed = ',"resources":[{"uri":"dibs://missing","name":"missing"}]' if lists else ""
+    answer = (
+        f'{{"protocolVersion":"2025-06-18","capabilities":{{{resources}}},'
+        f'"serverInfo":{{"name":"dibs","version":"0"}}{listed}}}'
+    )
+    return (
+        "command -v dibs >/dev/null && exec dibs mcp; while read -r l; do case $l in *'\"id\":'*) "
+        f'i=${{l#*\'"id":\'}}; printf \'{{"jsonrpc":"2.0","id":%s,"result":{answer}}}\\n\' '
+        '"${i%%[,\\}]*}";; esac; done'
+    )
 
 
 class ListedName(Part):
@@ -315,11 +353,19 @@ class TomlFile(Target):
     can stand, and keep the first after which the file means what it meant plus our table.
 
     values: written as TOML already
+    former: what earlier releases wrote in their place
     """
 
-    def __init__(self, path: str, table: tuple[str, str], values: dict[str, str]) -> None:
+    def __init__(
+        self,
+        path: str,
+        table: tuple[str, str],
+        values: dict[str, str],
+        former: dict[str, str] | None = None,
+    ) -> None:
         super().__init__(path)
         self.table = table
+        self.former = TomlFile(path, table, former) if former else None
         self.head = f"[{'.'.join(table)}]"
         lines = [f"{key} = {value}" for key, value in values.items()]
         self.block = "\n".join([self.head, *lines, ""])
@@ -359,6 +405,8 @@ class TomlFile(Target):
         """Take the table out if it is as we wrote it; else leave it."""
         if only == set():
             return text
+        if self.former:
+            text = self.former.strip(text, only)
         outer, inner = self.table
         before = toml(text)
         holder = before.get(outer)

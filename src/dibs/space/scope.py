@@ -21,7 +21,7 @@ from dibs.arguments import (
 from dibs.digest import sha256
 from dibs.errors import InvalidError, NotYoursError
 from dibs.operation import AGENT, OPERATIONS
-from dibs.records import called, plain, to_text
+from dibs.records import called, to_long_text
 from dibs.storage.queries import Queries
 from dibs.storage.store import Caller, Read, Store, Write, from_text
 from dibs.system import is_process_name, runs
@@ -210,7 +210,7 @@ class Scope:
             # What was granted to one session must not be shown to another as its own.
             request = [self.session, request]
         try:
-            text = to_text(plain(request))
+            text = to_long_text(request)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
         digest: str = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -254,7 +254,7 @@ class Scope:
             return answer
         result = do()
         said: Row = {"agent": agent, "key": key, "operation": operation.name, "request": digest}
-        said |= {"answer": to_text(plain(result)), "at": tx.wall}
+        said |= {"answer": to_long_text(result), "at": tx.wall}
         tx.run(SPACE.remember, said)
         if known is not None:
             known[key] = said

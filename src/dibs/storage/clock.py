@@ -74,8 +74,9 @@ BUSY_STEPS_S = (0.0002, 0.0005, *[0.0008] * 12, 0.002, 0.004)
 class Patience:
     """How a connection waits for its turn.
 
-    Whoever cannot bear the whole time gives up once nobody has written for as long as it can: then
-    one process keeps the turn. In a crowd, where the turn is passed on, it waits like the others.
+    It gives up once nobody has written for as long as the caller can bear: then one process keeps
+    the turn. In a crowd, where the turn is passed on, it waits up to twice as long: SQLite keeps no
+    order, and on a busy machine the same one can lose for seconds.
 
     It does not know the connection: one that an interrupt loses in mid-transaction is then
     freed at once, and its lock with it, instead of when the garbage collector comes by.
@@ -90,11 +91,13 @@ class Patience:
     def __call__(self, attempts: int) -> bool:
         now = time.monotonic()
         if attempts == 0:
-            self._since, self._pause_s = now, bearable(BUSY_S) / 2
+            borne_s = bearable(BUSY_S)
+            self._since, self._pause_s = now, borne_s / 2
+            self._most_s = max(BUSY_S, 2 * borne_s)
             self._seen: int | None = None
             self._looked = now
         waited = now - self._since
-        if waited >= BUSY_S:
+        if waited >= self._most_s:
             return False
         if now - self._looked >= self._pause_s:
             seen, self._looked = self._last(), now

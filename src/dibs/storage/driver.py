@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dibs.storage.waiting import Cancel
 
     Row = dict[str, Any]
+    Rings = dict[str, Any]
+    """Topics whose bells are rung, each with what it brings to who waits in this process."""
     Ahead = Callable[[], Sequence[tuple[Query, dict[str, Any]]]] | None
     """Says which queries of the space a transaction is about to make; only a server that is far
     away wants to know."""
@@ -75,7 +77,7 @@ if TYPE_CHECKING:
         def run(self, query: Query, parameters: dict[str, Any]) -> None:
             """Run a statement whose rows nobody needs; it may travel with the next one."""
 
-        def commit(self, rings: set[str], seq: int) -> None:
+        def commit(self, rings: Rings, seq: int) -> None:
             """Make it durable, then ring those bells."""
 
         def rollback(self) -> None:
@@ -84,8 +86,9 @@ if TYPE_CHECKING:
     class Listener(Protocol):
         """Somebody who waits for bells."""
 
-        patience_s: float
-        """How long to sleep at most before a look without a bell."""
+        @property
+        def patience_s(self) -> float:
+            """How long to sleep at most before a look without a bell."""
 
         @property
         def leads(self) -> bool:
@@ -93,6 +96,10 @@ if TYPE_CHECKING:
 
         def wait(self, seconds: float) -> bool:
             """Sleep until a bell rings, the wait is cancelled, or the time is over."""
+
+        @property
+        def given(self) -> Any:
+            """What it was brought with the bell, if that was a moment ago."""
 
         def close(self) -> None: ...
 
@@ -173,7 +180,8 @@ if TYPE_CHECKING:
         def log_bytes(self) -> int:
             """The size of the write-ahead log, as far as this machine keeps one."""
 
-        def shorten_log(self) -> None: ...
+        def shorten_log(self, patience_s: float = ...) -> None:
+            """Empty the log; refused if others have not ended what they read after so long."""
 
         def private_files(self) -> list[str]:
             """The files of the store on this machine that nobody else may read."""
@@ -200,7 +208,7 @@ class Kept:
     def log_bytes(self) -> int:
         return 0
 
-    def shorten_log(self) -> None:
+    def shorten_log(self, patience_s: float = 0) -> None:
         """The server looks after its own log."""
 
     def private_files(self) -> list[str]:

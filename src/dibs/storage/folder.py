@@ -45,7 +45,7 @@ from dibs.system import file_system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.storage.driver import Listener
+    from dibs.storage.driver import Listener, Rings
     from dibs.storage.waiting import Cancel, Ears
 
 # SQLite's locks and shared memory need one kernel; these file systems join several, such as the
@@ -595,16 +595,16 @@ class Bells:
             return self._liveness.path(int(topic))
         return f"{self._folder}/{self._liveness.space}-{topic.partition(':')[0]}"
 
-    def ring(self, topics: set[str], seq: int) -> None:
+    def ring(self, topics: Rings, seq: int) -> None:
         """Wake those who listen; where that fails, they are gone, or find it at their next look."""
         text, place = seq.to_bytes(8, "big"), seq % self.PLACES * 8
-        for topic in topics:
+        for topic, given in topics.items():
             try:
                 handle = self._open.get(topic)
                 if handle is not None:
                     os.pwrite(handle, text, place)
                 elif topic.isdigit():
-                    if self._ears is None or not self._ears.ring(topic):
+                    if self._ears is None or not self._ears.ring(topic, given):
                         self._ring_number(topic)
                 else:
                     flags = os.O_RDWR | os.O_CREAT

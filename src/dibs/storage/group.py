@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, Self
 
-    from dibs.storage.driver import Ahead, Connection, Driver, Row
+    from dibs.storage.driver import Ahead, Connection, Driver, Rings, Row
     from dibs.storage.queries import Query
     from dibs.storage.store import Store
 
@@ -67,8 +67,10 @@ class GroupingDriver:
         self.turns = Crowds()
         """Where those stand who want the same; the first of them stands in the line."""
         self.turn = Turn()
-        self.told: Callable[[list[Row]], None] = lambda events: None
-        """Called with the events of each commit."""
+        self.room = Room()
+        """Where those wait who need no bell: they are told."""
+        self.told: Callable[[list[Row], Rings], None] = lambda events, rings: None
+        """Called with the events of each commit, and with what it brings to whom."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.driver, name)
@@ -76,6 +78,10 @@ class GroupingDriver:
     @property
     def grouped(self) -> bool:
         return get_ident() in self.groups
+
+    def elsewhere(self, rings: Rings) -> Rings:
+        """Without those who wait here."""
+        return {topic: given for topic, given in rings.items() if not self.room.has(topic)}
 
     def take(self, since: float = 0) -> Any:
         group = self.groups.get(get_ident())
@@ -193,11 +199,11 @@ class Guest(Noting):
         self._use(connection)
         return connection
 
-    def commit(self, rings: set[str], seq: int) -> None:
+    def commit(self, rings: Rings, seq: int) -> None:
         if self._connection is not None:
-            self._connection.commit(rings, seq)
+            self._connection.commit(self._grouping.elsewhere(rings), seq)
             if self.events:
-                self._grouping.told(self.events)
+                self._grouping.told(self.events, rings)
 
     def rollback(self) -> None:
         if self._connection is not None:
@@ -221,7 +227,7 @@ class Group:
         self._grouping = grouping
         self.driver = grouping.driver
         self.connection: Connection | None = None
-        self.rings: set[str] = set()
+        self.rings: Rings = {}
         self.seq = 0
         self.events: list[Row] = []
         self.broken: BaseException | None = None
@@ -263,7 +269,7 @@ class Group:
             return
         try:
             if kind is None and self.broken is None:
-                connection.commit(self.rings, self.seq)
+                connection.commit(self._grouping.elsewhere(self.rings), self.seq)
             else:
                 connection.rollback()
         except BaseException:
@@ -275,7 +281,7 @@ class Group:
         if kind is None and self.broken is not None:
             raise self.broken
         if kind is None and self.events:
-            self._grouping.told(self.events)
+            self._grouping.told(self.events, self.rings)
 
 
 class Member(Noting):
@@ -301,7 +307,7 @@ class Member(Noting):
         self._use(connection)
         return connection.begin_read(ahead)
 
-    def commit(self, rings: set[str], seq: int) -> None:
+    def commit(self, rings: Rings, seq: int) -> None:
         if self._connection is not None:
             self._connection.keep()
             self._group.seq = seq
@@ -370,13 +376,14 @@ class Hub(Room):
             self._enter(listener)
         return listener
 
-    def told(self, events: list[Row]) -> None:
+    def told(self, events: list[Row], rings: Rings) -> None:
         """Wake those whom these events concern, which this process has just committed."""
-        self._wake(events, events[0]["seq"] - 1)
+        self._wake(events, events[0]["seq"] - 1, rings)
 
-    def _wake(self, events: list[Row], after: int, gap: bool = False) -> None:
+    def _wake(self, events: list[Row], after: int, rings: Rings, gap: bool = False) -> None:
         """Wake those whom these events concern, which are the next ones after a seq.
 
+        rings: what some of them are brought
         gap: some before them were pruned, so that nobody knows whom they concerned
         """
         last, woken = events[-1]["seq"], set[HubListener]()
@@ -386,7 +393,7 @@ class Hub(Room):
                 concerned = self._touched(event["kind"], event["subject"], event["data"] or "")
                 woken.update(*(self._waiters.get(key, ()) for key in concerned))
             for listener in woken.union(*self._waiters.values()) if gap else woken:
-                listener.ring()
+                listener.ring(rings.get(listener.keys[0]))
             if after <= self._seq < last:
                 self._seq = last
         self._moved(last)
@@ -421,4 +428,4 @@ class Hub(Room):
                 continue
             if found is not None:
                 after, events = found
-                self._wake(events, after, gap=events[0]["seq"] != after + 1)
+                self._wake(events, after, {}, gap=events[0]["seq"] != after + 1)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
     from dibs.storage.clock import Clock
-    from dibs.storage.driver import Listener, Row
+    from dibs.storage.driver import Listener, Rings, Row
     from dibs.storage.waiting import Cancel, Ear
 
 POSTGRES = Queries("postgres")
@@ -279,15 +279,15 @@ class PostgresDriver(Kept):
             return LookingEar(self, cancel)
         return PostgresEar(self, cancel)
 
-    def rings_elsewhere(self, topics: set[str]) -> bool:
+    def rings_elsewhere(self, topics: Rings) -> bool:
         """Whether somebody waits in another process under one of these numbers."""
         return any(topic.isdigit() and not self.ears.has(topic) for topic in topics)
 
-    def ring_here(self, topics: set[str]) -> None:
+    def ring_here(self, topics: Rings) -> None:
         """Wake those who wait in this process: they need not hear of it from the server."""
-        for topic in topics:
+        for topic, given in topics.items():
             if topic.isdigit():
-                self.ears.ring(topic)
+                self.ears.ring(topic, given)
 
     def at_risk(self) -> list[tuple[str, str]]:
         connection = self.take()

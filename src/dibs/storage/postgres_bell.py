@@ -27,6 +27,8 @@ from dibs.storage.waiting import EVERYBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from psycopg.pq.abc import PGconn
 
 POSTGRES = Queries("postgres")
@@ -61,7 +63,7 @@ class Bell:
         self._next = now + self._rest_s
         return True
 
-    def later(self, channel: str, topics: set[str]) -> None:
+    def later(self, channel: str, topics: Iterable[str]) -> None:
         """Have it rung soon; what it tells of must have been committed."""
         self._gathered.put((channel, frozenset(topics)))
         self._start()
@@ -132,7 +134,7 @@ class Bell:
             talk.finish()
 
 
-def notice(channel: str, topics: set[str]) -> str:
+def notice(channel: str, topics: Iterable[str]) -> str:
     payload = " ".join(sorted(topics))
     return f"{channel} {payload if len(payload) <= PAYLOAD_LIMIT else EVERYBODY}"
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGresult
 
-    from dibs.storage.driver import Ahead, Row
+    from dibs.storage.driver import Ahead, Rings, Row
     from dibs.storage.postgres import PostgresDriver
 
     Bound = tuple[str, tuple[Any, ...]]
@@ -69,7 +69,8 @@ class PostgresConnection:
         self._pipeline = Pipeline(talk, driver.pooled)
         self._later: list[tuple[Query, dict[str, Any]]] = []
         self._ahead: dict[Bound, list[Row]] = {}
-        """The answers to what was asked ahead; good until anything else is asked or written."""
+        """The answers to what was asked ahead; good until anything else is asked, or written to
+        what they were read from."""
         self._unproven = False
         """Whether a write of the group was kept whose statements have not been answered yet."""
         self._lost: DibsError | None = None
@@ -244,7 +245,9 @@ class PostgresConnection:
         return named(query, result)
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
-        self._ahead.clear()
+        if self._ahead:
+            table, known = query.table, self._ahead.items()
+            self._ahead = {bound: rows for bound, rows in known if table not in bound[0]}
         self._later.append((query, parameters))
 
     def save(self) -> None:
@@ -268,7 +271,7 @@ class PostgresConnection:
         self._send_later()
         self._say(text)
 
-    def commit(self, rings: set[str], seq: int) -> None:
+    def commit(self, rings: Rings, seq: int) -> None:
         self._ahead.clear()
         self._send_later()
         self._say("COMMIT", wanted=True)

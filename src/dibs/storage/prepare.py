@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dibs.storage.driver import Connection, Driver, Row
+    from dibs.storage.driver import Connection, Driver, Rings, Row
 
 SPACE = Queries("space")
 
@@ -55,7 +55,7 @@ def prepare(
                 row["signature"] = sign(row["space_name"], row)
                 connection.run(SPACE.sign_token, row)
         changes = driver.enter(space, connection, before == 0)
-        rings = set()
+        rings: Rings = {}
         if changes:
             connection.run(SPACE.reboot, changes | {"space": space["id"]})
             moved = changes["seq"] != space["seq"]
@@ -64,7 +64,7 @@ def prepare(
                 ended = {"space": space["id"], "copy": COPY, "before": ends}
                 connection.run(SPACE.outlive, ended)
             if moved:
-                rings = {"space"}
+                rings = {"space": None}
                 event = {
                     "space": space["id"],
                     "seq": changes["seq"],

@@ -76,6 +76,14 @@ class Query:
             self._take_apart()
         return self._inserts
 
+    @property
+    def table(self) -> str:
+        """The table that it writes to."""
+        if not self._pieces:
+            self._take_apart()
+        verb, *words = self._pieces[0].split(maxsplit=3)
+        return words[0 if verb == "UPDATE" else 1]
+
     def bind_rows(self, database: str, rows: list[dict[str, Any]]) -> tuple[str, tuple[Any, ...]]:
         """The same for several rows, of a query that `inserts`: one statement inserts them all."""
         values = tuple([value for row in rows for value in self._values(row)])

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.storage.clock import Clock
-    from dibs.storage.driver import Ahead, Listener, Row
+    from dibs.storage.driver import Ahead, Listener, Rings, Row
     from dibs.storage.turns import Turns
     from dibs.storage.waiting import Cancel
 
@@ -397,7 +397,7 @@ class SqliteConnection(Versioned):
         self._control("ROLLBACK TO member")
         self._control("RELEASE member")
 
-    def commit(self, rings: set[str], seq: int) -> None:
+    def commit(self, rings: Rings, seq: int) -> None:
         self._control("COMMIT")
         self._data = self.db.data_version()
         if rings:

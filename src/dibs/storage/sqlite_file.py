@@ -22,7 +22,7 @@ from dibs.errors import (
     UnfitError,
 )
 from dibs.records import folder
-from dibs.storage.clock import BUSY_S, COPY
+from dibs.storage.clock import BUSY_S, COPY, SILENCE, bearable
 from dibs.storage.folder import Folder, Note, inode_of
 from dibs.storage.queries import Queries, migrations, newest_migration
 from dibs.system import boot_id
@@ -389,8 +389,15 @@ class Maintained:
         except FileNotFoundError:
             return 0
 
-    def shorten_log(self) -> None:
-        self._apart(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+    def shorten_log(self, patience_s: float = BUSY_S) -> None:
+        before = SILENCE.get()
+        SILENCE.set(bearable(patience_s))
+        try:
+            # First without the turn: what is left to copy while others wait for it is little.
+            self._apart(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE))
+            self._apart(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+        finally:
+            SILENCE.set(before)
 
     def _apart(self, do: Callable[[apsw.Connection], Any]) -> Any:
         """Do something with the file that is no transaction."""

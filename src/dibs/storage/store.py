@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Self, TypeVar
 
-    from dibs.storage.driver import Ahead, Connection, Driver, Listener, Row
+    from dibs.storage.driver import Ahead, Connection, Driver, Listener, Rings, Row
     from dibs.storage.turns import Leaves
 
     T = TypeVar("T")
@@ -329,7 +329,7 @@ class Write(Read):
 
     def _begin(self) -> None:
         caller = self.caller
-        self._rings: set[str] = set()
+        self._rings: Rings = {}
         session = caller.session if caller else 0
         connection = self.connection
         if self.wait_s:
@@ -393,7 +393,7 @@ class Write(Read):
             "at": self.wall,
         }
         self.connection.run(SPACE.journal, row)
-        self._rings.add(kind.partition(".")[0])
+        self._rings[kind.partition(".")[0]] = None
         return seq
 
     @property
@@ -414,9 +414,12 @@ class Write(Read):
                 limit=driver.size_limit,
             )
 
-    def ring(self, number: int) -> None:
-        """Wake the one who waits under this number, once the write is done."""
-        self._rings.add(str(number))
+    def ring(self, number: int, given: object = None) -> None:
+        """Wake the one who waits under this number, once the write is done.
+
+        given: what it was granted; if it waits in this process, it need not look
+        """
+        self._rings[str(number)] = given
 
     def hold(self, number: int) -> None:
         """Prove that this process lives behind a number that this write mints.
@@ -472,6 +475,12 @@ def from_text(text: str | None) -> Any:
         return None
     if text == "[]":
         return []  # most lists are empty, and need no `json`
-    import json  # late, since most commands read none
+    if not _READERS:
+        from json import JSONDecoder  # late, since most commands read none
 
-    return json.loads(text)
+        _READERS.append(JSONDecoder().raw_decode)
+    return _READERS[0](text)[0]
+
+
+_READERS: list[Callable[[str], tuple[Any, int]]] = []
+"""What reads JSON, once it was needed; there are no blanks around it that would be skipped."""

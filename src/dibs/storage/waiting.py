@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
     from collections.abc import Callable, Iterable
-    from typing import Protocol
+    from typing import Any, Protocol
 
     from dibs.system.linux import Inotify
 
@@ -49,6 +49,10 @@ PATIENCE_S = 0.5
 STOP_S = 5.0
 IDLE_S = 5.0
 """How long an ear is kept that nobody needs."""
+UNASKED_S, UNASKED_PER_S = 10.0, 10.0
+"""How long somebody waits without a look, and how many of a line look in a second, at most."""
+FRESH_S = 1.0
+"""For how long somebody may believe what it was brought: who was frozen meanwhile has to look."""
 EVERYBODY = "*"
 
 
@@ -82,9 +86,6 @@ CANCEL: ContextVar[Cancel | None] = ContextVar("cancel", default=None)
 class HubListener:
     """One who sleeps in a room."""
 
-    patience_s = 10.0
-    """A look without a hint, to make up for a bug: the first in each line looks much sooner."""
-
     def __init__(self, room: Room, keys: list[str], line: str, cancel: Cancel | None) -> None:
         self.keys = keys
         self.line = line
@@ -92,6 +93,7 @@ class HubListener:
         self._rung = False
         self.told: Callable[[], None] | None = None
         """Called instead of waking a thread, by one that no thread waits with."""
+        self._given: tuple[float, Any] | None = None
         self.error: DibsError | None = None
         self._gate = allocate_lock()
         self._gate.acquire()
@@ -104,9 +106,23 @@ class HubListener:
         """Whether it is the first in its line, who looks for all of them, or in none."""
         return self._room.leads(self)
 
-    def ring(self) -> None:
+    @property
+    def patience_s(self) -> float:
+        """When to look without a hint, to make up for a bug: the first in a line does so sooner."""
+        return max(UNASKED_S, self._room.length(self.line) / UNASKED_PER_S)
+
+    def ring(self, given: object = None) -> None:
+        """Wake it; given: what it waited for, if whoever brings it is in this process."""
+        if given is not None:
+            self._given = time.monotonic(), given
         self._rung = True
         self.nudge()
+
+    @property
+    def given(self) -> Any:
+        """What it was brought a moment ago; None if it has to look."""
+        given = self._given
+        return given[1] if given is not None and time.monotonic() - given[0] < FRESH_S else None
 
     def nudge(self) -> None:
         """Have it look without a bell."""
@@ -163,12 +179,16 @@ class Room:
         with self._lock:
             return next(iter(self._lines.get(listener.line, (listener,)))) is listener
 
-    def ring(self, key: str) -> bool:
+    def length(self, line: str) -> int:
+        """How many stand in a line; nobody stands in that of those who wait alone."""
+        return len(self._lines.get(line, ())) if line else 0
+
+    def ring(self, key: str, given: object = None) -> bool:
         """Wake those who sleep here until this key comes; say whether there are any."""
         with self._lock:
             found = list(self._waiters.get(key, ()))
             for listener in found:
-                listener.ring()
+                listener.ring(given)
             return bool(found)
 
     def has(self, key: str) -> bool:

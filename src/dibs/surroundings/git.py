@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 
-from dibs.errors import UnavailableError
+from dibs.errors import InvalidError, UnavailableError
+from dibs.names.checkouts import checkout_around
 
 COMMIT = ("pre-commit", "pre-merge-commit")
 LEARN = ("post-checkout", "post-merge", "post-rewrite")
@@ -53,6 +54,8 @@ UNFILTERED = (
 SECTIONS = (b"[filter", b"[merge", b"[lfs", b"[include")
 """What the settings of a repository begin with where they could name a program of that kind."""
 ELSEWHERE = {"GIT_DIR", "GIT_COMMON_DIR"}
+MERGE_TREE = (2, 38)
+"""From this version on git can merge without a working tree."""
 LFS = ("git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process")
 """What `git lfs install --local` writes; the program is the user's own."""
 
@@ -68,32 +71,49 @@ def git(
 ) -> bytes:
     """What a git command prints; an `UnavailableError` if it ends with another code than these.
 
+    settings: none for what a person asks for, which uses the filters that the repository has
     timeout_s: whoever made the repository may have put in a file that git never finishes reading
     """
     import subprocess
 
-    at = next(place for place, word in enumerate(words) if word[:1] != "-" and "=" not in word)
-    if words[at] in COMPARING:
-        words = (*words[: at + 1], *PLAIN, *words[at + 1 :])
-    environment = {**(os.environ if environment is None else environment), **ALONE}
-    # What runs no hook may say where they are.
-    hooks = () if words[at] == "rev-parse" else ("-c", "core.hooksPath=/dev/null")
-    if words[at] not in UNFILTERED:
-        environment |= quieted(cwd, environment)
+    verb = words[place_of_verb(words)]
+    command, environment = prepared(words, cwd, environment, settings)
     try:
         done = subprocess.run(
-            ["git", *settings, *hooks, *words], cwd=cwd, env=environment, input=input,
+            command, cwd=cwd, env=environment, input=input,
             capture_output=True, check=False, timeout=timeout_s,
         )  # fmt: skip
     except OSError as error:
         raise UnavailableError(f"git cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired:
-        why = f"git {words[at]} did not end within {timeout_s:g} s"
+        why = f"git {verb} did not end within {timeout_s:g} s"
         raise UnavailableError(why, next="see what git status says") from None
     if done.returncode not in codes:
         said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
-        raise UnavailableError(f"git {words[at]} failed: {said}", next="see what git status says")
+        raise UnavailableError(f"git {verb} failed: {said}", next="see what git status says")
     return done.stdout
+
+
+def place_of_verb(words: tuple[str, ...]) -> int:
+    return next(place for place, word in enumerate(words) if word[:1] != "-" and "=" not in word)
+
+
+def prepared(
+    words: tuple[str, ...],
+    cwd: str | None,
+    environment: dict[str, str] | None,
+    settings: tuple[str, ...] = OFF,
+) -> tuple[list[str], dict[str, str]]:
+    """The command line and the environment of a git that runs nothing of the repository's."""
+    at = place_of_verb(words)
+    if words[at] in COMPARING:
+        words = (*words[: at + 1], *PLAIN, *words[at + 1 :])
+    environment = {**(os.environ if environment is None else environment), **ALONE}
+    # What runs no hook may say where they are.
+    hooks = () if words[at] == "rev-parse" else ("-c", "core.hooksPath=/dev/null")
+    if words[at] not in UNFILTERED and settings:
+        environment |= quieted(cwd, environment)
+    return ["git", *settings, *hooks, *words], environment
 
 
 def quieted(cwd: str | None, environment: dict[str, str]) -> dict[str, str]:
@@ -174,3 +194,33 @@ def own_git_dir() -> str:
     """The git directory of the hook's checkout, as git says it."""
     said = os.environ.get("GIT_DIR") or os.fsdecode(git("rev-parse", "--git-dir")).rstrip("\n")
     return os.path.realpath(said)
+
+
+def can_merge(version: str) -> bool:
+    """Whether this git merges without a working tree, by what `git version` says."""
+    numbers = [int(part) for part in version.split()[2].split(".")[:2] if part.isdecimal()]
+    return tuple(numbers) >= MERGE_TREE
+
+
+def worktrees_of(top: str) -> dict[str, str]:
+    """The branches, by the folder of a worktree; "" where it is on none.
+
+    A bare repository and what was moved away have no files, and are left out.
+    """
+    found, root = {}, checkout_around(os.path.realpath(top)).root
+    # Not with -z, which older versions do not know.
+    said = git("worktree", "list", "--porcelain", cwd=top, environment=elsewhere())
+    for block in os.fsdecode(said).split("\n\n"):
+        facts = dict(line.partition(" ")[::2] for line in block.split("\n") if line)
+        path = facts.get("worktree", "")
+        if path and "bare" not in facts and is_of(path, root):
+            found[path] = facts.get("branch", "").removeprefix("refs/heads/")
+    return found
+
+
+def is_of(path: str, root: str) -> bool:
+    """Whether a worktree is there, and of this space: its repository may name any folder."""
+    try:
+        return os.path.exists(f"{path}/.git") and checkout_around(path).root == root
+    except InvalidError:
+        return False

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     Environment = Mapping[str, str]
 
-EVENTS = "start prompt before asking refused after stop end subagent_end other".split()
-START, PROMPT, BEFORE, ASKING, REFUSED, AFTER, STOP, END, SUBAGENT_END, OTHER = EVENTS
+EVENTS = "start prompt before asking refused after stop end subagent_end planned done other".split()
+START, PROMPT, BEFORE, ASKING, REFUSED, AFTER, STOP, END, SUBAGENT_END, PLANNED, DONE, OTHER = (
+    EVENTS
+)
 
 PROVE, SEEN = "DIBS_PROVE", "dibs has seen"
 """`dibs doctor --prove` sets this variable for a hook, and looks for these words."""
@@ -69,7 +71,8 @@ class Occasion:
 
     client: the client's short name, such as `claude`
     event: one of the words above; `asking` if the client asks its user whether a tool may run,
-        `refused` if it will not run, or none of the turn will; `other` if there is nothing to do
+        `refused` if it will not run, or none of the turn will; `planned` and `done` if a task
+        came to the client's own list, or is completed; `other` if there is nothing to do
     name: what the client calls the event, for clients whose answers repeat it
     session: the client's own name for its session, "" if it says none
     subagent: the client's own name for the subagent that acts, "" if it is the agent itself
@@ -83,6 +86,8 @@ class Occasion:
     lines: how many lines that file had then, 0 if the client does not say
     command: the text of a shell command, "" for every other tool
     purpose: what the agent said that the command is for, "" if the client does not ask for that
+    task, title: the task on the client's own list: its name there, and what is to be done
+    team: whose list that is, "" if it is the session's own
     again: whether this stop comes after one that the hook has turned into going on
     afresh: whether this start follows another session of the same process (`/clear`)
     deaf: whether the model is shown nothing of what is said here
@@ -101,6 +106,9 @@ class Occasion:
     lines = 0
     command = ""
     purpose = ""
+    task = ""
+    title = ""
+    team = ""
     again = False
     afresh = False
     deaf = False
@@ -201,6 +209,8 @@ MEANINGS = {
     "PostToolUseFailure": AFTER,
     "Stop": STOP,
     "SubagentStop": SUBAGENT_END,
+    "TaskCreated": PLANNED,
+    "TaskCompleted": DONE,
     "SessionEnd": END,
 }
 
@@ -218,6 +228,9 @@ def read_event(client: Client, payload: Payload) -> Occasion:
     occasion.call = payload.text("tool_use_id")
     occasion.again = payload.get("stop_hook_active") is True
     occasion.afresh = name == "SessionStart" and payload.get("source") == "clear"
+    if occasion.event in (PLANNED, DONE):
+        occasion.task, occasion.title = payload.text("task_id"), payload.text("task_subject")
+        occasion.team = payload.text("team_name")
     if occasion.event in (BEFORE, ASKING, AFTER):
         read_tool(client, occasion, payload.record("tool_input"))
         if name.endswith("Failure"):

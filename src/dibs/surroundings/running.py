@@ -20,11 +20,12 @@ from dibs.system import Tether, next_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from dibs.dibs import Agent
     from dibs.keeping import Held
+    from dibs.records import Task
     from dibs.surroundings.commands import Globals
     from dibs.system.portable import GroupTether
 
@@ -47,6 +48,8 @@ SOON_S = 3.0
 END_S = 3.0
 """How long a store may stay silent once the command has ended: its exit code waits for that."""
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+LIST_LIMIT = 32_768
+"""How many bytes a list may have in the environment, which a system limits."""
 
 
 def perform(
@@ -109,25 +112,27 @@ def execute(
     mask: set[signal.Signals] | set[int],
     attend: Callable[[subprocess.Popen[bytes]], int],
     tether: Tether | GroupTether | None = None,
-    environment: dict[str, str] | None = None,
+    environment: Mapping[str, str | None] | None = None,
     **streams: Any,
 ) -> int:
     """Start the command, which must not outlive us, and stay until it has ended.
 
     attend: stays with it until then, and returns its exit code; not called if it cannot start
     tether: what ends the command with us, if more than the command itself has to end
-    environment: what it finds in its environment besides
-    streams: its standard input and output, if they are not ours
+    environment: what it finds in its environment besides, or does not find there
+    streams: its standard input and output, if they are not ours, and its folder
     """
-    environment = dict(os.environ) | (environment or {})
+    given = environment or {}
+    told = {name: text for name, text in os.environ.items() if name not in given}
+    told |= {name: text for name, text in given.items() if text is not None}
     if agent is not None:
-        environment |= {"DIBS_AGENT": agent.name, "DIBS_SESSION": agent.token}
+        told |= {"DIBS_AGENT": agent.name, "DIBS_SESSION": agent.token}
     if call.store:
         # The command may go to another folder.
         path = "://" not in call.store and not call.store.startswith("unix:/")
-        environment["DIBS_URL"] = os.path.abspath(call.store) if path else call.store
+        told["DIBS_URL"] = os.path.abspath(call.store) if path else call.store
     if call.space:
-        environment["DIBS_SPACE"] = call.space
+        told["DIBS_SPACE"] = call.space
     tether = tether or Tether()
 
     def prepare() -> None:
@@ -137,7 +142,7 @@ def execute(
     try:
         child = subprocess.Popen(
             command,
-            env=environment,
+            env=told,
             preexec_fn=prepare,  # noqa: PLW1509
             **streams,
         )
@@ -174,22 +179,62 @@ def attend(child: subprocess.Popen[bytes], held: Held | None = None, on_loss: st
     return exit_code(child)
 
 
-def attend_group(child: subprocess.Popen[bytes], held: Held) -> tuple[int, int]:
+def to_this_process(seconds: float) -> int:
+    """The signal that this process is sent within so many seconds, 0 for none."""
+    return next_signal(SIGNALS, seconds, typed=True)
+
+
+def attend_group(
+    child: subprocess.Popen[bytes],
+    held: Held | None,
+    listen: Callable[[float], int] = to_this_process,
+) -> tuple[int, int]:
     """Stay with a command that leads a group of processes, and end all of it when it must end.
 
     The exit code, and the signal by which we were told to end, if we were.
+
+    listen: waits at most so many seconds for a signal, and returns it; one thread only can listen
+        to those of this process
     """
     told = 0
-    while child.poll() is None and not told and held.lost is None:
-        came = next_signal(SIGNALS, pause_s(held), typed=True)
+    while child.poll() is None and not told and not is_lost(held):
+        came = listen(pause_s(held))
         if came in ENDING:
             told = came
         elif came in FORWARDED:
             send(-child.pid, came)
-    if told or held.lost is not None:
-        grace_s = GRACE_S if held.lost is None else min(held.left_s or GRACE_S, GRACE_S)
+    if told or is_lost(held):
+        grace_s = min(held.left_s or GRACE_S, GRACE_S) if held and is_lost(held) else GRACE_S
         end(-child.pid, child, grace_s, told or signal.SIGTERM)
     return exit_code(child), told
+
+
+def is_lost(held: Held | None) -> bool:
+    return held is not None and held.lost is not None
+
+
+def environment(task: Task) -> dict[str, str]:
+    """What a command is told of its task."""
+    held = [lease.resource for lease in task.leases]
+    told = {
+        "id": task.id,
+        "title": task.title,
+        "kind": task.kind,
+        "priority": str(task.priority),
+        "attempts": str(task.attempts),
+        "max_attempts": str(task.max_attempts),
+        "epoch": str(task.epoch),
+        "reason": task.reason,
+        "author": task.author,
+        "parent": task.parent or "",
+        "tags": "\n".join(task.tags),
+        "labels": "\n".join(task.labels),
+        "leases": "\n".join(dict.fromkeys([*task.declared, *held])),
+    }
+    return {
+        f"DIBS_TASK_{name.upper()}": text if len(text.encode()) <= LIST_LIMIT else ""
+        for name, text in told.items()
+    }
 
 
 def pause_s(held: Held | None) -> float:

@@ -22,6 +22,7 @@ _PART = r'(?>[\w-]++|"(?:\\.|[^"\\\n])*+"|\'[^\'\n]*+\')[ \t]*+\.[ \t]*+'
 LONG_KEY = rf"(?<![\w-])(?:{_PART}){{30}}"
 POLICIES = ("open", "closed")
 WORKTREES = ("warn", "block", "off")
+CLIENT_TASKS = ("off", "mirror")
 WAKE = ("direct", "off")
 """A repository cannot ask for more: a turn costs, and its user pays for it."""
 TTL_S = 1800
@@ -29,6 +30,7 @@ TTL_S = 1800
 KEEP_MIN_S, KEEP_MAX_S = 3600.0, 36_600 * 86_400.0
 APPENDED = ("CHANGELOG", "CHANGES", "HISTORY", "NEWS", "RELEASES", "RELEASE_NOTES")
 TEXTS = ("", "MD", "RST", "TXT", "ADOC")
+PATTERNS = 100
 KEEP_MIN_BYTES, KEEP_MAX_BYTES = 16 << 20, 1 << 40
 SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
 Given = dict[str, object]
@@ -39,6 +41,7 @@ class Config:
     policy: what happens to an edit when dibs itself fails: `open` lets it through
     worktrees: what a lease in another worktree means: `warn`, `block` or `off`
     wake: whether a message that is for an idle agent alone wakes it: `direct` or `off`
+    client_tasks: whether the tasks on a client's own list are mirrored as work: `off` or `mirror`
     ttl_s: how long an edited file stays leased if it is not edited again
     whole_tree_s: how long an agent may hold a whole tree
     keep_s: how much of the past a store keeps
@@ -46,6 +49,7 @@ class Config:
     ignored: paths and globs that hooks and commits pass over
     protected: paths and globs that only people may change
     appended: paths and globs that everybody appends to, besides changelogs
+    include: patterns of files that git ignores and the worktrees of a swarm need
     problems: what cannot be read; such a setting has its default, and `dibs doctor` says so
     """
 
@@ -55,6 +59,7 @@ class Config:
         self.policy = self._choice(given, "policy", POLICIES)
         self.worktrees = self._choice(given, "worktrees", WORKTREES)
         self.wake = self._choice(given, "wake", WAKE)
+        self.client_tasks = self._choice(given, "client_tasks", CLIENT_TASKS)
         self.ttl_s = self._duration(given, "ttl", TTL_S)
         self.whole_tree_s = self._duration(given, "whole_tree", TREE_S)
         self.keep_s = self._duration(given, "keep", KEEP_S, KEEP_MIN_S, KEEP_MAX_S)
@@ -62,6 +67,15 @@ class Config:
         self.ignored = self._resources(given, "ignored")
         self.protected = self._resources(given, "protected")
         self.appended = self._resources(given, "appended")
+        self.include = self._include(given)
+        if "land" in given:
+            from dibs.landing.bar import Bar  # what lands is judged by the target's own commit
+
+            land = given.pop("land")
+            told = (
+                Bar(land).problems if isinstance(land, dict) else ["land must be a table: [land]"]
+            )
+            self.problems += told
         self.problems += [f"there is no setting {shown(name)}" for name in given]
 
     def ignores(self, resource: Resource) -> bool:
@@ -120,6 +134,16 @@ class Config:
         else:
             self.problems.append(f"{name} is not a size: {shown(text)}; write 256 MiB or 4 GiB")
         return default
+
+    def _include(self, given: Given) -> list[str]:
+        swarm = given.pop("swarm", {})
+        swarm = dict(swarm) if isinstance(swarm, dict) else {"": swarm}
+        patterns = swarm.pop("include", [])
+        self.problems += [f"there is no setting {shown(name)} in [swarm]" for name in swarm]
+        if isinstance(patterns, list) and all(isinstance(one, str) for one in patterns):
+            return [one for one in patterns if "\0" not in one and "\n" not in one][:PATTERNS]
+        self.problems.append("include in [swarm] must be a list of patterns, as in a .gitignore")
+        return []
 
     def _resources(self, given: Given, name: str) -> list[Resource]:
         texts = given.pop(name, [])

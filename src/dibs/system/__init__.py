@@ -21,6 +21,7 @@ if sys.platform == "linux" and os.access("/proc/self/stat", os.R_OK):
         next_signal,
         pid_namespace,
         started,
+        started_with,
         time_namespace,
         words,
     )
@@ -35,6 +36,7 @@ else:
         next_signal,
         pid_namespace,
         started,
+        started_with,
         time_namespace,
         words,
     )
@@ -50,6 +52,7 @@ __all__ = [
     "next_signal",
     "process_name",
     "runs",
+    "started_with",
     "time_namespace",
     "words",
 ]

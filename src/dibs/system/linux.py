@@ -91,6 +91,20 @@ def words(pid: int) -> list[str]:
         return []
 
 
+def started_with(variable: str) -> list[int]:
+    """The processes that have this in their environment, as `NAME=value`."""
+    mine, wanted, found = os.getpid(), os.fsencode(variable), []
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and int(name) != mine:
+            try:
+                with open(f"/proc/{name}/environ", "rb") as source:
+                    if wanted in source.read().split(b"\0"):
+                        found.append(int(name))
+            except OSError:
+                continue  # it has ended, or is another user's
+    return found
+
+
 def file_system(path: str) -> str | None:
     """The type of the file system that holds path, or None where the system does not say."""
     while not os.path.exists(path):

@@ -77,6 +77,10 @@ def prefixed(found: list[Found], prefix: str) -> list[Found]:
 def detect(text: str) -> str:
     """Which format a text has, by what is in it."""
     start = text.lstrip()
+    if not start:
+        raise InvalidError(
+            "there is nothing in it", next="look at what was to write it, or give --format"
+        )
     if start[:1] in ("{", "["):
         return detect_json(text)
     lines = text.split("\n")

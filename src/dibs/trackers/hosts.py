@@ -66,6 +66,8 @@ class GitHub:
     """Whether it lists all issues each time; if not, those that have changed."""
     at_once = False
     """Whether changes are made together at the end."""
+    people = "assignees"
+    """What an issue's payload calls whom it is assigned to."""
     size = PAGE
     number = "number"
     query: ClassVar[dict[str, Any]] = {

@@ -44,7 +44,7 @@ def bring(
     agent: Agent, found: Iterable[Found], *, dry_run: bool = False, reopen: bool = False
 ) -> Report:
     """Put the records into the space of an agent."""
-    report = Report()
+    report, found = Report(), list(found)
     sound = list(checked(agent.scope.place, found, report))
     for part in batches(sound):
         items = [{**item, "reopen": True} if reopen else item for _, item in part]
@@ -54,6 +54,8 @@ def bring(
                 report.wrong.append((place, one))
             else:
                 report.puts.append(one)
+    places = {place: number for number, (place, _) in enumerate(found)}
+    report.wrong.sort(key=lambda one: places[one[0]])
     return report
 
 

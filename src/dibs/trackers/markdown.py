@@ -13,7 +13,16 @@ from __future__ import annotations
 
 import re
 
-from dibs.trackers.fields import CANCELLED, COMPLETED, OPEN, PARTS, line_of, names_of, state_of
+from dibs.trackers.fields import (
+    CANCELLED,
+    COMPLETED,
+    OPEN,
+    PARTS,
+    line_of,
+    names_of,
+    state_of,
+    wrong,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,6 +115,9 @@ def parse(text: str, prefix: str = "") -> Parsed:
     lines = lines_of(text)
     ids = {line.id for line in lines}
     for line in lines:
+        if not line.title and "id" not in line.said:
+            yield f"line {line.number + 1}", wrong("this item has no words", "say what is to do")
+            continue
         item = item_of(line)
         # What comes first may also be named by its title.
         item["after"] = [

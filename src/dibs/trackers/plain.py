@@ -13,7 +13,7 @@ import re
 
 from dibs.arguments import TEXT_LIMIT
 from dibs.errors import InvalidError
-from dibs.trackers.fields import OPEN, PARTS, state_of, wrong
+from dibs.trackers.fields import OPEN, PARTS, line_of, state_of, wrong
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,6 +110,9 @@ def task_of(record: Item) -> Item | InvalidError:
         item["id"] = str(item["id"])
     if not item.get("id"):
         return wrong("it has no id", "give each record an id that stays the same")
+    title = item.get("title")
+    if isinstance(title, str) and not title.isprintable():
+        item["title"] = line_of(title)
     for part in PARTS:
         if isinstance(item.get(part), list):
             item[part] = [str(one) if isinstance(one, int) else one for one in item[part]]
@@ -147,7 +150,10 @@ def parse_csv(text: str, prefix: str = "") -> Parsed:
     import csv
     import io
 
-    rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    text = text.removeprefix("\ufeff")
+    first = text.partition("\n")[0]
+    mark = max(",;\t", key=first.count)  # by the country of whoever made it
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=mark)
     header: list[str] | None = None
     before = 0
     try:

@@ -35,18 +35,21 @@ class File:
     cancels = True
     complete = True
     at_once = True
+    people = "assignee"
     now = ""
 
     def __init__(self, path: str, source: str) -> None:
         self.path = path
         self.source = source
         self.read = contents(path)
-        self.lines = self.read.decode().split("\n")
+        text = self.read.decode()
+        self.mark = "\ufeff" if text.startswith("\ufeff") else ""
+        self.lines = text.removeprefix(self.mark).split("\n")
         self.changed_ms = int(os.stat(path).st_mtime * 1000)
 
     def finish(self) -> None:
         """Replace the file, if it is still the one that was read."""
-        data = "\n".join(self.lines).encode()
+        data = (self.mark + "\n".join(self.lines)).encode()
         if data == self.read:
             return
         draft = f"{self.path}.{os.urandom(4).hex()}.part"
@@ -73,7 +76,8 @@ class MarkdownFile(File):
         items = {place: item for place, item in markdown.parse("\n".join(self.lines))}
         for line in markdown.lines_of("\n".join(self.lines)):
             item = items[f"line {line.number + 1}"]
-            yield issue_of(line.id, {}, item, self.changed_ms)
+            if isinstance(item, dict):
+                yield issue_of(line.id, {}, item, self.changed_ms)
 
     def one(self, id: str) -> Issue | None:
         return next((issue for issue in self.listed("") if issue.id == id), None)
@@ -124,7 +128,9 @@ class BeadsFile(File):
                 record |= {"status": "closed", "closed_at": now}
                 record |= {"close_reason": comment} if comment else {}
         record["updated_at"] = now
-        self.lines[int(issue.number)] = json.dumps(record, ensure_ascii=False)
+        place = int(issue.number)
+        end = "\r" if self.lines[place].endswith("\r") else ""
+        self.lines[place] = json.dumps(record, ensure_ascii=False) + end
 
 
 def issue_of(number: str, record: Item, item: Item | InvalidError, changed_ms: int) -> Issue:

@@ -1,7 +1,7 @@
 """Keep a source and the tasks here equal: state, title, labels, assignee, and a closing comment.
 
 One run at a time has the source, by a lease. It looks at the issues that have changed there since
-the last run and at the tasks that have changed here, and merges each field (`merging`). What was
+the last run and at the tasks that have changed here, and merges each field (`train`). What was
 last common is kept in the state, below `sync:SOURCE`: of each issue a hash of each field, and in
 `cursor` where the next run begins.
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Agent
     from dibs.records import Task
+    from dibs.trackers.fields import Item
     from dibs.trackers.hosts import GitHub, Issue
     from dibs.trackers.source_files import BeadsFile, MarkdownFile
 
@@ -183,6 +184,8 @@ class Sync:
             if merge is not None:
                 ours = {"state", "title", "labels"} - merge.here.keys()
                 item = {name: value for name, value in item.items() if name not in ours}
+                if "assignee" in merge.there:
+                    item["payload"] = self._assigned(item, merge.there["assignee"])
             found.append((id, item))
         done = bring(self._agent, found, dry_run=self._dry_run, reopen=True)
         self.report.wrong += done.wrong
@@ -197,6 +200,17 @@ class Sync:
                 self._known.set(put.id, merge.base)
         if not self._dry_run:
             self._known.store()
+
+    def _assigned(self, item: Item, account: str) -> Item:
+        """The payload as the source will have it once the issue is assigned there.
+
+        Else the next run would find it changed there, by us.
+        """
+        payload, people = dict(item.get("payload") or {}), self._tracker.people
+        payload.pop(people, None)
+        if account:
+            payload[people] = [account] if people == "assignees" else account
+        return payload
 
     def _push(self, issue: Issue, task: Task, merge: Merge) -> None:
         """Change an issue there, and write down what both sides have then."""

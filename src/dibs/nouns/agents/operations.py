@@ -55,6 +55,7 @@ class Agents(Noun):
         by=EVERYBODY,
         events=("session.status",),
         example="--status 'running the tests'",
+        ahead=lambda noun, **_: [(AGENTS.one, {"session": noun.scope.session})],
     )
     def beat(self, *, status: str | None = None) -> Session:
         """Show that this session is alive, and say what it is doing.

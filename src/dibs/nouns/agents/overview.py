@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dibs.errors import TooLargeError
 from dibs.nouns.agents.sessions import session_record
+from dibs.nouns.agents.trains import trains
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES
 from dibs.nouns.leases.looking import waiters
+from dibs.nouns.work.landings import LANDING
 from dibs.nouns.work.tasks import counts_of, task_record
 from dibs.records import Attention, Blocker, Lease, Message, Overview, Presence, Session, Task
 from dibs.space.scope import AGENTS, Scope
@@ -37,8 +39,9 @@ LOOKED_BACK = 1_000
 """How many events to look through for them."""
 MESSAGES_SHOWN, LOOKED_AT = 20, 50
 LEVELS = ("stuck", "ask", "soon")
-STUCK = ("blocked", "never", "dead", "overdue")
+STUCK = ("blocked", "never", "dead", "not_landed", "overdue")
 """What does not move by itself."""
+ASK = ("asked", "asks")
 
 
 def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
@@ -59,6 +62,7 @@ def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
     attention = [
         *blocked(tx, waiting),
         *(asks(message) for message in asked),
+        *questions(tx, limit),
         *stuck_tasks(tx, tasks, limit),
         *troubles(tx, seq, open_, {presence.agent for presence in here}, limit),
         *ending(leases),
@@ -75,11 +79,12 @@ def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
         unread=unread,
         messages=tuple(messages),
         attention=tuple(attention[:limit]),
+        trains=trains(scope, tx, limit),
     )
 
 
 def urgent(what: str, subject: str, **about: Any) -> Attention:
-    level = "stuck" if what in STUCK else "ask" if what == "asked" else "soon"
+    level = "stuck" if what in STUCK else "ask" if what in ASK else "soon"
     return Attention(what=what, level=level, subject=subject, **about)
 
 
@@ -151,12 +156,20 @@ def asks(message: Message) -> Attention:
     return urgent("asked", str(message.id), **said)
 
 
+def questions(tx: Read, limit: int) -> Iterator[Attention]:
+    """The tasks that wait for a person's answer."""
+    for row in tx.rows(WORK.asking, limit=limit):
+        yield urgent("asks", row["id"], agent=row["agent"], says=row["asked"], at=row["changed_at"])
+
+
 def stuck_tasks(tx: Read, tasks: list[Task], limit: int) -> Iterator[Attention]:
     for row in tx.rows(WORK.never, limit=limit):
         yield urgent("never", row["task"], by=(row["needs"],), says=row["state"])
     for task in tasks:
         left = task.due_in_ms
         what = {"dead": "dead", "failed": "failed"}.get(task.state, "")
+        if what == "dead" and task.kind == LANDING:
+            what = "not_landed"
         if task.state == "claimed" and left is not None and left < SOON_MS:
             what = "task_ends" if (task.ttl_ms or 0) > SOON_MS else ""
         elif task.state != "claimed" and task.ttl_ms is not None:

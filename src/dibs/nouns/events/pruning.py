@@ -8,8 +8,9 @@ What stays, whatever its age: what is held, open or waited for, messages that so
 the last version of each entry, and seq.
 
 A space also prunes itself, by the clock that leases use and by its size (`tidy`): a daemon does so
-by itself, and otherwise whoever makes every 256th write, for one slice. It removes what is older
-than `keep_s`. If the store is larger than `keep_bytes`, it goes on with the oldest, but then it
+by itself, and otherwise whoever makes every 256th write, for one slice. Such a slice removes more
+than was written since the last one, however slow the machine is. It removes what is older than
+`keep_s`. If the store is larger than `keep_bytes`, it goes on with the oldest, but then it
 spares what a slow reader may still want: the last minutes, the last 50,000 events, the last ten
 versions of each entry, and a day of the keys that callers chose.
 """
@@ -20,7 +21,7 @@ import time
 from _thread import allocate_lock, get_ident
 from collections import deque
 
-from dibs.errors import DibsError
+from dibs.errors import BusyError, DibsError
 from dibs.nouns.recovery import end_dead_sessions
 from dibs.records import Pruned
 from dibs.space.scope import OWN_KEY
@@ -42,14 +43,18 @@ if TYPE_CHECKING:
 EVENTS = Queries("events")
 SPACE = Queries("space")
 AGENTS = Queries("agents")
-SLICE_S = 0.01
-"""How long a slice works while it has the turn; its commit comes on top."""
+SLICE_S, MOST_S = 0.01, 0.05
+"""How long a slice works while it has the turn, its commit comes on top; and at most, if a slow
+machine has removed too little by then."""
 PAUSE_S = 0.015
 """Longer than those sleep who try for the turn of a SQLite file again and again."""
 STEP_S = 0.002
 LOOK_S = 0.25
 """How long to look for rows to remove, before a slice; others may write meanwhile."""
-WINDOW, BATCH = 500, 2_000
+WINDOW, BATCH = 250, 2_000
+LEAST_EVENTS, LEAST_ROWS = 1_000, 2 * WINDOW
+"""What a space that prunes itself removes in a slice, at least. No more rows are looked for: by the
+next slice of this process, others will have removed them."""
 EVENTS_AT_ONCE = 5_000
 LOOKED_AT = 20_000
 """How many events are looked at to find out which are too old."""
@@ -64,6 +69,9 @@ CALLS_MS = 3_600_000
 """How long the answer to a call is kept whose key its client made: no call is repeated later."""
 FULL = 0.9
 """How much of its size a store that was too large is pruned to."""
+LOG_BYTES, LOG_S = 32 << 20, 0.05
+"""From so many bytes on the log of a file is emptied, if that takes no longer. SQLite does so by
+itself only when nobody reads, and where there are many processes somebody always does."""
 REST_MS = 60_000
 """How long a process looks for nothing more after it has found nothing to remove."""
 SWEEP_MS = 600_000
@@ -119,6 +127,8 @@ class Pruning:
         self._found: deque[tuple[str, Row]] = deque()
         self._stage, self._place = 0, STAGES[0][2]
         self._at_once = FLUSH
+        self._least = (FLUSH, FLUSH) if caller else (LEAST_EVENTS, LEAST_ROWS)
+        self._batch = BATCH if caller else WINDOW
         self._whole = cut.upto == 0
         """Whether all events are gone that are to go."""
         self._files: list[int] = []
@@ -138,6 +148,11 @@ class Pruning:
         self._cut.upto, self._whole = upto, upto <= self.upto
         return not self._whole
 
+    def cut_to(self, cut: Cut) -> None:
+        """Remove that much, from here on: more has become old since it began."""
+        self._cut = cut
+        self.goes_on(cut.upto)
+
     def step(self, look_s: float = LOOK_S) -> None:
         """Look for what to remove, and remove some of it; a person's first slice is always made."""
         self._look(look_s)
@@ -152,7 +167,7 @@ class Pruning:
             if self.slices == 0:
                 self._files = orphans(tx)
             windows = 0
-            while self._stage < len(STAGES) and len(self._found) < BATCH:
+            while self._stage < len(STAGES) and len(self._found) < self._batch:
                 windows += 1
                 name, query, start = STAGES[self._stage]
                 rows = tx.rows(query, **self._cut.values, **self._place)
@@ -169,6 +184,7 @@ class Pruning:
         before = dict(self.removed)
         with self._store.write(self._caller) as tx:
             begin = time.monotonic()
+            self._ends = begin + MOST_S
             if first:
                 end_dead_sessions(tx, self._scope.keys, tx.rows(AGENTS.open))
                 tx.run(EVENTS.prune_tokens, before=self._cut.values["before"], now=tx.now)
@@ -194,7 +210,8 @@ class Pruning:
 
     def _remove_events(self, tx: Write, end: float) -> None:
         """The oldest events that are to go, until the time is over."""
-        while not self._whole and ((now := time.monotonic()) < end or not self.removed["events"]):
+        least, removed = self._least[0], 0
+        while not self._whole and self._goes_on(now := time.monotonic(), end, removed, least):
             after = self.upto or tx.rows(SPACE.position)[0]["pruned_seq"]
             values = {"after": after, "upto": self._cut.upto, "limit": self._at_once}
             oldest = tx.rows(EVENTS.oldest_events, **values)[0]
@@ -204,6 +221,7 @@ class Pruning:
                 return
             self.upto = oldest["seq"]
             self.removed["events"] += oldest["number"]
+            removed += oldest["number"]
             tx.run(EVENTS.prune_events, after=after, upto=self.upto)
             tx.rows(SPACE.position)  # what is to be run travels with what is asked
             took = time.monotonic() - now
@@ -214,8 +232,10 @@ class Pruning:
 
     def _remove_rows(self, tx: Write, end: float) -> None:
         number, lanes = 0, set[int]()
-        # A few go in any case, so that a small pruning is one write on a slow machine, too.
-        while self._found and (number < FLUSH or number % FLUSH or time.monotonic() < end):
+        least = self._least[1]
+        while self._found and (
+            number % FLUSH or self._goes_on(time.monotonic(), end, number, least)
+        ):
             name, row = self._found.popleft()
             self.removed[name] += self._remove(tx, name, row, lanes)
             number += 1
@@ -223,6 +243,11 @@ class Pruning:
                 tx.rows(SPACE.position)  # see above
         for lane in lanes:
             tx.run(EVENTS.prune_lane, lane=lane)
+
+    def _goes_on(self, now: float, end: float, removed: int, least: int) -> bool:
+        """Whether a slice removes more of something that has time until then."""
+        # A few go in any case, so that a small pruning is one write on a slow machine, too.
+        return removed < FLUSH or now < end or (removed < least and now < self._ends)
 
     def _remove(self, tx: Write, name: str, row: Row, lanes: set[int]) -> bool:
         """Remove a row with all that belongs to it, unless it is needed again."""
@@ -325,9 +350,11 @@ def tidy(scope: Scope) -> bool:
     if get_ident() in _AT_IT or not _ALONE.acquire(blocking=False):
         return False  # this is a write of a pruning, or another thread is at it
     try:
-        pruning = store.pruning
-        if pruning is None:
-            cut = due(store)
+        keep_log_short(store)
+        pruning, cut = store.pruning, due(store)
+        if pruning is not None and cut is not None:
+            pruning.cut_to(cut)
+        elif pruning is None:
             if cut is None:
                 return False
             pruning = store.pruning = Pruning(scope, None, cut)
@@ -343,6 +370,14 @@ def tidy(scope: Scope) -> bool:
         return False  # busy, full or gone: whoever needs the store is told, and the next tries
     finally:
         _ALONE.release()
+
+
+def keep_log_short(store: Store) -> None:
+    if store.driver.log_bytes() > LOG_BYTES:
+        try:
+            store.driver.shorten_log(LOG_S)
+        except BusyError:
+            return  # somebody reads for longer; the next tries again
 
 
 def due(store: Store) -> Cut | None:

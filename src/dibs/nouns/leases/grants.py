@@ -33,6 +33,8 @@ EXCLUSIVE = "exclusive"
 SHARED = "shared"
 AHEAD = 8
 """How many tickets are looked at of those ahead: one that stands is enough to be in the way."""
+PAGE = 16
+"""How many tickets are looked at, at a time, of those who may be served."""
 LAST = 1 << 62
 TICKET_MS = 15_000
 """How long a ticket lives without a sign of its waiter, where processes cannot be seen."""
@@ -100,6 +102,24 @@ def look(
         tickets *= 8
         asked = ahead(want, before, tickets)
     return own, in_the_way
+
+
+def first_of(around: Row, after: int = 0) -> Row:
+    """What `queue_around` is asked for the next who may be served what is freed there."""
+    return {**around, "after": after, "before": LAST, "limit": PAGE}
+
+
+def ask_around(tx: Read, wants: Sequence[Want]) -> None:
+    """Have what `look` is going to ask for each of these travel together."""
+
+    def asked() -> list[tuple[Query, Row]]:
+        leases = [(LEASES.around, want.near) for want in wants]
+        if not tx.queued:
+            return leases
+        return [*leases, *((LEASES.queue_around, ahead(want, None, AHEAD)) for want in wants)]
+
+    if len(wants) > 1:
+        tx.ahead(asked)
 
 
 def ahead(want: Want, before: int | None, tickets: int) -> Row:
@@ -227,6 +247,7 @@ def take(
     """Grant all that is wanted to the caller, or raise with what is in the way."""
     caller = scope.caller
     while True:
+        ask_around(tx, wants)
         seen = [in_the_way_of(tx, want, caller.session) for want in wants]
         in_the_way = each_once(row for _, rows in seen for row in rows)
         if not in_the_way:

@@ -33,7 +33,7 @@ from dibs.errors import (
 from dibs.names.paths import Resource, near, resources_overlap
 from dibs.nouns.leases import grants, looking
 from dibs.nouns.leases.grants import LEASES, Want, lease_record, named, take
-from dibs.nouns.leases.own import asked_first, learn, own_leases
+from dibs.nouns.leases.own import asked_first, asked_to_release, learn, own_leases
 from dibs.operation import EVERYBODY, HOOKS, PEOPLE, operation, writes
 from dibs.records import NAME_SHOWN, Availability, Blocker, Grant, Lease, Outcome, called
 from dibs.space.scope import AGENTS, Noun
@@ -178,7 +178,7 @@ class Leases(Noun):
         events=("lease.released",),
         cli="release",
         example="src/a.py",
-        ahead=asked_first,
+        ahead=asked_to_release,
     )
     def release(
         self,

@@ -6,7 +6,7 @@ And what it does for its own tickets: it shows that somebody still waits.
 from __future__ import annotations
 
 from dibs.errors import InvalidError, NotFoundError, NotYoursError, StaleError
-from dibs.names.paths import Resource, is_name
+from dibs.names.paths import Resource, is_name, near
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES, Want
 from dibs.records import called, held_by
@@ -40,6 +40,15 @@ def asked_first(noun: Noun, *resources: str, **_: object) -> list[tuple[Query, R
                 asked.append((LEASES.held, own_key(scope, scope.place.resource(text))))
         except InvalidError:
             continue  # `own_leases` refuses it in its turn, on both databases
+    return asked
+
+
+def asked_to_release(noun: Noun, *resources: str, **how: object) -> list[tuple[Query, Row]]:
+    """The same, and who waits for it, where somebody of this process waits for something."""
+    asked = asked_first(noun, *resources, **how)
+    if noun.scope.store.numbers:
+        lines = [near(held["base"]) for query, held in asked if query is LEASES.held]
+        asked += [(LEASES.queue_around, grants.first_of(line)) for line in lines]
     return asked
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dibs.storage.queries import Query
     from dibs.storage.store import Read, Write
 
-PAGE = 16
+    Looked = tuple[Grant | None, int | None, Callable[[], Grant | None] | None]
 
 
 class Queued(Exception):
@@ -124,7 +124,7 @@ class Ticket:
         """Wait until it is served, and help to serve the queue when a holder lapses."""
 
         def waiting() -> tuple[Grant | None, int | None]:
-            grant, due_in_ms, more = self.look()
+            grant, due_in_ms, more = self.brought() or self.look()
             try:
                 return (more and more()) or grant, due_in_ms
             except BusyError:
@@ -138,7 +138,12 @@ class Ticket:
             raise self.too_late()
         return grant
 
-    def look(self) -> tuple[Grant | None, int | None, Callable[[], Grant | None] | None]:
+    def brought(self) -> Looked | None:
+        """What the bell brought, if whoever served it is in this process; else one has to look."""
+        grant = None if self.listener is None else self.listener.given
+        return None if grant is None else self._served(grant)
+
+    def look(self) -> Looked:
         """What it was granted, or when the first in its way is due; and what is to be done then.
 
         Of what was granted, to note what is in the files now; else to help those who wait.
@@ -158,6 +163,9 @@ class Ticket:
             if stuck:
                 return None, 1, self._settle
             return None, due_in_ms, self._keep if self.scope.store.liveness is None else None
+        return self._served(grant)
+
+    def _served(self, grant: Grant) -> Looked:
         changed = self._changed()
         return grant, None, (lambda: self._see(grant, changed)) if changed else None
 
@@ -299,8 +307,8 @@ def _line(tx: Write, freed: Row, taken: Taken) -> Iterator[tuple[int, Row]]:
 
     around, after, full = near(freed["base"]), 0, True
     while full and not takers(taken, freed):
-        rows = tx.rows(LEASES.queue_around, **around, after=after, before=grants.LAST, limit=PAGE)
-        full = len(rows) >= PAGE  # the last ticket comes with all its rows
+        rows = tx.rows(LEASES.queue_around, **grants.first_of(around, after))
+        full = len(rows) >= grants.PAGE  # the last ticket comes with all its rows
         for row in rows:
             after = row["epoch"]
             yield after, row
@@ -330,8 +338,9 @@ def _elsewhere(
     """Those who want it in another checkout only than the one who has it now."""
     full = checkout is not None
     while full:
-        rows = tx.rows(LEASES.queue_here, **around, after=after, checkout=checkout, limit=PAGE)
-        full = len(rows) == PAGE
+        asked = {**around, "after": after, "checkout": checkout, "limit": grants.PAGE}
+        rows = tx.rows(LEASES.queue_here, **asked)
+        full = len(rows) == grants.PAGE
         for row in rows:
             after = row["epoch"]
             yield after, row
@@ -414,6 +423,7 @@ def _serve(
         )
         for want, own in zip(wants, owned, strict=True)
     ]
+    grant = granted(leases, number)
     if first["answer_key"] is not None:
         # With the grant, or whoever asks again with this key would be granted it a second time.
         tx.run(
@@ -422,10 +432,10 @@ def _serve(
             key=first["answer_key"],
             operation="leases.claim",
             request=first["request"],
-            answer=to_text(plain(granted(leases, number))),
+            answer=to_text(plain(grant)),
             at=tx.wall,
         )
-    tx.ring(number)
+    tx.ring(number, grant)
     return freed
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, overload
 
     from dibs.errors import DibsError
+    from dibs.space.signing import Keyring
     from dibs.storage.driver import Row
     from dibs.storage.queries import Query
     from dibs.storage.store import Read, Write
@@ -353,19 +354,28 @@ def post(
         to or channel or "",
         grows=True,
     )
-    row: Row = {
-        "id": id,
-        "kind": kind,
-        "sender": caller.agent,
-        "session": caller.session,
-        "recipient": to,
-        "channel": channel,
-        "thread": thread or id,
-        "reply_to": reply_to,
-        "body": body,
-        "sent_at": tx.wall,
-    }
-    row["signature"] = scope.keys.message(row)
+    row: Row = {"id": id, "kind": kind, "sender": caller.agent, "session": caller.session}
+    row |= {"recipient": to, "channel": channel, "thread": thread or id, "reply_to": reply_to}
+    return keep(tx, scope.keys, row, body)
+
+
+def send_as(tx: Write, keys: Keyring, by: tuple[str, int], body: str, *, to: str) -> Message:
+    """Tell an agent what has become of its own, as part of what another one's session did or lost.
+
+    by: that agent and its session, which need not be the caller's
+    """
+    agent, session = by
+    id = tx.event("message.sent", to, agent=agent, session=session)
+    row: Row = {"id": id, "kind": "message", "sender": agent, "session": session}
+    row |= {"recipient": to, "channel": None, "thread": id, "reply_to": None}
+    return keep(tx, keys, row, body)
+
+
+def keep(tx: Write, keys: Keyring, row: Row, body: str) -> Message:
+    """Store a message, signed by its sender, with the words it is found by."""
+    id = row["id"]
+    row |= {"body": body, "sent_at": tx.wall}
+    row["signature"] = keys.message(row)
     tx.run(MESSAGES.post, row)
     for word in sorted(words(body)):
         tx.run(MESSAGES.index_word, id=id, word=word)

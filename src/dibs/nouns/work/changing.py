@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dibs.errors import HeldError, NotYoursError, StateError
+from dibs.nouns.work.adding import Adding, declared_text, names_text
 from dibs.nouns.work.claims import revive
-from dibs.nouns.work.plan import Plan, declared_text, names_text
-from dibs.nouns.work.tasks import WORK, Waiting, record_of, row_of, task_record
+from dibs.nouns.work.handing import leave_landing
+from dibs.nouns.work.landings import LANDING, bring_back, is_parked, refuse_kind
+from dibs.nouns.work.tasks import WORK, complete_group, record_of, row_of, task_record
 from dibs.operation import OPERATIONS
 from dibs.records import called, to_text
 from dibs.storage.store import from_text
@@ -48,6 +50,15 @@ def changeable(tx: Write, scope: Scope, id: str, operation: str) -> Row:
 def edit(tx: Write, scope: Scope, id: str, given: dict[str, Any]) -> Task:
     """Change what is given of a task; a task that was set aside is looked at again."""
     row = changeable(tx, scope, id, "work.edit")
+    refuse_kind(given["kind"])
+    if row["kind"] == LANDING and any(
+        value is not None for name, value in given.items() if name != "priority"
+    ):
+        raise StateError(
+            f"{called(id)} is a landing: only its priority can be changed",
+            next="cancel it and land the branch again",
+            task=task_record(row, tx.now),
+        )
     changed = {name: value for name, value in given.items() if value is not None}
     for name in ("tags", "labels"):
         if name in changed:
@@ -64,7 +75,7 @@ def edit(tx: Write, scope: Scope, id: str, given: dict[str, Any]) -> Task:
     kind, tags = changed.get("kind", row["kind"]), given["tags"]
     if tags is None:
         tags = from_text(row["tags"])
-    plan = Plan(tx, scope, [{"id": id, "kind": kind, "tags": tags}])
+    plan = Adding(tx, scope, [{"id": id, "kind": kind, "tags": tags}])
     if "parent" in changed:
         plan.refuse_own_part(id, changed["parent"])
     if "after" in changed:
@@ -77,7 +88,7 @@ def edit(tx: Write, scope: Scope, id: str, given: dict[str, Any]) -> Task:
     return record_of(tx, id)
 
 
-def needs(tx: Write, plan: Plan, row: Row, after: Sequence[str]) -> Row:
+def needs(tx: Write, plan: Adding, row: Row, after: Sequence[str]) -> Row:
     """What a task waits for from now on, and the state that this brings."""
     id = row["id"]
     for need in after:
@@ -86,7 +97,8 @@ def needs(tx: Write, plan: Plan, row: Row, after: Sequence[str]) -> Row:
     for need in after:
         tx.run(WORK.need, id=id, needs=need)
     changed: Row = {"needs": to_text(list(after)) if after else "[]"}
-    if row["state"] in ("available", "blocked") and not row["with_children"]:
+    waits = row["with_children"] or is_parked(row)
+    if row["state"] in ("available", "blocked") and not waits:
         states = {one["id"]: one["state"] for one in tx.rows(WORK.states, ids=list(after))}
         opened = all(states.get(need) == "completed" for need in after)
         later = row["not_before"] is not None and row["not_before"] > tx.now
@@ -114,20 +126,8 @@ def remove(tx: Write, scope: Scope, id: str) -> Task:
     tx.run(WORK.forget_needs, id=id)
     tx.run(WORK.remove, id=id)
     tx.event("task.removed", id, {"was": row["state"]})
+    caller = scope.caller
+    bring_back(tx, scope.keys, id, "removed", "", (caller.agent, caller.session))
+    leave_landing(tx, scope, row, "removed")
     complete_group(tx, row["parent"])
     return removed
-
-
-def complete_group(tx: Write, id: str | None) -> None:
-    """Complete a group whose last part has ended, and what that is the last part of in turn."""
-    while id is not None:
-        row = tx.row(WORK.group, id=id)
-        if row is None or not row["with_children"] or row["state"] != "blocked":
-            return
-        if not row["ended"] or row["open"]:
-            return
-        waiting = Waiting(tx.rows(WORK.opened_by, ids=[id]))
-        tx.run(WORK.move, id=id, state="completed", reason="", due=None, at=tx.wall)
-        tx.event("task.completed", id, {"reason": "its last part has ended"})
-        waiting.unblock(tx, id)
-        id = row["parent"]

@@ -12,8 +12,9 @@ from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import Want, take
 from dibs.nouns.leases.own import learn
 from dibs.nouns.recovery import end_dead_sessions, lapse_task, leave_to_others, taken_with
+from dibs.nouns.work.adding import Adding, names_text
 from dibs.nouns.work.fitting import Finding, Search, ahead, declared
-from dibs.nouns.work.plan import Plan, names_text
+from dibs.nouns.work.landings import is_parked
 from dibs.nouns.work.refusals import nothing
 from dibs.nouns.work.tasks import WORK, Claimed, open_up, record_of, row_of, run_rows, task_record
 from dibs.records import Task, called, purpose
@@ -69,7 +70,7 @@ def _claim_anyway(tx: Write, scope: Scope, asked: Row) -> Row:
     id = asked["id"]
     row = tx.row(WORK.one, id=id)
     if row is None:
-        Plan(tx, scope, [{"id": id}]).add(id)
+        Adding(tx, scope, [{"id": id}]).add(id)
     elif row["state"] == "claimed" and is_own(tx, scope, row):
         scope.keys.require("task", row, id)
         row |= {"due": asked["due"], "ttl_ms": asked["ttl_ms"]}
@@ -100,13 +101,18 @@ def prolong(tx: Write, scope: Scope, row: Row) -> list[Lease]:
 
 
 def revive(tx: Write, scope: Scope, row: Row) -> bool:
-    """Let a task that is due, or whose claimer is dead, change its state; say if it did."""
+    """Let a task that is due, or whose claimer is dead, change its state; say if it did.
+
+    One that is handed in comes back if that is so of its landing.
+    """
     if row["due"] is not None and row["due"] <= tx.now:
         _fall_due(tx, scope, row)
         return True
     if row["state"] == "claimed":
         sessions = tx.rows(grants.SESSIONS.several, sessions=[row["session"]])
         return end_dead_sessions(tx, scope.keys, sessions)
+    if row["state"] == "blocked" and row["landing"] is not None:
+        return revive(tx, scope, row_of(tx, row["landing"]))
     return False
 
 
@@ -125,6 +131,21 @@ def _refusal(tx: Read, row: Row) -> HeldError | StateError:
             f"{(task.due_in_ms or 0) // 1000} s left",
             next="take another task, or message its claimer",
             blockers=[],
+            task=task,
+        )
+    if task.with_children and task.state == "blocked":
+        return StateError(
+            f"{id} is a group: it is completed with the last of its parts",
+            next="claim one of its parts; list them: work list, by parent",
+            task=task,
+        )
+    if is_parked(row):
+        waits = f"its landing {called(task.landing)}" if task.landing else "a person's answer"
+        return StateError(
+            f"{id} is blocked: it waits for {waits}",
+            next="take another task; cancel its landing if it has to be done again"
+            if task.landing
+            else "take another task, or have a person answer it: work ack",
             task=task,
         )
     if task.state == "blocked":
@@ -279,8 +300,8 @@ def next_tasks(
         first = [scope.asked_before(key)] if key is not None else []
         return [*first, *ahead(scope, limit)]
 
-    def claim() -> tuple[Task, ...]:
-        with scope.write(asked) as tx:
+    def claim(crowd_s: float) -> tuple[Task, ...]:
+        with scope.write(asked, crowd_s) as tx:
 
             def find() -> tuple[Task, ...]:
                 return claim_next(tx, scope, kind, able, ttl_ms, limit)
@@ -294,16 +315,21 @@ def next_tasks(
                 empty = error
         raise empty
 
-    def try_all() -> tuple[Task, ...]:
+    def try_all(crowd_s: float = 0) -> tuple[Task, ...]:
         while True:
             try:
-                return claim()
+                return claim(crowd_s)
             except UnfinishedError:
                 pass  # others have had the turn meanwhile
 
+    def looked() -> list[tuple[Query, Row]]:
+        waited = (WORK.asides_waited, {"session": scope.session})
+        return [*ahead(scope, 1), waited, (WORK.claimers, {})]
+
     def look() -> tuple[tuple[Task, ...] | None, int | None]:
-        # Only a look that finds something takes a turn from those who write.
-        with scope.read() as tx:
+        # Only a look that finds something takes a turn from those who write. All who wait look
+        # whenever a task ends, so what a look asks travels together.
+        with scope.read(looked) as tx:
             search = Search(tx, scope, kind, able)
             ends = [in_ms for in_ms in (due_in_ms(tx), search.due_in_ms()) if in_ms is not None]
             in_ms = min(ends, default=None)
@@ -312,7 +338,8 @@ def next_tasks(
             )
         if promising:
             try:
-                return try_all(), None
+                # Whatever woke this one has woken all who wait.
+                return try_all(wait_s), None
             except EmptyError:
                 return None, in_ms
         return None, in_ms
@@ -358,18 +385,21 @@ def settle(
     state: str,
     known: Claimed | None = None,
     reason: str = "",
+    event: str = "",
+    said: dict[str, Any] | None = None,
     **changed: Any,
 ) -> Task:
     """End the caller's claim, and free the files that were claimed with it.
 
     known: what is known of the store, where the task is completed
+    event: what the journal calls it, if not by the state; said: what it says of it
     """
     held, completed = (known.held, known.completed) if known is not None else (None, None)
     leases = leave_to_others(tx, scope.keys, row, taken_with(tx, row, held))
     epoch = row["epoch"]
     settled = unclaim(tx, row, state, reason, completed, **changed)
-    verb = "abandoned" if state == "available" else state
-    tx.event(f"task.{verb}", row["id"], {"epoch": epoch, "reason": reason})
+    verb = event or ("abandoned" if state == "available" else state)
+    tx.event(f"task.{verb}", row["id"], {"epoch": epoch, **(said or {"reason": reason})})
     grants.free(tx, leases, "released")
     grants.hand_over(tx, scope.keys, leases)
     return settled

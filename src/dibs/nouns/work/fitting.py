@@ -7,8 +7,8 @@ long as somebody else holds a lease of that name, all of them are passed at once
 are; when nobody does, their head is looked at again. A task is moved only when another lease is
 found to be in its way.
 
-A task that needs much could be passed for ever. Of all that do not fit, the first in order is
-counted each time a later one is given in front of it. After `SKIPS` times it has its *turn*: it
+A task that needs much could be passed again and again. Of all that do not fit, the first in order
+is counted each time a later one is given in front of it. After `SKIPS` times it has its *turn*: it
 comes before all others, and nothing that overlaps with it is given before it, to nobody who could
 take it. Turns are kept in the order in which they came up.
 """
@@ -44,18 +44,16 @@ FIRST_PAGE, LAST_PAGE = 16, 1_000
 """How many tasks are looked at, at first and at most, for those that one lease is in the way of."""
 
 
-def declared(row: Row, place: Place | None = None) -> list[Want]:
+def declared(row: Row, place: Place) -> list[Want]:
     """What a task declares, as its claimer wants it; place: the claimer's"""
-    if row["declared"] is None:
-        return []
-    here = None if place is None else place.here
+    here = place.here if row["declared"] else None
     return [
         Want(
             Resource(text, kind, base, checkout=None if kind == "name" else here),
             grants.EXCLUSIVE,
             None,
         )
-        for text, kind, base in from_text(row["declared"])
+        for text, kind, base in from_text(row["declared"]) or ()
     ]
 
 
@@ -94,6 +92,8 @@ class Search:
         }
         tx.store.hints = tuple(self.lanes)[:LANES_AHEAD]
         self._met: set[int] = set()
+        self._needed: dict[str, list[Resource]] = {}
+        """What the tasks declare that have their turn."""
         self.look()
 
     def look(self) -> None:
@@ -107,7 +107,7 @@ class Search:
         kept = {row["aside"] for row in every}
         self.unused = {row["id"] for row in asides if row["head"] is None} - kept
         self.turns = [row for row in every if row["lane"] in self.lanes]
-        reserved = {(one.base, one.text) for row in self.turns for one in resources(row)}
+        reserved = {(one.base, one.text) for row in self.turns for one in self.needed(row)}
         self.asides: dict[int, Row] = {}
         self.shut: dict[int, Row] = {}
         """Those that are passed: somebody else holds it, waits for it, or a turn needs it."""
@@ -124,6 +124,13 @@ class Search:
             if number in held or (row["base"], row["resource"]) in reserved:
                 self.shut[number] = row
         self.open_turns = [row for row in self.turns if row["aside"] not in held]
+
+    def needed(self, turn: Row) -> list[Resource]:
+        """What a task declares that has its turn; it stays the same throughout."""
+        id = turn["id"]
+        if id not in self._needed:
+            self._needed[id] = resources(turn)
+        return self._needed[id]
 
     def open_heads(self, known: list[Row] | None = None) -> list[Row]:
         """The first tasks of all that are not passed; known: those that nothing was set aside by"""
@@ -215,6 +222,7 @@ class Finding(Search):
     def _owned(self, wants: list[Want], turns: list[Row]) -> list[Row | None] | Resource:
         """What the caller holds of it, if all the rest is free; else what is in the way first."""
         tx, owned = self.tx, []
+        grants.ask_around(tx, wants)
         for want in wants:
             own, rows = grants.in_the_way_of(tx, want, self.session)
             while rows:
@@ -225,7 +233,7 @@ class Finding(Search):
                 own, rows = grants.in_the_way_of(tx, want, self.session)
             owned.append(own)
         for turn in turns:
-            for one in resources(turn):
+            for one in self.needed(turn):
                 if any(resources_overlap(one, want.resource) for want in wants):
                     return one
         return owned
@@ -260,7 +268,9 @@ class Finding(Search):
         if not before:
             return
         first = min(before, key=order)
-        has_turn = first["skips"] + 1 >= SKIPS and len(self.turns) < TURNS
+        has_turn = first["skips"] + 1 >= SKIPS
+        if has_turn and len(self.turns) >= TURNS:
+            return  # it has its turn as soon as one of the others has had it
         self.tx.run(WORK.skip, id=first["head"], turn=self.tx.seq if has_turn else None)
         if has_turn:
             self.tx.event("task.turn", first["head"], {"skips": first["skips"] + 1})
@@ -271,4 +281,4 @@ def meets(row: Row, resource: Resource) -> bool:
 
 
 def resources(row: Row) -> list[Resource]:
-    return [want.resource for want in declared(row)]
+    return [Resource(text, kind, base) for text, kind, base in from_text(row["declared"]) or ()]

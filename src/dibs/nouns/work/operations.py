@@ -6,6 +6,8 @@
                   └── reopen ─────┴─ fail, attempts used up ──> dead
 
 A person may take a claimed task away (`revoke`): then it is available, as if it were abandoned.
+A claimed task is also blocked again when it is handed in with a branch to be landed (`land`, see
+`landings`), or asks for a person (`ask`), until one has answered (`ack`).
 
 Promised: when many reach for one task, exactly one wins; `next` gives each task to one worker,
 the highest priority first and the oldest first among equals, of those whose declared leases are
@@ -45,15 +47,16 @@ from dibs.nouns.many import ahead, many
 from dibs.nouns.messages.operations import post
 from dibs.nouns.recovery import free_with_task, leave_to_others, taken_with
 from dibs.nouns.state.operations import put_fields
-from dibs.nouns.work import changing, claims, expecting
-from dibs.nouns.work.changing import complete_group
-from dibs.nouns.work.plan import ATTEMPTS, Plan, questions
+from dibs.nouns.work import changing, claims, expecting, handing
+from dibs.nouns.work.adding import ATTEMPTS, Adding, questions
+from dibs.nouns.work.landings import LANDING, bring_back, landed, refuse_kind
 from dibs.nouns.work.puts import Puts, asked, given
 from dibs.nouns.work.tasks import (
     WORK,
     Claimed,
     backoff_ms,
     claimed,
+    complete_group,
     progress_of,
     record_of,
     row_of,
@@ -122,7 +125,8 @@ class Work(Noun):
         with_children: it is a group: nobody claims it, it completes with the last of its parts
         """
         tx = self.tx
-        plan: Plan = self.known or Plan(
+        refuse_kind(kind)
+        plan: Adding = self.known or Adding(
             tx, self.scope, [{"id": id, "kind": kind, "tags": tags, "after": after}]
         )
         return plan.add(
@@ -174,7 +178,7 @@ class Work(Noun):
         items: for each task an object of the arguments of work.add
         each: add each by itself; where one is refused, its answer is the error
         """
-        return many(self, "work.add", items, each, lambda calls: Plan(self.tx, self.scope, calls))
+        return many(self, "work.add", items, each, lambda calls: Adding(self.tx, self.scope, calls))
 
     @operation(
         HeldError,
@@ -335,6 +339,10 @@ class Work(Noun):
         kept = {} if result is None else {"result": result}
         settled = claims.settle(tx, self.scope, row, "completed", known, **kept)
         known.waiting.unblock(tx, id)
+        if row["kind"] == LANDING:
+            known.landings[id] = row["result"]
+            if known.completed is None:
+                landed(tx, known.landings)
         if row["parent"] is not None:
             known.parents[row["parent"]] = None
             if known.completed is None:
@@ -385,6 +393,7 @@ class Work(Noun):
         made = many(self, "work.complete", items, each, lambda calls: Claimed(tx, scope, calls))
         self.known.store(tx, scope)
         if self.known.completed is not None:
+            landed(tx, self.known.landings)
             for parent in self.known.parents:
                 complete_group(tx, parent)
         return made
@@ -393,7 +402,7 @@ class Work(Noun):
         StaleError,
         NotFoundError,
         by=EVERYBODY,
-        events=("task.failed", "task.dead", "lease.released"),
+        events=("task.failed", "task.dead", "task.returned", "lease.released", "message.sent"),
         example="fix-login --reason 'the tests hang'",
     )
     def fail(
@@ -414,9 +423,17 @@ class Work(Noun):
         tx = self.tx
         row = claims.own(tx, self.scope, id, epoch)
         if not retry or row["attempts"] >= row["max_attempts"]:
-            return claims.settle(tx, self.scope, row, "dead", reason=reason)
+            dead = claims.settle(tx, self.scope, row, "dead", reason=reason)
+            self._bring_back(dead)
+            return dead
         pause = backoff_ms(row["attempts"])
         return claims.settle(tx, self.scope, row, "failed", reason=reason, due=tx.now + pause)
+
+    def _bring_back(self, landing: Task) -> None:
+        """What was handed in with a landing comes back, if this is one."""
+        if landing.kind == LANDING:
+            by = self.scope.caller.agent, self.scope.caller.session
+            bring_back(self.tx, self.scope.keys, landing.id, landing.state, landing.reason, by)
 
     @writes(
         StaleError,
@@ -448,7 +465,7 @@ class Work(Noun):
         NotYoursError,
         by=EVERYBODY,
         freely=PEOPLE,
-        events=("task.cancelled", "lease.released"),
+        events=("task.cancelled", "task.returned", "lease.released", "message.sent"),
         destructive=True,
         example="fix-login --reason 'a duplicate'",
     )
@@ -477,8 +494,11 @@ class Work(Noun):
         if row["session"] is not None:
             keys = self.scope.keys
             grants.hand_over(tx, keys, free_with_task(tx, keys, row))
+        handing.leave_landing(tx, self.scope, row, "cancelled")
         complete_group(tx, row["parent"])
-        return record_of(tx, id)
+        cancelled = record_of(tx, id)
+        self._bring_back(cancelled)
+        return cancelled
 
     def _is_ours(self, row: Row) -> bool:
         """Whether a task is claimed by the caller, or a part of it, or was added by the caller."""
@@ -524,6 +544,91 @@ class Work(Noun):
         post(tx, self.scope, f"{told}: {reason}" if reason else told, to=row["agent"])
         grants.hand_over(tx, self.scope.keys, freed)
         return revoked
+
+    @writes(
+        StaleError,
+        NotFoundError,
+        ExistsError,
+        by=EVERYBODY,
+        freely=PEOPLE,
+        events=(
+            "task.added",
+            "task.reopened",
+            "task.edited",
+            "task.handed_in",
+            "task.cancelled",
+            "task.completed",
+            "lease.released",
+        ),
+        example="feature --commit 8b1c0f6a2d4e7395b0c8d1e2f3a4b5c6d7e8f901 --task fix-login",
+    )
+    def land(
+        self,
+        branch: str,
+        *,
+        commit: str,
+        onto: str = "main",
+        task: str | None = None,
+        check: str = "",
+        priority: int = 0,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Queue a branch to be landed, and hand in the task that it is for; see dibs land.
+
+        branch: the branch; what it queued before for the same target is replaced
+        commit: the full id of the commit to land
+        onto: the branch that it goes onto
+        task: the task that you have claimed: it waits for the landing, and completes with it
+        check: a digest of a verification that the conductor must know how to do
+        priority: higher comes first
+        epoch: refuse if the task is of another epoch
+        """
+        tx = self.tx
+        landing = handing.land(tx, self.scope, branch, commit, onto, task, check, priority, epoch)
+        if tx.next_seq == tx.seq and idempotency_key is None:
+            tx.discard()  # it was asked for before
+        return landing
+
+    @writes(
+        StaleError,
+        NotFoundError,
+        by=EVERYBODY,
+        events=("task.asked", "lease.released"),
+        example="fix-login 'May I delete the old accounts?'",
+    )
+    def ask(
+        self,
+        id: str,
+        question: str,
+        *,
+        epoch: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Give a task back until a person has answered a question; no attempt is counted.
+
+        id: the task
+        question: what a person has to decide
+        """
+        return handing.ask(self.tx, self.scope, id, question, epoch)
+
+    @writes(
+        NotFoundError,
+        StateError,
+        by=PEOPLE,
+        events=("task.acked", "task.refused", "task.returned", "task.dead", "message.sent"),
+        example="fix-login --note 'yes, they are backed up'",
+    )
+    def ack(
+        self, id: str, *, refuse: bool = False, note: str = "", idempotency_key: str | None = None
+    ) -> Task:
+        """Say yes to what a task asks, for a person who decides; it is available again.
+
+        id: the task
+        refuse: say no: the task is dead
+        note: why, for whoever takes it next
+        """
+        return handing.ack(self.tx, self.scope, id, refuse, note)
 
     @writes(NotFoundError, StateError, by=EVERYBODY, events=("task.reopened",), example="fix-login")
     def reopen(self, id: str, *, idempotency_key: str | None = None) -> Task:
@@ -687,7 +792,7 @@ class Work(Noun):
         StateError,
         by=EVERYBODY,
         freely=PEOPLE,
-        events=("task.removed",),
+        events=("task.removed", "task.returned", "task.cancelled", "message.sent"),
         destructive=True,
         example="fix-login",
     )

@@ -12,6 +12,7 @@ from statistics import median_low
 from dibs.names.paths import Resource
 from dibs.nouns.leases import grants
 from dibs.nouns.work.crossing import Crossing
+from dibs.nouns.work.landings import LANDING, is_parked
 from dibs.nouns.work.simulation import Node, Simulation
 from dibs.nouns.work.tasks import WORK, as_of
 from dibs.records import Bundle, Load, PlannedTask, Stuck, WorkPlan
@@ -115,7 +116,7 @@ def durations(facts: Facts) -> dict[str, int]:
             began[key] = event["at"]
         elif event["kind"] == "task.added":
             kinds[event["subject"]] = data.get("kind", "")
-        elif event["kind"] == "task.completed" and key in began:
+        elif event["kind"] in ("task.completed", "task.handed_in") and key in began:
             lasted = max(1, event["at"] - began.pop(key))
             for kind in {"*", kinds.get(event["subject"], "*")}:
                 took.setdefault(kind, []).append(lasted)
@@ -146,6 +147,9 @@ def node_of(
     id, group = row["id"], bool(row["with_children"])
     state, due = row["state"], row["due"]
     needs: list[str] = from_text(row["needs"]) if state == "blocked" else []
+    handed_in = state == "blocked" and row["landing"] is not None
+    if is_parked(row):
+        needs = [row["landing"]] if handed_in else []
     told: list[list[str]] = from_text(row["declared"]) or []
     declared = {text: Resource(text, kind, base) for text, kind, base in told}
     left = 0
@@ -169,20 +173,23 @@ def node_of(
         ],
         resources=declared.values(),
         later=(left if known else 1) if left else 0,
-        lasts=0 if group else known.get(row["kind"], usual),
+        lasts=0 if group or handed_in else known.get(row["kind"], usual),
     )
 
 
 def stuck_of(nodes: dict[str, Node], facts: Facts) -> dict[str, Stuck]:
     """The tasks that do not come to their turn by themselves, and why, by their ids."""
     found: dict[str, Stuck] = {}
+    asking = {row["id"] for row in facts.rows if is_parked(row) and row["landing"] is None}
     for node in nodes.values():
         missing = [need for need in node.needs if facts.ended.get(need, "") is None]
         ended = [need for need in node.needs if facts.ended.get(need) in ("dead", "cancelled")]
-        if missing or ended:
+        if node.id in asking:
+            found[node.id] = Stuck(task=node.id, why="person", by=())
+        elif missing or ended:
             why, by = ("missing", missing) if missing else ("ended", ended)
             found[node.id] = Stuck(task=node.id, why=why, by=tuple(by))
-        elif node.tags and node.state != "claimed" and not facts.can(node.tags):
+        elif node.tags and waits_for_somebody(node) and not facts.can(node.tags):
             here = frozenset[str]().union(*facts.able)
             lacks = [tag for tag in node.tags if tag not in here] or node.tags
             found[node.id] = Stuck(task=node.id, why="tags", by=tuple(lacks))
@@ -190,6 +197,11 @@ def stuck_of(nodes: dict[str, Node], facts: Facts) -> dict[str, Stuck]:
         for id in circle:
             found[id] = Stuck(task=id, why="circle", by=tuple(circle))
     return found
+
+
+def waits_for_somebody(node: Node) -> bool:
+    """Whether somebody who is here has to take it; a landing is conducted by whoever comes."""
+    return node.state != "claimed" and node.kind != LANDING
 
 
 def circles(nodes: dict[str, Node]) -> list[list[str]]:

@@ -2,16 +2,18 @@
 
 What is not given stays as it is, and what is the same already leaves no event, so a source can be
 read again and again. A source may end a task that nobody works on. It does not take one away from
-its claimer, and it reopens one that has ended only where it is told to (`reopen`).
+its claimer or from its landing, has no say over landings themselves, and reopens a task that has
+ended only where it is told to (`reopen`).
 """
 
 from __future__ import annotations
 
 from dibs.errors import NotYoursError
-from dibs.nouns.work.changing import complete_group, needs
+from dibs.nouns.work.adding import Adding, declared_text, names_text, parts, questions
+from dibs.nouns.work.changing import needs
 from dibs.nouns.work.claims import revive
-from dibs.nouns.work.plan import Plan, declared_text, names_text, parts, questions
-from dibs.nouns.work.tasks import WORK, open_up, row_of, slices, task_record
+from dibs.nouns.work.landings import LANDING, refuse_kind
+from dibs.nouns.work.tasks import WORK, complete_group, open_waiting, row_of, slices, task_record
 from dibs.operation import OPERATIONS
 from dibs.records import Put, called, to_text
 from dibs.storage.store import from_text
@@ -40,7 +42,7 @@ class Puts:
         wanted: the arguments of `work.put` for each of the tasks
         """
         self._tx, self._scope = tx, scope
-        self._plan = Plan(tx, scope, planned(wanted))
+        self._plan = Adding(tx, scope, planned(wanted))
         self._rows: dict[str, Row] = {}
         for ids in slices(list(dict.fromkeys(one["id"] for one in wanted))):
             self._rows |= {row["id"]: row for row in tx.rows(WORK.several, ids=ids)}
@@ -50,8 +52,11 @@ class Puts:
 
     def put(self, id: str, state: str | None, result: str | None, reopen: bool, fields: Row) -> Put:
         row, done = self._row_of(id), "kept"
+        if row is not None and row["kind"] == LANDING:
+            return Put(id=id, done=done, state=row["state"])  # no source knows of these
+        refuse_kind(fields.get("kind"))
         if row is None:
-            row, done = {"id": id, "parent": fields.get("parent")}, "added"
+            row, done = {"id": id, "parent": fields.get("parent"), "landing": None}, "added"
             row["state"] = self._plan.add(id, **fields).state
             self._added.add(id)
         elif changed := self._changes(row, fields):
@@ -70,12 +75,7 @@ class Puts:
     def finish(self) -> None:
         """Open what waited for those that were completed, also where both came together."""
         for ids in parts(self._completed):
-            waiting: dict[str, list[Row]] = {}
-            for row in self._tx.rows(WORK.opened_by, ids=ids):
-                waiting.setdefault(row["id"], []).append(row)
-            for id, rows in waiting.items():
-                if all(row["state"] == "completed" for row in rows):
-                    open_up(self._tx, id, rows[0]["not_before"])
+            open_waiting(self._tx, ids)
         for parent in self._parents:
             complete_group(self._tx, parent)
 
@@ -122,7 +122,8 @@ class Puts:
         if row["state"] == "claimed" and state in ENDED and revive(tx, self._scope, row):
             row |= row_of(tx, id)
         was = row["state"]
-        if was in ("claimed", state) or (state in ENDED and was in ENDED and not reopen):
+        worked_on = was == "claimed" or (was == "blocked" and row["landing"] is not None)
+        if worked_on or was == state or (state in ENDED and was in ENDED and not reopen):
             return False
         if state not in ENDED:
             if was not in (*ENDED, "dead") or not reopen:

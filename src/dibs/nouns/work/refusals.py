@@ -8,6 +8,7 @@ nobody present has.
 from __future__ import annotations
 
 from dibs.errors import AllDoneError, EmptyError, LaterError, NothingFitsError
+from dibs.nouns.work.landings import is_parked
 from dibs.nouns.work.tasks import WORK
 from dibs.records import called, span
 from dibs.storage.store import from_text
@@ -64,6 +65,7 @@ def nothing(tx: Read, search: Search, kind: str | None, able: frozenset[str]) ->
         and not dues
         and not unfit
         and counts.keys() <= {*ENDED, *fitting}
+        and not tx.rows(WORK.parked_in, lanes=list(search.lanes))
     ):
         return stuck(waits, fitting["blocked"], details)
     return later(waits, sum(fitting.values()), details)
@@ -129,6 +131,8 @@ def sentence(waits: list[dict[str, Any]]) -> str:
                 "after": f"{called(one['id'])} waits for {for_what or 'its parts'}",
                 "pause": f"{called(one['id'])} pauses",
                 "start": f"{called(one['id'])} starts later",
+                "landing": f"{called(one['id'])} waits for its landing {for_what}",
+                "person": f"{called(one['id'])} waits for a person",
             }[one["why"]]
         )
     more = len(waits) - len(said)
@@ -162,6 +166,10 @@ def of_row(tx: Read, row: Row) -> dict[str, Any]:
         return said(row["id"], "pause", [], None, due)
     if due is not None:
         return said(row["id"], "start", [], None, due)
+    if is_parked(row):
+        landing = row["landing"]
+        return said(row["id"], "landing" if landing else "person", [landing] if landing else [],
+                    row["agent"], None)  # fmt: skip
     needs = [
         one["needs"] for one in tx.rows(WORK.needs_of, id=row["id"]) if one["state"] != "completed"
     ]

@@ -38,8 +38,8 @@ def backoff_ms(attempts: int) -> int:
     return min(BACKOFF_MAX_MS, doubled)
 
 
-def give_back(tx: Write, row: Row, why: str) -> None:
-    """Put a task back whose claimer is lost."""
+def give_back(tx: Write, row: Row, why: str) -> str | None:
+    """Put a task back whose claimer is lost; if it is dead by that, say why."""
     exhausted = row["attempts"] >= row["max_attempts"]
     state = "dead" if exhausted else "available"
     reason = f"its claimer {row['agent']} {why}"
@@ -51,6 +51,7 @@ def give_back(tx: Write, row: Row, why: str) -> None:
         agent=row["agent"],
         session=row["session"],
     )
+    return reason if exhausted else None
 
 
 def open_up(tx: Write, id: str, not_before: int | None) -> str:
@@ -88,6 +89,31 @@ class Waiting:
                 open_up(tx, waiting, self._rows[waiting]["not_before"])
 
 
+def open_waiting(tx: Write, ids: list[str]) -> None:
+    """Open the tasks that have waited for some which are stored as completed."""
+    waiting: dict[str, list[Row]] = {}
+    for row in tx.rows(WORK.opened_by, ids=ids):
+        waiting.setdefault(row["id"], []).append(row)
+    for id, rows in waiting.items():
+        if all(row["state"] == "completed" for row in rows):
+            open_up(tx, id, rows[0]["not_before"])
+
+
+def complete_group(tx: Write, id: str | None) -> None:
+    """Complete a group whose last part has ended, and what that is the last part of in turn."""
+    while id is not None:
+        row = tx.row(WORK.group, id=id)
+        if row is None or not row["with_children"] or row["state"] != "blocked":
+            return
+        if not row["ended"] or row["open"]:
+            return
+        waiting = Waiting(tx.rows(WORK.opened_by, ids=[id]))
+        tx.run(WORK.move, id=id, state="completed", reason="", due=None, at=tx.wall)
+        tx.event("task.completed", id, {"reason": "its last part has ended"})
+        waiting.unblock(tx, id)
+        id = row["parent"]
+
+
 class Claimed:
     """What has to be known of the store to complete tasks of the caller, read at once."""
 
@@ -101,6 +127,8 @@ class Claimed:
         """Those that are stored together at the end, where they are many."""
         self.parents: dict[str, None] = {}
         """What they are a part of: it is looked at when all of them are stored."""
+        self.landings: dict[str, str | None] = {}
+        """Those of them that are landings, and their results: tasks may be handed in with them."""
         self.rows = {row["id"]: row for row in rows}
         for ids in slices(ids_of(wanted))[1:]:
             self._refuse_size(tx)

@@ -5,19 +5,27 @@
 -- A task by its id.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children, landing,
+       asked, acked
 FROM task WHERE space = :space AND id = :id;
 
 -- name: several
 -- Tasks by their ids.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children, landing,
+       asked, acked
 FROM task WHERE space = :space AND id IN (:ids...);
 
 -- name: states
 -- How far tasks are, by their ids; those that nobody has added are missing.
 SELECT id, state FROM task WHERE space = :space AND id IN (:ids...);
+
+-- name: alone
+-- For one task that waits for no other: how far the one with its id is, if there is one, and the
+-- lane that it goes to, if there is one.
+SELECT (SELECT state FROM task WHERE space = :space AND id = :id) AS state,
+       (SELECT id FROM lane WHERE space = :space AND kind = :kind AND tags = :tags) AS lane;
 
 -- name: add
 -- An id is used once: whoever adds a task has looked for it in the same turn.
@@ -44,10 +52,10 @@ SELECT t.state, t.parent, t.with_children, (
 FROM task t WHERE t.space = :space AND t.id = :id;
 
 -- name: progress
--- How many parts tasks have, and how many of these have ended.
+-- How many parts tasks have, and how many of these have ended; its landings are no parts of a task.
 SELECT parent, COUNT(*) AS children,
        SUM(CASE WHEN state IN ('completed', 'cancelled') THEN 1 ELSE 0 END) AS children_done
-FROM task WHERE space = :space AND parent IN (:ids...) GROUP BY parent;
+FROM task WHERE space = :space AND parent IN (:ids...) AND kind <> 'landing' GROUP BY parent;
 
 -- name: edit
 -- What its author or a person has changed of a task. It is looked at again if it was set aside.
@@ -84,10 +92,10 @@ SELECT DISTINCT needs FROM dependency WHERE space = :space AND needs IN (:ids...
 
 -- name: opened_by
 -- The blocked tasks that wait for any of these, and all that each of them waits for; a group waits
--- for its parts. COALESCE keeps a server without statistics from beginning with all that are blocked.
+-- for its parts, one that is handed in for its landing, one that asks for a person. COALESCE keeps a server without statistics from beginning with all that are blocked.
 SELECT t.id, t.not_before, d.needs, n.state FROM dependency d
 JOIN task t ON t.space = d.space AND t.id = d.task AND COALESCE(t.state, '') = 'blocked'
-    AND t.with_children = 0
+    AND t.with_children = 0 AND t.landing IS NULL AND (t.asked IS NULL OR t.acked IS NOT NULL)
 LEFT JOIN task n ON n.space = d.space AND n.id = d.needs
 WHERE d.space = :space AND d.task IN (
     SELECT task FROM dependency WHERE space = :space AND needs IN (:ids...))
@@ -107,7 +115,8 @@ SELECT id, kind, tags FROM lane WHERE space = :space;
 -- The best available task of a lane, found by index however many there are.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children, landing,
+       asked, acked
 FROM task WHERE space = :space AND state = 'available' AND lane = :lane AND aside = 0
 ORDER BY priority DESC, number LIMIT 1;
 
@@ -184,7 +193,7 @@ SELECT state, lane, COUNT(*) AS number FROM task WHERE space = :space GROUP BY s
 
 -- name: open_in
 -- The first tasks of some lanes that are in a state.
-SELECT id, state, due, agent, needs, with_children FROM task
+SELECT id, state, due, agent, needs, with_children, landing, asked, acked FROM task
 WHERE space = :space AND state = :state AND lane IN (:lanes...) LIMIT :limit;
 
 -- name: take
@@ -212,7 +221,8 @@ UPDATE task SET state = 'claimed', agent = :agent, session = :session, epoch = :
 WHERE space = :space AND id = :id AND COALESCE(state, '') = 'available'
 RETURNING id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
           attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-          epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children;
+          epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children, landing,
+          asked, acked;
 
 -- name: renew
 -- A claim lasts longer; its epoch stays.
@@ -223,7 +233,8 @@ WHERE space = :space AND id = :id AND COALESCE(session, 0) = :session AND epoch 
 -- A claim ends by its claimer's word (completed, failed, dead, or given back) or is taken away.
 -- COALESCE as above: a session may have claimed a thousand.
 UPDATE task SET state = :state, result = :result, reason = :reason, due = :due,
-    attempts = :attempts, session = NULL, ttl_ms = NULL, signature = NULL, changed_at = :changed_at
+    attempts = :attempts, session = NULL, ttl_ms = NULL, signature = NULL, landing = :landing,
+    asked = :asked, acked = :acked, changed_at = :changed_at
 WHERE space = :space AND id = :id AND COALESCE(session, 0) = :session AND epoch = :epoch;
 
 -- name: complete_many
@@ -241,9 +252,66 @@ UPDATE task SET state = :state, reason = :reason, due = :due, session = NULL, tt
 WHERE space = :space AND id = :id;
 
 -- name: reopen
+-- A task begins again. What a person has acknowledged stays so, what was only asked does not.
 UPDATE task SET state = :state, due = :due, attempts = 0, reason = '', session = NULL,
-    ttl_ms = NULL, signature = NULL, changed_at = :at, aside = 0, skips = 0, turn = NULL
+    ttl_ms = NULL, signature = NULL, landing = NULL,
+    asked = CASE WHEN acked IS NULL THEN NULL ELSE asked END,
+    changed_at = :at, aside = 0, skips = 0, turn = NULL
 WHERE space = :space AND id = :id;
+
+-- name: landings_of
+-- The landings of a branch that have not ended, or are dead: the ids that begin as theirs do.
+SELECT id, state FROM task
+WHERE space = :space AND id > :low AND id < :high AND kind = 'landing'
+  AND state NOT IN ('completed', 'cancelled') ORDER BY id;
+
+-- name: landings
+-- All landings that have not ended, but for dead ones, by their lanes. (The plus sign keeps both
+-- databases from reading all tasks in their order.)
+SELECT id, state, payload, author, asked, acked, reason, changed_at, due, priority, number, agent,
+       attempts, max_attempts
+FROM task WHERE space = :space AND state IN ('available', 'blocked', 'claimed', 'failed')
+  AND lane IN (SELECT id FROM lane WHERE space = :space AND kind = 'landing')
+ORDER BY +number LIMIT :limit;
+
+-- name: handed_in
+-- The tasks that wait for these landings.
+SELECT id, attempts, max_attempts, agent, parent, landing FROM task
+WHERE space = :space AND landing IN (:landings...) AND COALESCE(state, '') = 'blocked'
+ORDER BY number;
+
+-- name: hand_in
+-- A task that nobody has claimed waits for its landing from now on.
+UPDATE task SET state = 'blocked', landing = :landing, asked = NULL, acked = NULL,
+    agent = :agent, reason = :reason, due = NULL, changed_at = :at, aside = 0, skips = 0, turn = NULL
+WHERE space = :space AND id = :id;
+
+-- name: follow
+-- The tasks that wait for a landing wait for a later one of the same branch instead.
+UPDATE task SET landing = :landing, changed_at = :at
+WHERE space = :space AND landing = :earlier AND COALESCE(state, '') = 'blocked';
+
+-- name: come_back
+-- The landing of a task has ended without it.
+UPDATE task SET state = :state, reason = :reason, landing = NULL, changed_at = :at
+WHERE space = :space AND id = :id;
+
+-- name: ack
+-- A person has answered what a task asks.
+UPDATE task SET state = :state, reason = :reason, acked = :acked, changed_at = :at
+WHERE space = :space AND id = :id;
+
+-- name: asking
+-- The tasks that wait for a person, in the order they were added.
+SELECT id, agent, asked, changed_at FROM task
+WHERE space = :space AND asked IS NOT NULL AND acked IS NULL AND state = 'blocked'
+ORDER BY number LIMIT :limit;
+
+-- name: parked_in
+-- Whether a task of these lanes waits for its landing or for a person.
+SELECT id FROM task
+WHERE space = :space AND state = 'blocked' AND lane IN (:lanes...)
+  AND (landing IS NOT NULL OR (asked IS NOT NULL AND acked IS NULL)) LIMIT 1;
 
 -- name: due
 -- What changes by itself and is due.
@@ -272,7 +340,8 @@ WHERE space = :space AND id IN (
 -- Tasks in the order they were added.
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
-       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children
+       epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children, landing,
+       asked, acked
 FROM task
 WHERE space = :space AND number > :after
   AND (CAST(:state AS TEXT) IS NULL OR :state = CASE
@@ -295,14 +364,15 @@ FROM task WHERE space = :space AND due IS NOT NULL AND due <= :now GROUP BY 1, 2
 -- name: never
 -- The blocked tasks that wait for one which will not be completed.
 SELECT d.task, d.needs, t.state FROM dependency d
-JOIN task b ON b.space = d.space AND b.id = d.task AND b.state = 'blocked'
+JOIN task b ON b.space = d.space AND b.id = d.task AND b.state = 'blocked' AND b.landing IS NULL
+    AND (b.asked IS NULL OR b.acked IS NOT NULL)
 JOIN task t ON t.space = d.space AND t.id = d.needs AND t.state IN ('dead', 'cancelled')
 WHERE d.space = :space ORDER BY b.number, d.needs LIMIT :limit;
 
 -- name: open
 -- The tasks that have not ended, without what only their workers need.
 SELECT id, state, title, kind, priority, number, agent, tags, needs, declared, parent,
-       with_children, due, attempts, max_attempts
+       with_children, due, attempts, max_attempts, landing, asked, acked
 FROM task WHERE space = :space AND state IN ('available', 'blocked', 'claimed', 'failed')
 ORDER BY number LIMIT :limit;
 

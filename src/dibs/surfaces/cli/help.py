@@ -26,7 +26,7 @@ Everywhere:
   --help         what a command does, with an example
 
 Times are 90, 90s, 30m, 2h or 1d. Exit codes: 0 done, 1 refused, 2 misuse, 75 try again,
-70 a bug, 130 interrupted."""
+70 a bug, 130 interrupted; where there is no task: 3 all are done, 4 none fits you, 5 later."""
 
 EVERYWHERE = "--as --store --space --json --help"
 SHELLS = ["bash", "zsh", "fish"]
@@ -114,8 +114,11 @@ def offered(noun: str) -> list[Command]:
 
 def by_hand(noun: str | None = None) -> list[Command]:
     """The commands that are no operations, of all nouns, of one, or of none ("")."""
-    named = {name: name.partition(" ")[0] if " " in name else "" for name in BY_HAND}
-    return [written_by_hand(name) for name in BY_HAND if noun in (None, named[name])]
+    firsts = {name: name.partition(" ")[0] for name in BY_HAND}
+    nouns = {
+        name: first if first != name and first in NOUNS else "" for name, first in firsts.items()
+    }
+    return [written_by_hand(name) for name in BY_HAND if noun in (None, nouns[name])]
 
 
 def line(words: str, summary: str) -> str:

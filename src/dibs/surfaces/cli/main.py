@@ -1,7 +1,8 @@
 """`dibs COMMAND …`: find the command, call the operation, print the answer.
 
 Data goes to standard output, words to standard error. The exit code says what happened: 0
-done, 1 refused, 2 misuse, 75 try again, 70 a bug in dibs, 130 interrupted.
+done, 1 refused, 2 misuse, 3 to 5 no task (see `help`), 75 try again, 70 a bug in dibs, 130
+interrupted.
 
 This is the path of every command an agent runs, so it imports only what that command needs.
 """
@@ -51,6 +52,11 @@ BY_HAND = {
     "overlap": "dibs.surfaces.cli.overlap",
     "merge": "dibs.surfaces.hooks.commit",
     "run": "dibs.surfaces.cli.run",
+    "land": "dibs.surfaces.cli.land",
+    **dict.fromkeys(
+        ("swarm", "swarm status", "swarm logs", "swarm drain", "swarm stop", "swarm resume"),
+        "dibs.surfaces.cli.swarm",
+    ),
     "work plan": "dibs.surfaces.cli.work_plan",
     "work run": "dibs.surfaces.cli.work_run",
     "work refill": "dibs.surfaces.cli.work_refill",

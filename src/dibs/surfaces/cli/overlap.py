@@ -11,12 +11,12 @@ import os
 from functools import partial
 
 from dibs.errors import InvalidError
-from dibs.names.checkouts import checkout_around, git_directory
+from dibs.names.checkouts import git_directory
 from dibs.names.paths import resources_overlap
 from dibs.names.tracked import opened, unfit
 from dibs.operation import EVERYBODY
 from dibs.records import Blocker, called, folder, plain, quoted
-from dibs.surroundings.git import OFF, elsewhere, git, names
+from dibs.surroundings.git import OFF, can_merge, elsewhere, git, names, worktrees_of
 from dibs.surroundings.wording import note, paint, print_json, say
 
 TYPE_CHECKING = False
@@ -37,8 +37,6 @@ IDENTITY = {
     for what, value in (("NAME", "dibs"), ("EMAIL", "dibs@localhost"))
 }
 INDEX_LIMIT = 1 << 30
-MERGE_TREE = (2, 38)
-"""From this version on git can merge without a working tree."""
 
 
 def main(call: Globals, *paths: str) -> int:
@@ -122,30 +120,6 @@ def holder(blocker: Blocker) -> str:
     name = blocker.resource.removeprefix("file:").partition(":")[2] or blocker.resource
     said = f"{called(blocker.agent)} holds {called(name)}"
     return said + (f" in {quoted(where)}" if where else "")
-
-
-def worktrees_of(top: str) -> dict[str, str]:
-    """The branches, by the folder of a worktree; "" where it is on none.
-
-    A bare repository and what was moved away have no files, and are left out.
-    """
-    found, root = {}, checkout_around(os.path.realpath(top)).root
-    # Not with -z, which older versions do not know.
-    said = git("worktree", "list", "--porcelain", cwd=top, environment=elsewhere())
-    for block in os.fsdecode(said).split("\n\n"):
-        facts = dict(line.partition(" ")[::2] for line in block.split("\n") if line)
-        path = facts.get("worktree", "")
-        if path and "bare" not in facts and is_of(path, root):
-            found[path] = facts.get("branch", "").removeprefix("refs/heads/")
-    return found
-
-
-def is_of(path: str, root: str) -> bool:
-    """Whether a worktree is there, and of this space: its repository may name any folder."""
-    try:
-        return os.path.exists(f"{path}/.git") and checkout_around(path).root == root
-    except InvalidError:
-        return False
 
 
 def overlaps(top: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
@@ -250,9 +224,3 @@ def compare(top: str, one: str, other: str, environment: dict[str, str]) -> dict
     )  # fmt: skip
     conflicting = set(names(said)[1:])  # after the tree
     return {path: CONFLICT if path in conflicting else CLEAN for path in sorted(both | conflicting)}
-
-
-def can_merge(version: str) -> bool:
-    """Whether this git merges without a working tree, by what `git version` says."""
-    numbers = [int(part) for part in version.split()[2].split(".")[:2] if part.isdecimal()]
-    return tuple(numbers) >= MERGE_TREE

@@ -14,7 +14,7 @@ from dibs.surroundings.wording import ago, blocker_line, dump, note, paint, say,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from dibs import records
@@ -118,6 +118,9 @@ def task(result: records.Task) -> None:
         "group": "completes with its last part" if result.with_children else None,
         "declares": ", ".join(map(called, result.declared)),
         "attempts": f"{result.attempts} of {result.max_attempts}" if result.attempts else None,
+        "landing": result.landing and called(result.landing),
+        "asked": words(result.asked or ""),
+        "said yes": result.acked and called(result.acked),
         "reason": words(result.reason),
         "payload": dump(result.payload),
         "result": dump(result.result),
@@ -135,7 +138,39 @@ def state_of(entry: records.Task) -> str:
         return f"claimed by {called(entry.agent or '')}, {span(entry.due_in_ms or 0)} left"
     if entry.due_in_ms is not None:
         return f"{entry.state}, opens in {span(entry.due_in_ms)}"
+    if entry.state == "blocked" and entry.landing is not None:
+        return "handed in, waits for its landing"
+    if entry.state == "blocked" and entry.asked is not None and entry.acked is None:
+        return "waits for a person"
     return entry.state
+
+
+def train_lines(trains: Sequence[records.Train]) -> Iterator[str]:
+    """What waits to be landed, a line for each branch under that of its target."""
+    for train in trains:
+        by = f"conducted by {called(train.conductor)}" if train.conductor else "nobody conducts"
+        since = f" since {ago(train.since_at)}" if train.since_at is not None else ""
+        yield f"onto {called(train.target)}: {by}{since}"
+        for one in train.landings:
+            state = {"claimed": "landing now", "blocked": "waits for a person"}.get(one.state)
+            if one.due_in_ms is not None and one.state == "failed":
+                state = f"tried again in {span(one.due_in_ms)}"
+            inside = f" for {', '.join(map(called, one.tasks))}" if one.tasks else ""
+            yield (
+                f"  {called(one.branch)} {one.commit[:12]}{inside}, by {called(one.agent)}: "
+                f"{state or 'queued'}, {ago(one.since_at)}"
+            )
+
+
+def worker_lines(found: records.Overview) -> Iterator[str]:
+    """The workers of swarms, whose names are NAME/w1 and so on: what each is at, and since when."""
+    tasks = {task.agent: task for task in found.tasks if task.state == "claimed"}
+    for who in found.agents:
+        swarm, _, worker = who.agent.rpartition("/")
+        if swarm and worker[0] == "w" and worker[1:].isdigit():
+            task = tasks.get(who.agent)
+            at = f"at {called(task.id)} since {ago(task.changed_at)}" if task else "has no task"
+            yield f"{called(who.agent)} {at}  {status_of(who)}".rstrip()
 
 
 def messages(result: Sequence[records.Message]) -> None:
@@ -167,6 +202,8 @@ def overview(result: records.Overview) -> None:
     if not result.attention:
         note("nothing needs attention")
     show_all("Presence", result.agents)
+    for line in (*worker_lines(result), *train_lines(result.trains)):
+        say(line)
     leases(result.leases)
     show_all("Task", result.tasks)
 
@@ -182,6 +219,9 @@ def urgent(one: records.Attention) -> str:
         "blocked": f"{agent} waits for {subject}, since {since}"
         + (f"; held by {holders}" if holders else ""),
         "asked": f"{agent} wrote to you {since}{says}",
+        "asks": f"{subject} waits for a person; {agent} asks {since}{says}"
+        f" (yes: dibs work ack {subject}; no: --refuse)",
+        "not_landed": f"{subject} was not landed{says}",
         "dead": f"{subject} is dead{says}",
         "failed": f"{subject} failed, opens in {left}{says}",
         "never": f"{subject} can never start: {others} is {one.says}",

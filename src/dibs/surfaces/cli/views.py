@@ -14,6 +14,7 @@ import sys
 
 from dibs.arguments import DELAY_MAX_S, Seconds, Whole, milliseconds
 from dibs.errors import PrunedError
+from dibs.nouns.work.landings import LANDING
 from dibs.operation import EVERYBODY, PEOPLE
 from dibs.records import Overview, called, plain, span
 from dibs.surfaces.cli import show
@@ -70,6 +71,8 @@ def as_json(found: Overview, named: bool) -> dict[str, Any]:
         "waiting": found.waiting,
         "tasks": [task for task in found.tasks if task.state == "claimed"],
         "available": found.counts.get("available", 0),
+        "trains": found.trains,
+        "asks": [one for one in found.attention if one.what in ("asks", "not_landed")],
     }
     return board | ({"unread": found.unread} if named else {})
 
@@ -82,6 +85,12 @@ def draw_status(board: dict[str, Any]) -> None:
         if board[title]:
             say(paint("bold", title))
             show.show_all(kind, board[title])
+    if board["trains"]:
+        say(paint("bold", "trains"))
+        for line in show.train_lines(board["trains"]):
+            say(line)
+    for one in board["asks"]:
+        say(show.urgent(one))
     for one in board["waiting"]:
         who, what = called(one.agent), called(one.resource)
         say(f"{who} waits for {what} since {ago(one.since_at)}")
@@ -295,6 +304,8 @@ def picture(space: Dibs, pattern: str) -> Iterator[str]:
             f"{show.status_of(who)}"
             for who in found.agents
         ),
+        "workers": show.worker_lines(found),
+        "trains": show.train_lines(found.trains),
         "leases": (
             f"{called(lease.resource):<{size}}  {called(lease.agent):<12} "
             f"{span(lease.expires_in_ms):>4} left  {words(lease.note)}"
@@ -318,7 +329,9 @@ def picture(space: Dibs, pattern: str) -> Iterator[str]:
 
 def work(found: Overview) -> Iterator[str]:
     for state in ("claimed", "available", "blocked"):
-        tasks = [task for task in found.tasks if task.state == state][:SHOWN]
+        # What waits to be landed is in the trains.
+        mine = [task for task in found.tasks if task.state == state and task.kind != LANDING]
+        tasks = mine[:SHOWN]
         size = max((len(called(task.id)) for task in tasks), default=0)
         for task in tasks:
             yield f"{called(task.id):<{size}}  {show.state_of(task)}  {words(task.title)}"

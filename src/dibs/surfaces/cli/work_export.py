@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from dibs.arguments import Choice
+from dibs.nouns.work.landings import LANDING
 from dibs.operation import EVERYBODY
 from dibs.trackers.formats import WRITERS
 
@@ -24,9 +25,9 @@ PAGE = 1_000
 def main(call: Globals, *, format: str = "jsonl") -> int:
     """Export all tasks to the standard output, in the order they were added.
 
-    What is written as json, jsonl or csv can be imported again.
+    What is written as json, jsonl or csv can be imported again. Landings are left out.
 
-    format: json, jsonl, csv, markdown, beads or mermaid
+    format: what to write
     example: --format markdown
     """
     with call.open() as space:
@@ -39,5 +40,5 @@ def tasks(space: Dibs) -> Iterator[Task]:
     """All tasks, a page at a time: there may be more than memory holds."""
     after = 0
     while page := space.work.list(after=after, limit=PAGE):
-        yield from page
+        yield from (task for task in page if task.kind != LANDING)
         after = page[-1].seq

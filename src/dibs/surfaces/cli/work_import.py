@@ -33,7 +33,7 @@ def main(
     exit code is 1 then.
 
     file: a file, the folder of Backlog.md, or - for the standard input
-    format: json, jsonl, csv, markdown, github, gitlab, beads, taskmaster or backlog
+    format: what the file is in, if that cannot be seen
     prefix: put before each id, such as web- or github:OWNER/REPO#
     dry_run: only say what would be done
     example: issues.json --dry-run

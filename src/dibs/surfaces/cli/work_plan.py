@@ -31,6 +31,7 @@ STUCK = {
     "ended": "waits for {by}, which will not be completed: reopen that, or cancel this",
     "circle": "waits for itself: {by}",
     "tags": "needs somebody who can {by}; nobody present has said so",
+    "person": "asks for a person: answer it with dibs work ack",
 }
 COLOURS = {
     "claimed": "fill:#cfe3ff,stroke:#1c5fb8,color:#111",

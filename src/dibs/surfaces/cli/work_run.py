@@ -18,7 +18,7 @@ from dibs.operation import EVERYBODY
 from dibs.records import called, plain, quoted, span, to_text
 from dibs.storage.clock import SILENCE
 from dibs.surroundings.output import Output
-from dibs.surroundings.running import END_S, SIGNALS, TTL_S, attend_group, execute
+from dibs.surroundings.running import END_S, SIGNALS, TTL_S, attend_group, environment, execute
 from dibs.surroundings.who import worker_name
 from dibs.surroundings.wording import note, print_json
 from dibs.system.portable import GroupTether
@@ -37,8 +37,6 @@ BY = EVERYBODY
 KINDS = {"tags": NAME, "ttl_s": TTL}
 LOOK_S = 1.0
 """How often to look whether all is done; what can be taken wakes it before."""
-LIST_LIMIT = 32_768
-"""How many bytes a list may have in the environment, which a system limits."""
 
 
 def main(
@@ -177,27 +175,3 @@ class Run:
         what = "given back" if task.state == "available" else f"{task.state}{again}"
         why = f": {quoted(task.reason)}" if task.reason else ""
         note(f"dibs: {called(task.id)} is {what}{why}")
-
-
-def environment(task: Task) -> dict[str, str]:
-    """What a command is told of its task."""
-    held = [lease.resource for lease in task.leases]
-    told = {
-        "id": task.id,
-        "title": task.title,
-        "kind": task.kind,
-        "priority": str(task.priority),
-        "attempts": str(task.attempts),
-        "max_attempts": str(task.max_attempts),
-        "epoch": str(task.epoch),
-        "reason": task.reason,
-        "author": task.author,
-        "parent": task.parent or "",
-        "tags": "\n".join(task.tags),
-        "labels": "\n".join(task.labels),
-        "leases": "\n".join(dict.fromkeys([*task.declared, *held])),
-    }
-    return {
-        f"DIBS_TASK_{name.upper()}": text if len(text.encode()) <= LIST_LIMIT else ""
-        for name, text in told.items()
-    }

@@ -54,7 +54,7 @@ def main(
     killed. Tokens come from the environment (GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN) or from gh.
 
     source: github:OWNER/REPO, gitlab:GROUP/PROJECT, gitea:OWNER/REPO, or a file (.md, .jsonl)
-    conflict: whose change counts if both sides changed a field: newest, theirs or ours
+    conflict: whose change counts if both sides changed a field
     assignee: the account that claimed tasks are assigned to; AGENT=ACCOUNT for one agent
     patience_s: how long to wait in all if the server wants fewer requests
     dry_run: only say what would be done

@@ -107,6 +107,15 @@ const ACTS = {
     toast(`${id} is in the queue again`);
   },
 
+  async decide({ id, question, yes }) {
+    const note = yes
+      ? await ask("Acknowledge", `${id} asks: “${question}” It goes on.`, "Acknowledge")
+      : await ask("Refuse", `${id} asks: “${question}” It is dead then, and what was handed in with it comes back.`, "Refuse");
+    if (note === null) return;
+    await call("work.ack", { id, note, refuse: !yes });
+    toast(yes ? `${id} goes on` : `${id} was refused`);
+  },
+
   write({ to }) {
     forgetAnswer();
     toCompose(`@${to}`);

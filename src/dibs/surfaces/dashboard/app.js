@@ -4,6 +4,7 @@ import { add, listen } from "./actions.js";
 import { follow, Lost, Refused, viewer } from "./api.js";
 import { drawAttention } from "./attention.js";
 import { $, mindScrolling, say, show, visible } from "./dom.js";
+import { drawTrains, drawWorkers } from "./landing.js";
 import { drawLeases } from "./leases.js";
 import { everythingIsStale, hear, isEmpty, isStale, loadJournal, lookForLapses, mayAct, model, refresh } from "./model.js";
 import { drawAgents, drawMessages, drawRecipients } from "./people.js";
@@ -20,9 +21,10 @@ const RETRY_MS = [250, 500, 1000, 2000, 4000];
 // ---- drawing ------------------------------------------------------------------------------
 
 const DRAWN = {
-  agents: [drawAgents, drawRecipients],
+  attention: [drawTrains],
+  agents: [drawAgents, drawRecipients, drawWorkers],
   leases: [drawLeases, drawAgents],
-  tasks: [drawWork, drawPlan],
+  tasks: [drawWork, drawPlan, drawWorkers],
   messages: [drawMessages, drawRecipients],
   state: [drawState],
 };

@@ -37,6 +37,12 @@ export const requeueButton = (task) =>
 export const answerButton = ({ id, sender, channel, body }) =>
   button("Answer", "answer", { id, sender, channel, body: body.slice(0, 200) }, `Answer ${sender}`);
 
+// Yes or no to what a task asks.
+export const decideButtons = (id, question) => [
+  button("Acknowledge", "decide", { id, question, yes: true }, `Acknowledge what ${id} asks`),
+  button("Refuse", "decide", { id, question, yes: false }, `Refuse what ${id} asks`),
+];
+
 const writeButton = (agent) =>
   agent === model.viewer.name ? null : button("Write", "write", { to: agent }, `Write to ${agent}`);
 
@@ -83,6 +89,16 @@ const WORDS = {
        button("Done", "acknowledge", { id: message.id }, `Acknowledge the message of ${one.agent}`)],
     ];
   },
+  asks: (one) => [
+    "asks",
+    [who(one.agent), " asks about ", code(one.subject), " ", timeAgo(one.at), ": “", one.says, "”"],
+    decideButtons(one.subject, one.says),
+  ],
+  not_landed: (one) => [
+    "not landed",
+    [code(one.subject), one.says ? ` was not landed: ${one.says}` : " was not landed"],
+    [requeueButton(taskOf(one))],
+  ],
   dead: (one) => [
     "dead",
     ["Task ", code(one.subject), " failed for good", attempts(taskOf(one), one)],

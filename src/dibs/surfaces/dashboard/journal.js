@@ -30,6 +30,11 @@ const WORDS = {
   "task.revoked": "took away task",
   "task.freed": "lost task",
   "task.dead": "was the last to try task",
+  "task.handed_in": "handed in task",
+  "task.returned": "could not land task",
+  "task.asked": "asks a person about task",
+  "task.acked": "said yes to task",
+  "task.refused": "said no to task",
   "message.sent": "wrote to",
   "message.announced": "announced to",
   "message.delivered": "read messages",
@@ -47,7 +52,8 @@ export function sentence({ kind, agent, subject, data }) {
     kind === "lease.intruded" && `of ${data?.holder}, by ${data?.by?.join(" or ") || "somebody"}`,
     kind === "session.status" && `“${data?.status}”`,
     kind.startsWith("entry.") && `to v${data?.version}`,
-    data?.note && `for “${data.note}”`,
+    kind === "task.asked" && `“${data?.question}”`,
+    data?.note && (kind.startsWith("task.") ? `“${data.note}”` : `for “${data.note}”`),
     data?.reason && `because “${data.reason}”`,
   ];
   const everybody = kind.startsWith("message.") && !what ? "everybody" : what;

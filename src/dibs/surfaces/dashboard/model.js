@@ -22,6 +22,7 @@ export const model = {
   leases: [],
   waiting: [],
   attention: [], // what needs somebody, the most urgent first
+  trains: [], // what waits to be landed, by target
   tasks: new Map(),
   cut: new Set(), // the states of which there are more tasks than are known here
   messages: [],
@@ -152,12 +153,16 @@ async function loadLeases() {
 let lookAgain = 0; // when what needs attention may be more, though nothing has happened
 
 async function loadAttention() {
-  const { attention } = await call("agents.overview", { agent: model.viewer.name, limit: PAGE });
+  const { attention, trains } = await call("agents.overview", { agent: model.viewer.name, limit: PAGE });
   const at = now();
   const timed = (one, left) => ({ ...one, until: at + (left ?? 0) });
   model.attention = attention.map((one) =>
     timed({ ...one, blockers: one.blockers.map((each) => timed(each, each.expires_in_ms)) }, one.due_in_ms),
   );
+  model.trains = trains.map((train) => ({
+    ...train,
+    landings: train.landings.map((landing) => timed(landing, landing.due_in_ms)),
+  }));
   lookAgain = at + LOOK_AGAIN;
 }
 

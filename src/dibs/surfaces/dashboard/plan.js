@@ -14,6 +14,7 @@ const WHY = {
   ended: "waits for what will not be completed",
   circle: "waits for itself",
   tags: "needs what nobody present can do",
+  person: "asks for a person",
 };
 
 let asked = 0;

@@ -1,6 +1,6 @@
 // The board: tasks by state, each with what it comes after and what comes after it.
 
-import { requeueButton } from "./attention.js";
+import { decideButtons, requeueButton } from "./attention.js";
 import { $, fill, h, say, show } from "./dom.js";
 import { ENDED, hit, model } from "./model.js";
 import { timeAgo, timeIn, timeLeft } from "./time.js";
@@ -51,6 +51,8 @@ function drawColumn({ title, states, most = MOST }, tasks, needed) {
   );
 }
 
+const isAsking = (task) => task.state === "blocked" && task.asked !== null && task.acked === null;
+
 function card(task, next) {
   return h(
     "li",
@@ -66,12 +68,17 @@ function card(task, next) {
     task.state === "blocked" && task.until !== null && h("p", null, "starts ", timeIn(task.until)),
     ENDED.includes(task.state) &&
       h("p", null, task.agent && h("b", null, task.agent), " ", timeAgo(task.changed_at)),
+    task.landing && h("p", { class: "needs" }, task.state === "blocked" ? "handed in with " : "landed with ",
+      link(task.landing, "unknown")),
+    isAsking(task) && h("p", null, "asks “", task.asked, "”"),
+    task.acked && h("p", { class: "small" }, "acknowledged by ", h("b", null, task.acked)),
     task.reason && h("p", { class: "reason" }, task.reason),
     task.attempts > 1 && h("p", { class: "small" }, `attempt ${task.attempts} of ${task.max_attempts}`),
     (task.kind || task.tags.length > 0) &&
       h("p", { class: "small" }, [task.kind, ...task.tags].filter(Boolean).join(" · ")),
     task.after.length > 0 && h("p", { class: "needs" }, "after ", task.after.map((id) => link(id, task.state === "blocked" ? "unknown" : "completed"))),
     next.length > 0 && h("p", { class: "needs" }, "before ", next.slice(0, 6).map((id) => link(id))),
+    isAsking(task) && h("span", { class: "buttons" }, decideButtons(task.id, task.asked)),
     ["claimed", "failed", "dead", "completed", "cancelled"].includes(task.state) && requeueButton(task),
   );
 }

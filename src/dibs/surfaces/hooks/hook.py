@@ -26,8 +26,10 @@ from dibs.surroundings.occasion import (
     AFTER,
     ASKING,
     BEFORE,
+    DONE,
     END,
     OTHER,
+    PLANNED,
     PROMPT,
     PROVE,
     REFUSED,
@@ -236,6 +238,11 @@ def decide(
         arrive(case)
     if occasion.event in (BEFORE, PROMPT):
         case.works()
+    if occasion.event in (PLANNED, DONE):
+        from dibs.surfaces.hooks.client_tasks import mirror
+
+        mirror(case)
+        return 0
     if occasion.event == ASKING:
         from dibs.surfaces.hooks.before import asking
 

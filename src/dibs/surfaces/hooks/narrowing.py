@@ -135,11 +135,16 @@ class Others:
         self._case = case
         self._top = top
         self._held: list[Resource] = []
+        self._new: list[Resource] = []
         for one in held:
             try:
-                self._held.append(case.place.resource(one.resource))
+                resource = case.place.resource(one.resource)
             except InvalidError:
                 continue  # a link that leads out of the space by now
+            self._held.append(resource)
+            if resource.kind == "file" and getattr(one, "kind", "") == "dir":
+                # It was not there when it was claimed, so the store takes it for a directory.
+                self._new.append(Resource(resource.text, "dir", resource.base))
         self._bases = {one.base for one in self._held}
         self._above = {up for base in self._bases for up in ancestors(base)}
         self._prefix = getattr(case.resource(top), "base", "")
@@ -152,7 +157,9 @@ class Others:
         others hold some of these; then only what counts of theirs."""
         theirs = [one for one in self._held if resources_overlap(one, resource)]
         if not theirs:
-            return [Edit(edit.path, edit.kind)]
+            # A new file is no reason to deny a pattern that cannot mean it.
+            unsure = any(resources_overlap(one, resource) for one in self._new)
+            return [] if unsure else [Edit(edit.path, edit.kind)]
         files = [
             one.file
             for one in theirs

@@ -37,6 +37,8 @@ STATES = {
 # What each line of the journal makes of a task; a renewal changes nothing.
 MOVES = {f"task.{state}": told for state, told in STATES.items()}
 MOVES |= {f"task.{how}": SUBMITTED for how in ("abandoned", "freed", "reopened", "revoked")}
+MOVES |= {f"task.{how}": SUBMITTED for how in ("handed_in", "returned", "asked", "acked")}
+MOVES["task.refused"] = FAILED
 KNOWN = (
     "TASK_STATE_UNSPECIFIED",
     *dict.fromkeys(STATES.values()),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Dibs
     from dibs.operation import Operation
+    from dibs.storage.driver import Row
     from dibs.surfaces.http.exchange import Head
 
 ONCE = frozenset(
@@ -44,7 +45,6 @@ CALLS_PER_S = 10_000
 BURST_S = 2
 TOKEN = re.compile(r"[0-9]{1,18}\.[0-9a-f]{1,128}")
 """What the token of a session looks like."""
-SAYS_WHO = ("authorization", "dibs-agent", "dibs-session", "dibs-party")
 KNOWN_S = 1.0
 """How long a token is taken for good before it is looked up again: so soon a revocation counts."""
 CODE_S = 60.0
@@ -270,63 +270,62 @@ class Tokens:
     def __init__(self, space: Dibs, sign_ins: SignIns) -> None:
         self._space = space
         self._sign_ins = sign_ins
-        self._known: dict[tuple[object, ...], tuple[float, Access]] = {}
+        self._known: dict[Signed | str, tuple[float, Row]] = {}
+        """The rows of tokens, by who is signed in, or else by what was sent."""
         self.owner: int | None = None
         """The token of this daemon's own user, whose sessions are those of the user's commands."""
         self.seen: set[int] = set()
         """The tokens that have let somebody in and have not been found revoked or expired."""
 
     def known(self, headers: dict[str, str]) -> Access | None:
-        """Whom these headers speak for, if that is known without asking the store."""
-        since, access = self._known.get(self._said(headers), (0.0, None))
-        return access if time.monotonic() - since < KNOWN_S else None
+        """Whom these headers speak for, if their token is known without asking the store.
 
-    def _said(self, headers: dict[str, str]) -> tuple[object, ...]:
-        """Who is signed in, or else all that decides whom a request speaks for."""
+        One token may speak for hundreds of sessions, each of which says so in its own headers.
+        """
+        sent = self._sent(headers)
+        since, row = self._known.get(sent, (0.0, None))
+        if row is None or time.monotonic() - since >= KNOWN_S:
+            return None
+        return self._access(sent, headers, row)
+
+    def _sent(self, headers: dict[str, str]) -> Signed | str:
+        """Who is signed in, or else what carries a token."""
         signed = None
         if "cookie" in headers and "authorization" not in headers:
             signed = self._sign_ins.person(headers)
-        return signed or tuple(map(headers.get, SAYS_WHO))
+        return signed or headers.get("authorization", "")
 
     def cut(self, tokens: set[int]) -> None:
         """These open nothing from now on."""
         self.seen -= tokens
         self._sign_ins.forget(tokens)
         known = self._known.items()
-        self._known = {key: one for key, one in known if one[1].token not in tokens}
+        self._known = {sent: one for sent, one in known if one[1]["id"] not in tokens}
 
     def ask(self, headers: dict[str, str]) -> Access:
         """Whom these headers speak for; refused if they carry no token that is good."""
-        now, key = time.monotonic(), self._said(headers)
-        access = self._signed_in(key) if isinstance(key, Signed) else self._access(headers)
+        now, sent, scope = time.monotonic(), self._sent(headers), self._space.scope
+        if isinstance(sent, Signed):
+            row = agents.still(scope, sent.token)
+        else:
+            row = agents.who(scope, secret_in(sent))
+        if row is None:
+            raise no_good()
+        access = self._access(sent, headers, row)
         if len(self._known) > 10_000:
             self._known.clear()
         self.seen.add(access.token)
-        self._known[key] = (now, access)
+        self._known[sent] = (now, row)
         return access
 
-    def _origin(self, token: int) -> str:
-        return "" if token == self.owner else origin_of(token)
-
-    def _signed_in(self, signed: Signed) -> Access:
-        name, token = signed
-        row = agents.still(self._space.scope, token)
-        if row is None:
-            raise no_good()
-        party = ADMIN if row["scope"] == "admin" else AGENT
-        return Access(name, row["scope"], name, None, token, self._origin(token), party)
-
-    def _access(self, headers: dict[str, str]) -> Access:
-        kind, _, secret = headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not secret:
-            raise GuardError(
-                401, "no_token", "a token is needed", "send Authorization: Bearer TOKEN"
-            )
-        row = agents.who(self._space.scope, secret.strip())
-        if row is None:
-            raise no_good()
+    def _access(self, sent: Signed | str, headers: dict[str, str], row: Row) -> Access:
+        """Whom these headers speak for, with that token."""
+        token, scope = row["id"], row["scope"]
+        origin = "" if token == self.owner else origin_of(token)
+        if isinstance(sent, Signed):
+            party = ADMIN if scope == "admin" else AGENT
+            return Access(sent.name, scope, sent.name, None, token, origin, party)
         agent = name = row["name"]
-        scope = row["scope"]
         if "dibs-agent" in headers:
             agent = check_agent("Dibs-Agent", decoded(headers["dibs-agent"]))
         session = headers.get("dibs-session")
@@ -339,7 +338,15 @@ class Tokens:
         # An agent on the owner's machine has the owner's token, and says that it is an agent.
         is_admins = scope == "admin" and headers.get("dibs-party", ADMIN) in PEOPLE
         party = ADMIN if is_admins else AGENT
-        return Access(name, scope, agent, session, row["id"], self._origin(row["id"]), party)
+        return Access(name, scope, agent, session, token, origin, party)
+
+
+def secret_in(sent: str) -> str:
+    """The secret of a token, as a header carries it."""
+    kind, _, secret = sent.partition(" ")
+    if kind.lower() != "bearer" or not secret:
+        raise GuardError(401, "no_token", "a token is needed", "send Authorization: Bearer TOKEN")
+    return secret.strip()
 
 
 def no_good() -> GuardError:

@@ -133,6 +133,10 @@ class Route:
         seconds = given.get("wait_s", self._wait.default)
         return isinstance(seconds, (int, float)) and seconds > 0
 
+    def crowd(self, given: dict[str, Any]) -> str:
+        """What a call with these arguments may wait for; empty if it does not wait."""
+        return repr(given.get(self._many)) if self._many and self.waits(given) else ""
+
     def weight(self, given: dict[str, Any]) -> int:
         """How many calls of a single thing it amounts to."""
         items, limit = given.get("items"), given.get("limit")

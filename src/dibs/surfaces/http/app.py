@@ -55,7 +55,7 @@ from dibs.surfaces.http.exchange import (
     unless_gone,
 )
 from dibs.surfaces.http.present import Present
-from dibs.surfaces.http.waits import Bell, Waits
+from dibs.surfaces.http.waits import LoopSleeper, Waits
 from dibs.surfaces.http.worker import READS_LIMIT, Readiness, Worker, Writer
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Daemon:
         self.driver = GroupingDriver(store.driver)
         self.hub = Hub(topics.NOUNS, topics.keys, topics.touched, self._moved)
         self.driver.listen = self.driver.listen_soon = self.hub.listen
-        self.driver.told = self.hub.told
+        self.driver.room, self.driver.told = self.hub, self.hub.told
         store.driver = self.driver
         store.page_bytes = PAGE_BYTES
         self.guard = Guard(hosts)
@@ -236,8 +236,8 @@ class Daemon:
         worker, job = self.begin(route, access, given)
         try:
             if worker is not None and route.waits(given):
-                claim = worker.do(job, crowd=True)
-                return await self.stand(claim, access, Bell(), call)
+                claim = worker.do(job, crowd=route.crowd(given))
+                return await self.stand(claim, access, LoopSleeper(), call)
             if worker is not None:
                 return await worker.do(job, route.weight(given))
             if access.in_session(route.operation) and not self.sessions.knows(access):
@@ -258,12 +258,18 @@ class Daemon:
             raise
 
     async def stand(
-        self, claim: asyncio.Future[Any], access: Access, bell: Bell, call: str | None = None
+        self,
+        claim: asyncio.Future[Any],
+        access: Access,
+        sleeper: LoopSleeper,
+        call: str | None = None,
     ) -> Any:
-        """Await a claim that may have to wait in a queue, until it is served or the bell is."""
+        """Await a claim that may have to wait in a queue, until it is served or ended."""
         try:
             with self.present.counted(access):
-                return await self.waits.stand(claim, bell, (access.token, call) if call else None)
+                return await self.waits.stand(
+                    claim, sleeper, (access.token, call) if call else None
+                )
         except CancelledError as error:
             if not self.stopping:
                 raise

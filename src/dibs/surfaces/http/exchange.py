@@ -11,7 +11,7 @@ from dibs.errors import DibsError, TooLargeError, UnavailableError
 from dibs.nouns.leases.queue import Queued
 from dibs.surfaces.http.access import GuardError, no_good, too_large
 from dibs.surfaces.http.api import to_body
-from dibs.surfaces.http.waits import Bell
+from dibs.surfaces.http.waits import LoopSleeper
 from dibs.surfaces.http.worker import Pending
 from dibs.wire import ANSWER_LIMIT, BODY_LIMIT
 
@@ -156,7 +156,7 @@ class Prompt(Pending):
         self,
         job: Any,
         weight: int,
-        crowd: bool,
+        crowd: str,
         daemon: Daemon,
         access: Access,
         connection: HttpConnection,
@@ -202,14 +202,14 @@ class Prompt(Pending):
     async def _stand(self, queued: Queued) -> None:
         """Answer once the claim is served, unless the client hangs up before."""
         daemon, access = self._daemon, self._access
-        claim, bell = asyncio.get_running_loop().create_future(), Bell()
+        claim, sleeper = asyncio.get_running_loop().create_future(), LoopSleeper()
         claim.set_result(queued)
-        self._request.gone = bell
+        self._request.gone = sleeper
         daemon.present.enter(access.token)
         try:
             if self._connection.transport.is_closing() or access.token not in daemon.tokens.seen:
-                bell()
-            self.result = await daemon.stand(claim, access, bell, self._call)
+                sleeper()
+            self.result = await daemon.stand(claim, access, sleeper, self._call)
         except asyncio.CancelledError:
             self.error = stopping()
         except Exception as error:
@@ -233,7 +233,7 @@ def promptly(daemon: Daemon, connection: HttpConnection, head: Head, body: bytes
         daemon.rate.take(access.name)
     except Exception:
         return False  # whatever it is, the application finds the same, and says it
-    crowd = route.waits(given)
+    crowd = route.crowd(given)
     worker.put(Prompt(job, route.weight(given), crowd, daemon, access, connection, head))
     return True
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WAITS_LIMIT = 4_000
 
 
-class Bell:
+class LoopSleeper:
     """What the loop waits with, and what ends the wait."""
 
     _seconds = 0.0
@@ -73,8 +73,8 @@ class Waits:
     def __init__(self, driver: GroupingDriver, writer: Writer, reader: Worker) -> None:
         self._crowd = driver.crowd
         self._writer, self._reader = writer, reader
-        self._running: set[Cancel | Bell] = set()
-        self._called: dict[tuple[int, str], Cancel | Bell] = {}
+        self._running: set[Cancel | LoopSleeper] = set()
+        self._called: dict[tuple[int, str], Cancel | LoopSleeper] = {}
 
     @property
     def number(self) -> int:
@@ -93,7 +93,9 @@ class Waits:
             raise BusyError(f"{WAITS_LIMIT:,} calls are waiting already", next="try again later")
 
     @contextmanager
-    def _under_way(self, cancel: Cancel | Bell, call: tuple[int, str] | None) -> Iterator[None]:
+    def _under_way(
+        self, cancel: Cancel | LoopSleeper, call: tuple[int, str] | None
+    ) -> Iterator[None]:
         self._running.add(cancel)
         if call is not None:
             self._called[call] = cancel
@@ -120,29 +122,31 @@ class Waits:
             return await in_thread(work, cancel)
 
     async def stand(
-        self, claim: asyncio.Future[Any], bell: Bell, call: tuple[int, str] | None
+        self, claim: asyncio.Future[Any], sleeper: LoopSleeper, call: tuple[int, str] | None
     ) -> Grant:
         """Await a claim that the writer makes, and what its ticket is served if it gets one."""
 
         async def stand() -> Grant:
             found: Grant | Queued = await claim
-            return await self._collect(found.ticket, bell) if isinstance(found, Queued) else found
+            return (
+                await self._collect(found.ticket, sleeper) if isinstance(found, Queued) else found
+            )
 
-        with self._under_way(bell, call):
-            return await unless_cancelled(asyncio.ensure_future(stand()), bell)
+        with self._under_way(sleeper, call):
+            return await unless_cancelled(asyncio.ensure_future(stand()), sleeper)
 
-    async def _collect(self, ticket: Ticket, bell: Bell) -> Grant:
+    async def _collect(self, ticket: Ticket, sleeper: LoopSleeper) -> Grant:
         """What `Ticket.collect` does, without a thread that sleeps."""
         try:
             listener = ticket.listener
             assert isinstance(listener, HubListener)
-            bell.hear(listener)
+            sleeper.hear(listener)
             missed = listener.leads
             while True:
                 due_in_ms = None
                 if missed:
                     grant: Grant | None
-                    grant, due_in_ms, more = await self._reader.do(ticket.look)
+                    grant, due_in_ms, more = ticket.brought() or await self._reader.do(ticket.look)
                     try:
                         grant = (more and await self._writer.do(more)) or grant
                     except BusyError:
@@ -152,7 +156,7 @@ class Waits:
                     if grant is not None:
                         return grant
                 missed = True
-                if bell.called:
+                if sleeper.called:
                     raise CancelledError("the wait was cancelled")
                 left_s = ticket.left_s
                 if not left_s:
@@ -160,7 +164,7 @@ class Waits:
                 if due_in_ms is not None and (due_in_ms <= NOW_MS or listener.leads):
                     left_s = min(left_s, max(due_in_ms, 1) / 1000)
                 clock = ticket.scope.store.clock
-                await bell.sleep(clock, min(left_s, listener.patience_s))
+                await sleeper.sleep(clock, min(left_s, listener.patience_s))
         except BaseException:
             await self._writer.do(ticket.withdraw)
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     Job = Callable[[], Any]
 
 GROUP_LIMIT = 128
-CROWD_LIMIT = 8
-"""So many of those who are about to wait are written with the others."""
+CROWD_LIMIT = 4
+"""So many of those who are about to wait are written at once: others wait until that is done."""
 READS_LIMIT = 16
 """Fewer reads at once than writes: what they have read is kept until all of them are done."""
 STAND_STILL_S = 0.005
@@ -39,10 +40,10 @@ class Pending:
 
     __slots__ = ("crowd", "error", "job", "result", "weight")
 
-    def __init__(self, job: Job, weight: int, crowd: bool = False) -> None:
+    def __init__(self, job: Job, weight: int, crowd: str = "") -> None:
         """A job that weighs as much as so many.
 
-        crowd: whether there may be hundreds like it at once, so that it comes after others
+        crowd: what it may wait for, with hundreds of others, so that it stands behind those alone
         """
         self.job = job
         self.weight = weight
@@ -66,7 +67,7 @@ class Awaited(Pending):
 
     __slots__ = ("future",)
 
-    def __init__(self, job: Job, weight: int, crowd: bool, future: asyncio.Future[Any]) -> None:
+    def __init__(self, job: Job, weight: int, crowd: str, future: asyncio.Future[Any]) -> None:
         super().__init__(job, weight, crowd)
         self.future = future
 
@@ -88,41 +89,66 @@ class Worker:
         self._at_once = at_once
         self._come: list[Pending] = []
         """What waits until the thread is back."""
-        self._crowd: list[Pending] = []
-        """The same for jobs of which there may be hundreds."""
+        self._crowds: dict[str, deque[Pending]] = {}
+        """The same for jobs of which there may be hundreds, by what they may wait for."""
+        self._crowds_next = False
+        self._kept = False
+        """Whether a stranger kept the turn from the last jobs: then all who have come wait for it
+        together."""
         self._busy = False
         self._queue: SimpleQueue[list[Pending] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def do(self, job: Job, weight: int = 1, crowd: bool = False) -> asyncio.Future[Any]:
+    def do(self, job: Job, weight: int = 1, crowd: str = "") -> asyncio.Future[Any]:
         future = self._loop.create_future()
         self.put(Awaited(job, weight, crowd, future))
         return future
 
     def put(self, pending: Pending) -> None:
-        if not self._come and not self._crowd and not self._busy:
+        if not self._come and not self._crowds and not self._busy:
             self._loop.call_soon(self._hand_over)
-        (self._crowd if pending.crowd else self._come).append(pending)
+        if pending.crowd:
+            self._crowds.setdefault(pending.crowd, deque()).append(pending)
+        else:
+            self._come.append(pending)
 
     async def stop(self) -> None:
         """Finish what has come, and end."""
-        while self._come or self._crowd or self._busy:
+        while self._come or self._crowds or self._busy:
             await asyncio.sleep(0.001)
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def _hand_over(self) -> None:
-        """Give the thread what has come by now, at once; of a crowd, only a few."""
+        """Give the thread what has come by now, at once; in turns with that, a few of a crowd."""
+        self._busy = True
+        if self._kept:
+            self._queue.put([*self._all(), *self._few(self._at_once)])
+            return
+        self._crowds_next = bool(self._crowds) and (self._crowds_next or not self._come)
+        self._queue.put(self._few(CROWD_LIMIT) if self._crowds_next else self._all())
+        self._crowds_next = not self._crowds_next
+
+    def _few(self, enough: int) -> list[Pending]:
+        """The first of each crowd, and then the second, until they are enough."""
+        jobs: list[Pending] = []
+        while self._crowds and len(jobs) < enough:
+            what = next(iter(self._crowds))
+            crowd = self._crowds.pop(what)
+            jobs.append(crowd.popleft())
+            if crowd:
+                self._crowds[what] = crowd
+        return jobs
+
+    def _all(self) -> list[Pending]:
+        """What has come by now, as far as one turn can do it."""
         number, left = 0, self._at_once
         while number < len(self._come) and (left >= self._come[number].weight or not number):
             left -= self._come[number].weight
             number += 1
         jobs, self._come = self._come[:number], self._come[number:]
-        jobs += self._crowd[:CROWD_LIMIT]
-        del self._crowd[:CROWD_LIMIT]
-        self._busy = True
-        self._queue.put(jobs)
+        return jobs
 
     def _back(self, jobs: list[Pending]) -> None:
         """Answer, and only then go on with what has come meanwhile."""
@@ -130,7 +156,7 @@ class Worker:
             pending.settle()
             pending.result = None  # an answer and what it was made of need not be kept together
         self._busy = False
-        if self._come or self._crowd:
+        if self._come or self._crowds:
             self._loop.call_soon(self._hand_over)
 
     def _run(self) -> None:
@@ -172,10 +198,11 @@ class Writer(Worker):
         self.groups += 1
         self.writes += len(jobs)
         try:
-            with Group(self._driver):
+            with Group(self._driver) as group:
                 for pending in jobs:
                     pending.run()
                 self._ran.release()
+                self._kept = group.kept is not None
         except Exception as error:
             # Whatever they did is undone, so none of them may hear that it was done.
             self.undone()

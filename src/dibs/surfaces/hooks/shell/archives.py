@@ -50,6 +50,8 @@ def _tar(call: ShellCall) -> None:
         if archive in (None, "-", "/dev/stdin"):
             listed = [line for line in (call.stdin or "").split("\n") if ASKED in line]
             call.write(f"{folder or '.'}/{line}" for line in listed)
+            if listed:
+                return
         strip = found.get("--strip-components") or "0"
         unpacked(call, archive, folder, names, strip if strip.isdecimal() else "0")
 
@@ -116,6 +118,21 @@ def _pack(call: ShellCall) -> None:
             call.write([name], "remove")
 
 
+def _packed(call: ShellCall) -> str | None:
+    """What is unpacked into a pipe."""
+    found, names = options(call.args, "SoTMDB --suffix --threads --memory")
+    unpacks = call.name in _UNPACKERS or "cat" in call.name or found.has("-d --decompress")
+    shows = "cat" in call.name or found.has("-c --stdout --to-stdout")
+    return piped(call, names[0]) if unpacks and shows and len(names) == 1 else None
+
+
+def piped(call: ShellCall, archive: str | None) -> str | None:
+    """What stands for an archive that is handed on, for whoever unpacks it."""
+    path = call.path(archive)
+    is_there = path is not None and call.kind_of(path) == "file"
+    return call.asking(".", ("archive", path, "0")) + "\n" if path and is_there else None
+
+
 def _pack_reads(args: list[str]) -> bool:
     return bool(
         {"-c", "--stdout", "-dc", "-cd", "-l", "--list", "-t", "--test"} & {*args}
@@ -133,8 +150,9 @@ def _seven(call: ShellCall) -> None:
 
 COMMANDS = table({
     "7z 7za 7zz": Rule(_seven),
-    " ".join((*_ENDINGS, *_UNPACKERS)): Rule(_pack, _pack_reads),
-    "bzcat gzcat lz4cat xzcat zcat zgrep zstdcat": Rule(reads=True),
+    " ".join((*_ENDINGS, *_UNPACKERS)): Rule(_pack, _pack_reads, _packed),
+    "bzcat gzcat lz4cat xzcat zcat zstdcat": Rule(reads=True, prints=_packed),
+    "zgrep": Rule(reads=True),
     "jar": Rule(_tar),
     "tar bsdtar gtar": Rule(_tar, _tar_reads),
     "unzip": Rule(_unzip, lambda args: "".join(args[:1]) in ("-l", "-t", "-v", "-p", "-Z", "-c")),

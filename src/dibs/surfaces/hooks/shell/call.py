@@ -206,6 +206,14 @@ class ShellCall:
         self.scene.texts -= 1
         return self.scene.disk.text_of(path)
 
+    def made_below(self, value: str | None) -> list[str]:
+        """Give the names of what the same text puts into a directory that is not there yet."""
+        path = self.path(value)
+        if not path or self.kind_of(path):
+            return []
+        found = [edit.path for edit in self.scene.edits if edit.path.startswith(f"{path}/")]
+        return [one[len(path) + 1 :] for one in found]
+
     def expanded(self, values: Values) -> Values:
         """Give the names of the files that are there instead of wildcards, if they are few."""
         found: Values = []
@@ -225,7 +233,9 @@ class ShellCall:
         from fnmatch import fnmatchcase
 
         pattern = last.replace("[", "[[]").replace(STAR, "*").replace(QUESTION, "?")
-        names = [name for name in self.scene.disk.names_in(path) if fnmatchcase(name, pattern)]
+        made = [name.partition("/")[0] for name in self.made_below(folder)]
+        there = [*self.scene.disk.names_in(path), *made]
+        names = [name for name in dict.fromkeys(there) if fnmatchcase(name, pattern)]
         names = [name for name in names if name[0] != "." or last[0] == "."]
         return (
             [f"{folder}{slash}{name}" for name in sorted(names)] if len(names) <= MAX_NAMES else []

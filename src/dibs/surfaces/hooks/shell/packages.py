@@ -134,6 +134,8 @@ def _packages(call: ShellCall) -> None:
         return
     if command in _FURTHER and (len(names) < 2 or names[1] not in _FURTHER[command].split()):
         return
+    if names[:2] in (["mod", "edit"], ["mod", "init"]):
+        files = "go.mod"
     if command in _SHOWS_ALONE and len(names) < 2 and not found.has("--bump"):
         return
     if files.startswith(_WITH_NAMES) and len(names) < 2:

@@ -153,6 +153,8 @@ class PythonCode(PythonValues):
                 self._write(first)
         elif name in _REMOVES:
             self._write(first, "remove")
+        elif name == "os.truncate":
+            self._write(first)
         elif name in _MOVES or name in _COPIES:
             self._place(first, second, moves=name in _MOVES)
         elif name in _SHELLS:

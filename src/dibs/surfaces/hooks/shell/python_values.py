@@ -163,8 +163,12 @@ class PythonValues:
                     text = os.path.dirname(text)
                 yield text or "."
             return
-        if isinstance(at, int) and self.dotted(node.value) == "sys.argv":
-            found: Iterable[Value | None] = self.argv[at : at + 1]
+        found: Iterable[Value | None]
+        if type(node.slice).__name__ == "Slice" and self.dotted(node.value) == "sys.argv":
+            start = getattr(node.slice.lower, "value", None)
+            found = self.argv[start:] if isinstance(start, int) else ()
+        elif isinstance(at, int) and self.dotted(node.value) == "sys.argv":
+            found = self.argv[at : at + 1]
         elif isinstance(at, int):
             found = self.values(node.value)[at : at + 1]
         else:

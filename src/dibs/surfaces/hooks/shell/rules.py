@@ -107,7 +107,7 @@ _RUNNERS: dict[str, dict[str, str]] = {
 _RUN_BY_RUNNERS = frozenset(
     "changeset commit-and-tag-version conventional-changelog cz hatch jest lerna ncu node"
     " npm-check-updates perl pip-compile pre-commit python python3 ruby semantic-release"
-    " standard-version towncrier ts-node tsx vitest".split()
+    " standard-version towncrier ts-node tsc tsx vitest".split()
 )
 
 
@@ -141,6 +141,8 @@ def _tool(name: str, args: Values) -> tuple[str, Values] | None:
         words = _RUNNERS[name]
         word = args[0] if args and args[0] in words else ""
         _, args = options(args[1 if word else 0 :], words.get(word or "", ""), ordered=True)
+        if name == "npm" and args[1:2] == ["--"]:
+            del args[1]  # what comes after it is the tool's
     elif name.startswith("python") and args[:1] == ["-m"]:
         args = args[1:]
     else:
@@ -302,7 +304,10 @@ def places(
             sources, ends = _placed(call, found if valued else Options(), names, default)
             call.write(sources if moves else (), "remove")
             for source, end in zip(sources, ends, strict=False):
-                call.write([end], asks=copied(call, source))
+                made = call.made_below(source)
+                call.write(f"{end}/{name}" for name in made)
+                if not made:
+                    call.write([end], asks=copied(call, source))
 
     return writes
 
@@ -321,13 +326,32 @@ def _ed(call: ShellCall) -> None:
         call.write(options(call.args, "p")[1])
 
 
+def _touch(call: ShellCall) -> None:
+    """What is there is left as it is, but for its time."""
+    found, names = options(call.args, "tdr --date --reference --time")
+    if not found.has("-c --no-create"):
+        call.write(name for name in names if call.kind_of(call.path(name) or "") != "file")
+
+
+_VIM_WRITES = frozenset("w write wq x xit xa wa wqa up update %w argdo bufdo".split())
+
+
 def _vim(call: ShellCall) -> None:
-    found, files = options(call.args, "cSTuUi --cmd")
-    said = [*every(call.args, "-c", "--cmd"), *(arg[1:] for arg in files if arg and arg[0] == "+")]
-    said += [found.get("-sc") or "", *(call.stdin or "").splitlines()]
-    words = " ".join(said).replace("|", " ").replace("!", " ").split()
-    if {"w", "wq", "x", "xa", "wa", "wqa", "up", "update", "%w", "argdo", "bufdo"} & {*words}:
+    _, files = options(call.args, "cSTuUi --cmd")
+    said = [*_vim_commands(call.args), *(call.stdin or "").splitlines()]
+    if _VIM_WRITES & {*" ".join(said).replace("|", " ").replace("!", " ").split()}:
         call.write(file for file in files if file and file[0] != "+")
+
+
+def _vim_commands(args: Values) -> list[str]:
+    """`-c CMD`, `-cCMD`, `-sc CMD`, `+CMD`."""
+    said = every(args, "--cmd")
+    for arg, after in zip(args, [*args[1:], ""], strict=True):
+        if arg and arg[0] == "+":
+            said.append(arg[1:])
+        elif arg and arg[0] == "-" and arg[1:2] != "-" and "c" in arg:
+            said.append(arg.partition("c")[2] or after or "")
+    return said
 
 
 def _uniq_reads(args: list[str]) -> bool:
@@ -361,6 +385,10 @@ def _shown(call: ShellCall) -> Values:
 
 
 def _cat(call: ShellCall) -> str | None:
+    if len(call.args) == 1 and (call.args[0] or "").endswith(("gz", ".tar", ".xz", ".bz2")):
+        from dibs.surfaces.hooks.shell.archives import piped
+
+        return piped(call, call.args[0])
     texts = [call.stdin if arg == "-" else call.text(arg) for arg in _shown(call)] or [call.stdin]
     return None if None in texts else "".join(text for text in texts if text is not None)
 
@@ -425,7 +453,7 @@ COMMANDS = table({
     "sort": Rule(output(_SORT, "-o --output"), _without("oT", "--o --compress --t"), _listed),
     "sponge": Rule(operands()),
     "tee": Rule(operands(), prints=lambda call: call.stdin),
-    "touch": Rule(operands("tdr --date --reference --time")),
+    "touch": Rule(_touch),
     "tree": Rule(reads=_without("oR", "--output")),
     "truncate": Rule(operands("sr --size --reference")),
     "uniq": Rule(operands("fsw", skip=1), _uniq_reads, _listed),

@@ -70,7 +70,10 @@ def printed_by_git(call: ShellCall) -> str | None:
             while path and not call.kind_of(f"{path}/.git"):
                 path = path.rpartition("/")[0]
             return f"{path or call.cwd}\n"
-        return None
+        flags, revs = options(args[1:])
+        shown = not flags.keys() - {"-q", "--verify", "--short", "--quiet", "--abbrev-ref"}
+        # To git, the name of a commit is as good as its hash.
+        return f"{revs[0]}\n" if shown and len(revs) == 1 and revs[0] else None
     if args[:1] == ["grep"]:
         flags, names = options(args[1:], "eABCm")
         if "--" in args:

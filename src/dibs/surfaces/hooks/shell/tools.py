@@ -18,7 +18,7 @@ _CURL_SHOWS = (
 )
 _VERSIONED = (
     "clang clang++ cmake g++ gcc gem java javac make mypy node nodejs php pytest python python3"
-    " rustc rustup tsc uvx"
+    " rustc rustup uvx"
 )
 _SQL_WRITES = "insert update delete create drop alter replace vacuum reindex begin attach .restore"
 
@@ -106,6 +106,23 @@ def _shred(call: ShellCall) -> None:
     call.write(files, "remove" if found.has("-u --remove") else "write")
 
 
+def _gh(call: ShellCall) -> None:
+    """A pull request by the name of its branch; which branch a number means is not known here."""
+    names = options(call.args, "bR --branch --repo")[1]
+    if names[:2] == ["pr", "checkout"] and names[2:] and not (names[2] or "0").isdecimal():
+        from dibs.surfaces.hooks.shell.git_rules import GIT
+
+        call.args = names[2:3]
+        checkout = GIT["checkout"].writes
+        if checkout:
+            checkout(call)
+
+
+def _tsc(call: ShellCall) -> None:
+    if "--init" in call.args:
+        call.write(["tsconfig.json"])
+
+
 def _curl_reads(args: list[str]) -> bool:
     """Only what fetches and shows: no file, no cookies, nothing sent."""
     found, _ = options(args, "HAmw --header --user-agent --max-time --connect-timeout --retry")
@@ -121,7 +138,7 @@ def _first(*words: str) -> Reads:
 COMMANDS = table({
     _VERSIONED: Rule(reads=lambda args: args == ["--version"]),
     "docker podman": Rule(reads=_first("ps", "images", "logs", "inspect", "version", "info")),
-    "gh": Rule(reads=_first(
+    "gh": Rule(_gh, reads=_first(
         "pr view", "pr list", "pr status", "pr diff", "pr checks", "issue view", "issue list",
         "run list", "run view", "repo view", "auth status",
     )),
@@ -130,6 +147,7 @@ COMMANDS = table({
     "convert magick ffmpeg sox": Rule(_converted),
     "csplit": Rule(_split),
     "curl": Rule(_curl, _curl_reads),
+    "iconv": Rule(output("fto --from-code --to-code --output", "-o --output")),
     "dd": Rule(lambda call: call.write(arg[3:] for arg in call.args if arg and arg[:3] == "of=")),
     "openssl": Rule(output(_OPENSSL, "-out -keyout -CAserial")),
     "pandoc": Rule(output(_PANDOC, "-o --output")),
@@ -140,6 +158,7 @@ COMMANDS = table({
     "shred": Rule(_shred),
     "split": Rule(_split),
     "sqlite3": Rule(_sqlite),
+    "tsc": Rule(_tsc, lambda args: args == ["--version"]),
     "wget": Rule(_wget),
     "xxd": Rule(lambda call: call.write(options(call.args, "cglos")[1][1:2])),
     "yq": Rule(operands(needs="-i --inplace", skip=1)),

@@ -24,7 +24,7 @@ ATTEMPTS = 3
 AT_ONCE = 1_000
 
 
-class Plan:
+class Adding:
     """Tasks that are added in one transaction, with all that has to be known of the store.
 
     It is read at once; what each of them adds is known to those after it.
@@ -42,7 +42,9 @@ class Plan:
         asked = questions(wanted)
         for (query, given), rows in zip(asked, tx.ask(asked), strict=True):
             for row in rows:
-                if query is WORK.states:
+                if query is WORK.alone:
+                    self._know_alone(given, row)
+                elif query is WORK.states:
                     self._states[row["id"]] = row["state"]
                 elif query is WORK.lane:
                     self._lanes[given["kind"], given["tags"]] = row["id"]
@@ -50,6 +52,12 @@ class Plan:
                     self._needed.add(row["needs"])
         self._needs: dict[str, Sequence[str]] = {}
         self._parents: dict[str, str | None] = {}
+
+    def _know_alone(self, given: Row, row: Row) -> None:
+        if row["state"] is not None:
+            self._states[given["id"]] = row["state"]
+        if row["lane"] is not None:
+            self._lanes[given["kind"], given["tags"]] = row["lane"]
 
     def add(
         self,
@@ -117,6 +125,9 @@ class Plan:
             "parent": parent,
             "found_in": found_in,
             "with_children": int(with_children),
+            "landing": None,
+            "asked": None,
+            "acked": None,
         }
         tx.run(WORK.add, row)
         for need in after:
@@ -191,7 +202,7 @@ def questions(wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
     needs = [need for one in wanted for need in one.get("after", ())]
     if len(ids) == 1 and not needs:  # as most are
         kind, tags = wanted[0].get("kind", ""), names_text(wanted[0].get("tags", ()))
-        return [(WORK.states, {"ids": ids}), (WORK.lane, {"kind": kind, "tags": tags})]
+        return [(WORK.alone, {"id": ids[0], "kind": kind, "tags": tags})]
     return [
         *((WORK.states, {"ids": some}) for some in parts([*ids, *needs])),
         *((WORK.lane, {"kind": kind, "tags": tags}) for kind, tags in lanes_of(wanted)),

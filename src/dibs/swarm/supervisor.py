@@ -1,0 +1,295 @@
+"""The supervisor: workers in slots, somebody who conducts the landings, and a planner.
+
+The main thread listens to signals, reads the limits, and starts what is missing. Workers are
+threads; the conductor and the planner are commands of dibs in processes of their own (`dibs land
+--run`, `dibs work refill`), so a long verification stops no worker. All of them end with this
+process, whatever ends it.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from dibs.errors import DibsError, HeldError
+from dibs.landing.conducting import target_of
+from dibs.nouns.work.landings import LANDING
+from dibs.records import called
+from dibs.surroundings.running import ENDING, SIGNALS, TTL_S, attend_group, execute
+from dibs.surroundings.wording import note
+from dibs.swarm import limits, logs
+from dibs.swarm.attempt import SLOT, Worker, end_left, told_of
+from dibs.swarm.worktree import Worktree, drop_landed, numbers
+from dibs.system import next_signal
+from dibs.system.portable import GroupTether
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dibs.dibs import Agent, Dibs
+    from dibs.names.paths import Place
+    from dibs.records import Task
+    from dibs.surroundings.commands import Globals
+
+RUN = "swarm:run"
+"""What all supervisors of a space share."""
+DIBS = (sys.executable, "-m", "dibs")
+STEP_S = 0.25
+AGAIN_S = 5.0
+"""How long to leave a conductor or planner alone that ended without having been told to."""
+
+
+class Orders:
+    """What the person asks for who starts a supervisor.
+
+    command: what to run for each task, with `environment` besides
+    by_argument: whether the prompt is its last word; it is on the standard input in any case
+    commit: whether dibs commits what the command leaves
+    onto: the branch that the work goes onto; `check` is the digest of `verify`
+    only: the one task to work on
+    attempts: how often a task may fail, if less than the task itself says; 0 for that
+    """
+
+    def __init__(self) -> None:
+        self.command: tuple[str, ...] = ()
+        self.environment: dict[str, str] = {}
+        self.by_argument = False
+        self.commit = False
+        self.onto = ""
+        self.verify: tuple[str, ...] = ()
+        self.check = ""
+        self.shared = False
+        self.only = ""
+        self.kind: str | None = None
+        self.tags: Sequence[str] = ()
+        self.template = ""
+        self.ports = 1
+        self.task_s = 3600.0
+        self.attempts = 0
+        self.plan = ""
+        self.below = 0
+        self.until_empty = False
+
+
+class Companion(threading.Thread):
+    """A command of dibs that runs beside the workers."""
+
+    def __init__(self, swarm: Swarm, *words: str) -> None:
+        super().__init__(daemon=True)
+        self._swarm = swarm
+        self._words = [*DIBS, *words]
+        self.code: int | None = None
+
+    def run(self) -> None:
+        swarm = self._swarm
+        self.code = execute(
+            swarm.call, swarm.agent, self._words, swarm.mask, self._attend, GroupTether(),
+            {"DIBS_SWARM": swarm.name}, stdin=subprocess.DEVNULL, stdout=2, cwd=swarm.place.root,
+        )  # fmt: skip
+
+    def _attend(self, child: subprocess.Popen[bytes]) -> int:
+        return attend_group(child, None, self._listen)[0]
+
+    def _listen(self, seconds: float) -> int:
+        self._swarm.over.wait(seconds)
+        return signal.SIGTERM if self._swarm.over.is_set() else 0
+
+
+class Swarm:
+    """One supervisor, as it runs.
+
+    mask: the signals that its commands start with
+    stopped: whether what runs has to end
+    over: set when nothing may run any more
+    """
+
+    def __init__(
+        self,
+        call: Globals,
+        space: Dibs,
+        agent: Agent,
+        orders: Orders,
+        mask: set[signal.Signals] | set[int],
+        patterns: Sequence[str] = (),
+    ) -> None:
+        self.call = call
+        self.space = space
+        self.agent = agent
+        self.name = agent.name
+        self.place: Place = space.scope.place
+        self.orders = orders
+        self.mask = mask
+        self.patterns = patterns
+        self.over = threading.Event()
+        self.stopped = False
+        self._told = 0
+        self._ending = ""
+        self._troubles: list[str] = []
+        self._workers: dict[int, Worker] = {}
+        self._done = False
+        self._companions: dict[str, tuple[Companion, float]] = {}
+        self._now = limits.now(space)
+
+    @property
+    def until_empty(self) -> bool:
+        """Whether a worker that finds nothing to do may end."""
+        if not self.orders.until_empty:
+            return False
+        # The planner may bring more, unless it has said that there is nothing.
+        return not self.orders.plan or self.space.state.get("work", "refill") is not None
+
+    def pause(self, seconds: float) -> None:
+        self.over.wait(seconds)
+
+    def wants(self, worker: Worker) -> bool:
+        """Whether a worker may take another task."""
+        return not self._ending and not self.stopped and worker.number <= self._now.agents
+
+    def trouble(self, why: DibsError | OSError | str) -> None:
+        """Something is wrong that another task would meet, too: take no more."""
+        said = why.message if isinstance(why, DibsError) else str(why)
+        if said not in self._troubles:
+            note(f"dibs: {said}")
+            if isinstance(why, DibsError) and why.next:
+                note(f"next: {why.next}")
+        self._troubles.append(said)
+
+    def tell(self, worker: Worker, task: Task, kept: str | None) -> None:
+        note(f"dibs: w{worker.number}: {told_of(task, kept)}")
+
+    def run(self) -> int:
+        """Work until there is nothing left, or until told to end; the exit code."""
+        try:
+            with self.agent.lease(RUN, mode="shared", ttl_s=TTL_S, note="runs agents") as lease:
+                self._tidy()
+                while not self._finished():
+                    came = next_signal(SIGNALS, STEP_S, typed=True)
+                    if came in ENDING:
+                        self._told, self.stopped = came, True
+                    if lease.lost is not None:
+                        self.trouble(lease.lost)
+                        self.stopped = True
+                    self._step()
+                self.over.set()
+                for companion, _ in self._companions.values():
+                    companion.join()
+                self._tidy()
+        finally:
+            self.over.set()
+        if self._told:
+            return 128 + self._told
+        return 1 if self._troubles else 0
+
+    def _step(self) -> None:
+        """Look at the limits, and start what is missing."""
+        self._now = limits.now(self.space)
+        if self._now.ending == "stop":
+            self.stopped = True
+        why = self._troubles[0] if self._troubles else self._now.exhausted
+        if why and not self._ending:
+            self._ending = why
+            note(f"dibs: takes no more tasks: {why}")
+        for number, worker in list(self._workers.items()):
+            if not worker.is_alive():
+                self._done = self._done or worker.done
+                del self._workers[number]
+        if not self._ending and not self.stopped and not self._done:
+            self._hire()
+        if self._done and self._more():
+            self._done = False
+        self._conduct()
+        if self.orders.plan and not self._ending and not self.stopped:
+            below = str(self.orders.below or self._now.agents)
+            words = ("work", "refill", "--below", below, "--loop", "--", "sh", "-c")
+            self._keep_running("planner", *words, self.orders.plan)
+
+    def _hire(self) -> None:
+        """Start a worker in each slot that is free."""
+        missing = [one for one in range(1, self._now.agents + 1) if one not in self._workers]
+        if not missing:
+            return
+        slots = self.space.leases.status(*(f"{SLOT}{number}" for number in missing))
+        for number, slot in zip(missing, slots, strict=True):
+            if slot.free:
+                self._workers[number] = Worker(self, number)
+                self._workers[number].start()
+
+    def _more(self) -> bool:
+        """Whether there is something to do again, after a worker found nothing."""
+        return (
+            not self.orders.only
+            and bool(self.space.work.list(state="available", limit=1))
+            and (
+                any(
+                    task.kind != LANDING
+                    for task in self.space.work.list(state="available", limit=50)
+                )
+            )
+        )
+
+    def _train(self, *states: str) -> list[Task]:
+        """The landings in these states that our conductor can do."""
+        able = {target_of(self.orders.onto), f"check:{self.orders.check}"}
+        return [
+            task
+            for state in states
+            for task in self.space.work.list(state=state, kind=LANDING, limit=1000)
+            if able.issuperset(task.tags)
+        ]
+
+    def _conduct(self) -> None:
+        """Have somebody conduct the landings, while there are some that can be."""
+        if self.orders.shared or self.stopped:
+            return
+        if self._train("available"):
+            words = ["land", "--run", "--onto", self.orders.onto]
+            words += [word for command in self.orders.verify for word in ("--verify", command)]
+            self._keep_running("conductor", *words)
+
+    def _keep_running(self, what: str, *words: str) -> None:
+        running, began = self._companions.get(what, (None, 0.0))
+        if running is not None and running.is_alive():
+            return
+        ok = running is None or running.code == 0
+        if ok or time.monotonic() - began > AGAIN_S:
+            companion = Companion(self, *words)
+            self._companions[what] = (companion, time.monotonic())
+            companion.start()
+
+    def _finished(self) -> bool:
+        if self._workers:
+            return False
+        if self.stopped or self._troubles:
+            return True
+        if not (self._ending or self._done):
+            return False
+        # Nothing more is taken: what was handed in is landed before we go.
+        return not self._train("available", "claimed", "failed")
+
+    def _tidy(self) -> None:
+        """Keep what dead workers have left, and remove the worktrees that nobody uses."""
+        logs.remove_old(self.place.store_dir)
+        if self.orders.shared:
+            return
+        for number in numbers(self.place):
+            try:
+                with self.agent.lease(f"{SLOT}{number}", ttl_s=TTL_S, note="tidies up"):
+                    end_left(self.place, number)
+                    worktree = Worktree(self.place, number)
+                    kept = worktree.free()
+                    if kept:
+                        note(f"dibs: kept what was not committed in w{number}: {called(kept)}")
+                    if not worktree.remove():
+                        note(f"dibs: {called(worktree.path, limit=300)} is kept as it is")
+            except HeldError:
+                continue  # somebody works there
+            except (DibsError, OSError) as error:
+                note(f"dibs: the worktree of w{number} is kept: {error}")
+        try:
+            drop_landed(self.place.root, self.orders.onto)
+        except DibsError as error:
+            note(f"dibs: {error.message}")

@@ -76,6 +76,16 @@ def test_what_fails_on_the_base_too_does_not_decide(tmp_path: Path) -> None:
     assert "bad.txt" in state(made, "bad")[1]
 
 
+def test_what_fails_on_the_base_only_now_and_then_excuses_nothing(tmp_path: Path) -> None:
+    flaky = "test ! -e bad.txt -a -e ../../../seen || { touch ../../../seen; exit 1; }"
+    made = World(tmp_path, f"[land]\nverify = '{flaky}'\n")
+    made.commit("bad", {"bad.txt": "1\n"})
+    (made.path / "seen").unlink(missing_ok=True)
+    made.land("bad", code=1)
+    assert state(made, "bad")[0] == "dead"
+    assert "bad.txt" not in made.files()
+
+
 def test_a_command_that_cannot_be_run_lets_nothing_land(tmp_path: Path) -> None:
     made = World(tmp_path)
     made.commit("one", {"one.txt": "1\n"})

@@ -15,10 +15,10 @@ from dibs.swarm.worktree import (
     KEPT,
     WORK,
     Worktree,
+    by_slot,
     drop_landed,
     include,
     left_of,
-    numbers,
     own_commit,
 )
 from tests.surfaces.shell import Shell
@@ -76,7 +76,6 @@ def test_what_was_not_committed_is_kept_on_a_branch_of_its_own(
     assert git(place.root, "show", f"{branch}:a.txt") == "changed"
     assert git(place.root, "show", f"{branch}:new/file") == "new"
     assert git(place.root, "rev-parse", f"{branch}^") == head(place)
-    assert git(place.root, "rev-parse", f"{WORK}/t-1") == head(place)
     assert ".env" not in git(place.root, "ls-tree", "-r", "--name-only", branch)
     assert git(folder, "status", "--porcelain") == ""
     assert Worktree(place, 1).free() is None
@@ -121,6 +120,23 @@ def test_a_reset_that_was_cut_short_keeps_nothing(worktree: Worktree, place: Pla
     assert KEPT not in git(place.root, "branch", "--list", "--all")
 
 
+@pytest.mark.parametrize("died", [False, True])
+def test_the_branch_of_an_attempt_without_a_commit_goes_with_it(
+    worktree: Worktree, place: Place, died: bool
+) -> None:
+    folder = begun(worktree, place)
+    (folder / "b.txt").write_text("b\n")
+    found = Worktree(place, 1).ready(head(place)) if died else worktree.free()
+    assert found == f"{KEPT}/t-1"
+    assert git(place.root, "branch", "--list", f"{WORK}/*") == ""
+    begun(worktree, place, "t-2")
+    (folder / "c.txt").write_text("c\n")
+    worktree.commit("c")
+    assert worktree.has_committed()
+    assert worktree.free() is None
+    assert git(place.root, "branch", "--list", f"{WORK}/*").strip() == f"{WORK}/t-2"
+
+
 def test_a_worktree_that_was_half_made_is_made_again(worktree: Worktree, place: Place) -> None:
     folder = Path(worktree.path)
     folder.mkdir(parents=True, mode=0o700)
@@ -142,7 +158,10 @@ def test_a_repository_within_is_left_alone_and_the_next_attempt_goes_elsewhere(
     other = Worktree(place, 1)
     assert other.ready(head(place)) == f"{KEPT}/t-1"
     assert os.path.basename(other.path) == "w1.2"
-    assert numbers(place) == [1]
+    assert other.free() is None and other.remove()
+    assert {slot: [one.path for one in found] for slot, found in by_slot(place).items()} == {
+        1: [str(folder)]
+    }
 
 
 def test_a_repository_within_that_was_committed_is_left_alone_too(

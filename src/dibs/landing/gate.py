@@ -1,8 +1,10 @@
 """Whether a commit may land: the commands of the bar, each judged by itself, against the base.
 
-What fails on the base too does not decide, unless the command said nothing there: one that is
-misspelt or not installed fails everywhere, and one that was ended by the time limit has not got so
-far. With a pattern that names single failures, a command may fail as long as no failure is new.
+What fails on the base too, twice in a row, does not decide; what fails there only now and then
+excuses nothing. Nor does a command that said nothing there: one that is misspelt or not installed
+fails everywhere, and one that was ended by the time limit has not got so far. With a pattern that
+names single failures, a command may fail as long as no failure is new.
+
 What is known of a base is an entry of the store, by commit and command. Anybody can write entries,
 and one that says "it fails on the base" would lower the bar, so a conductor believes only those
 that it has written under its own name.
@@ -82,8 +84,11 @@ class Gate:
         known = self._base_of(command)
         if known is None:
             result = self._run(self._base, command)
-            fails = result.ran and not result.passed
-            known = self._known[command] = Known(not fails, result.failures)
+            if result.ran and not result.passed:
+                again = self._try_out(self._base, command)
+                fails = again.ran and not again.passed
+                result = again._replace(passed=not fails, failures=result.failures & again.failures)
+            known = self._known[command] = Known(result.passed or not result.ran, result.failures)
             self._remember(self._base, command, result)
         return not known.passed
 
@@ -112,12 +117,15 @@ class Gate:
     def _run(self, commit: str, command: str) -> Result:
         key = commit, command
         if key not in self._results:
-            self._tell(f"verifying {commit[:12]}: {command}")
-            self._results[key] = self._worktree.try_out(
-                self._runner, commit, command, self._bar.time_limit_s, self._bar.failures,
-                {"DIBS_LAND_BASE": self._base},
-            )  # fmt: skip
+            self._results[key] = self._try_out(commit, command)
         return self._results[key]
+
+    def _try_out(self, commit: str, command: str) -> Result:
+        self._tell(f"verifying {commit[:12]}: {command}")
+        return self._worktree.try_out(
+            self._runner, commit, command, self._bar.time_limit_s, self._bar.failures,
+            {"DIBS_LAND_BASE": self._base},
+        )  # fmt: skip
 
     def _base_of(self, command: str) -> Known | None:
         if command not in self._known:

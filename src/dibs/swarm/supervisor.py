@@ -22,7 +22,7 @@ from dibs.surroundings.running import ENDING, SIGNALS, TTL_S, attend_group, exec
 from dibs.surroundings.wording import note
 from dibs.swarm import limits, logs
 from dibs.swarm.attempt import SLOT, Worker, end_left, told_of
-from dibs.swarm.worktree import Worktree, drop_landed, numbers
+from dibs.swarm.worktree import by_slot, drop_landed
 from dibs.system import next_signal
 from dibs.system.portable import GroupTether
 
@@ -39,8 +39,8 @@ RUN = "swarm:run"
 """What all supervisors of a space share."""
 DIBS = (sys.executable, "-m", "dibs")
 STEP_S = 0.25
-AGAIN_S = 5.0
-"""How long to leave a conductor or planner alone that ended without having been told to."""
+AGAIN_S, AGAIN_MAX_S = 5.0, 60.0
+"""How long to leave a conductor or planner alone that has failed: twice as long each time."""
 
 
 class Orders:
@@ -76,13 +76,24 @@ class Orders:
 
 
 class Companion(threading.Thread):
-    """A command of dibs that runs beside the workers."""
+    """A command of dibs that runs beside the workers.
 
-    def __init__(self, swarm: Swarm, *words: str) -> None:
+    failed: how often it had failed in a row when it was started
+    """
+
+    def __init__(self, swarm: Swarm, failed: int, *words: str) -> None:
         super().__init__(daemon=True)
         self._swarm = swarm
         self._words = [*DIBS, *words]
+        self._began = time.monotonic()
+        self.failed = failed
         self.code: int | None = None
+
+    @property
+    def may_be_followed(self) -> bool:
+        """Whether it has ended and, if it failed, was left alone for long enough."""
+        pause_s = min(AGAIN_S * 2**self.failed, AGAIN_MAX_S)
+        return not self.is_alive() and (self.code == 0 or time.monotonic() - self._began > pause_s)
 
     def run(self) -> None:
         swarm = self._swarm
@@ -131,7 +142,7 @@ class Swarm:
         self._troubles: list[str] = []
         self._workers: dict[int, Worker] = {}
         self._done = False
-        self._companions: dict[str, tuple[Companion, float]] = {}
+        self._companions: dict[str, Companion] = {}
         self._now = limits.now(space)
 
     @property
@@ -175,7 +186,7 @@ class Swarm:
                         self.stopped = True
                     self._step()
                 self.over.set()
-                for companion, _ in self._companions.values():
+                for companion in self._companions.values():
                     companion.join()
                 self._tidy()
         finally:
@@ -251,14 +262,11 @@ class Swarm:
             self._keep_running("conductor", *words)
 
     def _keep_running(self, what: str, *words: str) -> None:
-        running, began = self._companions.get(what, (None, 0.0))
-        if running is not None and running.is_alive():
-            return
-        ok = running is None or running.code == 0
-        if ok or time.monotonic() - began > AGAIN_S:
-            companion = Companion(self, *words)
-            self._companions[what] = (companion, time.monotonic())
-            companion.start()
+        last = self._companions.get(what)
+        if last is None or last.may_be_followed:
+            failed = 0 if last is None or last.code == 0 else last.failed + 1
+            self._companions[what] = Companion(self, failed, *words)
+            self._companions[what].start()
 
     def _finished(self) -> bool:
         if self._workers:
@@ -275,16 +283,16 @@ class Swarm:
         logs.remove_old(self.place.store_dir)
         if self.orders.shared:
             return
-        for number in numbers(self.place):
+        for number, worktrees in by_slot(self.place).items():
             try:
                 with self.agent.lease(f"{SLOT}{number}", ttl_s=TTL_S, note="tidies up"):
                     end_left(self.place, number)
-                    worktree = Worktree(self.place, number)
-                    kept = worktree.free()
-                    if kept:
-                        note(f"dibs: kept what was not committed in w{number}: {called(kept)}")
-                    if not worktree.remove():
-                        note(f"dibs: {called(worktree.path, limit=300)} is kept as it is")
+                    for worktree in worktrees:
+                        kept = worktree.free()
+                        if kept:
+                            note(f"dibs: kept what was not committed in w{number}: {called(kept)}")
+                        if not worktree.remove():
+                            note(f"dibs: {called(worktree.path, limit=300)} is kept as it is")
             except HeldError:
                 continue  # somebody works there
             except (DibsError, OSError) as error:

@@ -82,11 +82,14 @@ def own_commit(top: str, mark: str) -> str:
 class Worktree:
     """The worktree of one slot; only who holds the slot touches it."""
 
-    def __init__(self, place: Place, number: int) -> None:
+    def __init__(self, place: Place, number: int, name: str = "") -> None:
+        """
+        name: the folder, if it is not the first of the slot
+        """
         self._root = place.root
         self._own = Own(place.store_dir)
         self._number = number
-        self.path = f"{place.store_dir}/{FOLDER}/w{number}"
+        self.path = f"{place.store_dir}/{FOLDER}/{name or f'w{number}'}"
 
     def ready(self, base: str) -> str | None:
         """Make it, or take it from whoever died in it, and put the files of a commit there.
@@ -131,7 +134,8 @@ class Worktree:
         """Commit what the command has left, as the user."""
         if self._changes():
             plain("add", "--all", cwd=self.path)
-            plain("commit", "-q", "-m", message, cwd=self.path)
+            action = {"GIT_REFLOG_ACTION": "commit"}
+            plain("commit", "-q", "-m", message, cwd=self.path, environment=action)
 
     def point_branch(self, branch: str, commit: str) -> None:
         """Let the branch of the attempt be at the commit that the worktree is at."""
@@ -140,7 +144,8 @@ class Worktree:
     def free(self) -> str | None:
         """Keep what was not committed, and let the worktree be idle; the branch with what was kept.
 
-        If not all of it can be kept, it stays as it is.
+        If not all of it can be kept, it stays as it is. The branch of an attempt that has
+        committed nothing is deleted.
         """
         if not self._is_there() or self._is_idle():
             return None
@@ -159,8 +164,20 @@ class Worktree:
                 return branch
         if self._has_repository():
             return branch
+        was, begun = current_branch(self.path), self._begun_at()
         self._set_idle(self.head())
+        if was.startswith(f"{WORK}/") and tip(self._root, f"refs/heads/{was}") == begun:
+            plain("update-ref", "-d", f"refs/heads/{was}", begun, cwd=self._root)
         return branch
+
+    def _begun_at(self) -> str:
+        """The commit that the attempt began at, as HEAD's own log says; "" if it does not."""
+        said = plain("log", "-g", "--format=%H %gs", "-n", RECENT, "HEAD", cwd=self.path)
+        for line in said.splitlines():
+            commit, _, action = line.partition(" ")
+            if action.startswith(BEGUN):
+                return commit
+        return ""
 
     def _has_repository(self) -> bool:
         """Whether a repository lies here that was committed as a submodule: only here it is whole.
@@ -298,11 +315,14 @@ def tip_tree(top: str, commit: str) -> str:
     return plain("rev-parse", f"{commit}^{{tree}}", cwd=top)
 
 
-def numbers(place: Place) -> list[int]:
-    """The slots that have a worktree."""
-    found = Own(place.store_dir).names(FOLDER)
-    slots = {name[1:].partition(".")[0] for name in found if name[:1] == "w"}
-    return sorted(int(slot) for slot in slots if slot.isdecimal())
+def by_slot(place: Place) -> dict[int, list[Worktree]]:
+    """The worktrees that are there, those included that could not be cleaned."""
+    found: dict[int, list[Worktree]] = {}
+    for name in sorted(Own(place.store_dir).names(FOLDER)):
+        slot = name[1:].partition(".")[0]
+        if name[:1] == "w" and slot.isdecimal():
+            found.setdefault(int(slot), []).append(Worktree(place, int(slot), name))
+    return found
 
 
 def left_of(top: str, slug: str) -> list[str]:

@@ -249,7 +249,7 @@ def _give(tx: Write, scope: Scope, finding: Finding, ttl_ms: int, limit: int) ->
         leases = grants.grant_all(tx, scope, wants, ttl_ms, note, row["id"], owned)
         taken.append(task_record(row, tx.now, tuple(leases)))
         if len(taken) < limit:
-            finding.look()
+            finding.look_again()
     return taken
 
 

@@ -68,15 +68,14 @@ def heads_of(lanes: Sequence[int], limit: int) -> list[tuple[Query, Row]]:
     return [(WORK.heads, {"lane": lane, "limit": limit}) for lane in lanes]
 
 
+POSITION: list[tuple[Query, Row]] = [(WORK.turns, {}), (WORK.asides, {})]
+"""Which tasks have their turn, which were set aside, and by whom what is in their way is held."""
+
+
 def ahead(scope: Scope, limit: int) -> list[tuple[Query, Row]]:
     """What is asked first, if the lanes that fit are those that fitted the last time."""
-    return [
-        (WORK.next_due, {}),
-        (WORK.lanes, {}),
-        (WORK.turns, {}),
-        (WORK.asides, {}),
-        *heads_of(scope.store.hints, limit),
-    ]
+    first = [(WORK.next_due, {}), (WORK.lanes, {}), *POSITION]
+    return [*first, *heads_of(scope.store.hints, limit)]
 
 
 class Search:
@@ -91,20 +90,19 @@ class Search:
             if kind in (None, lane["kind"]) and able.issuperset(from_text(lane["tags"]))
         }
         tx.store.hints = tuple(self.lanes)[:LANES_AHEAD]
+        self._heads: list[Row] | None = None
         self._met: set[int] = set()
         self._needed: dict[str, list[Resource]] = {}
         """What the tasks declare that have their turn."""
-        self.look()
+        self.look(*tx.ask(POSITION))
 
-    def look(self) -> None:
-        """Read which tasks have their turn, which were set aside, and by what that is held."""
-        tx = self.tx
-        every = tx.rows(WORK.turns)
-        asides = tx.rows(WORK.asides)
-        waited = set()
+    def look(self, every: list[Row], asides: list[Row]) -> None:
+        """Tell from the turns and from what was set aside which tasks are passed, and why."""
+        tx, waited = self.tx, set[int]()
         if asides and tx.queued:
             waited = {row["id"] for row in tx.rows(WORK.asides_waited, session=self.session)}
         kept = {row["aside"] for row in every}
+        self.numbers = {(row["lane"], row["base"], row["resource"]): row["id"] for row in asides}
         self.unused = {row["id"] for row in asides if row["head"] is None} - kept
         self.turns = [row for row in every if row["lane"] in self.lanes]
         reserved = {(one.base, one.text) for row in self.turns for one in self.needed(row)}
@@ -132,11 +130,16 @@ class Search:
             self._needed[id] = resources(turn)
         return self._needed[id]
 
-    def open_heads(self, known: list[Row] | None = None) -> list[Row]:
-        """The first tasks of all that are not passed; known: those that nothing was set aside by"""
-        if known is None:
-            known = [row for rows in self.tx.ask(heads_of(tuple(self.lanes), 1)) for row in rows]
-        return known + [
+    def lane_heads(self) -> list[Row]:
+        """The first task of each lane, of those that nothing was set aside by."""
+        if self._heads is None:
+            asked = heads_of(tuple(self.lanes), 1)
+            self._heads = [row for rows in self.tx.ask(asked) for row in rows]
+        return self._heads
+
+    def open_heads(self) -> list[Row]:
+        """The first tasks of all that are not passed."""
+        return self.lane_heads() + [
             row
             for number, row in self.asides.items()
             if row["head"] is not None and number not in self.shut
@@ -164,14 +167,19 @@ class Finding(Search):
     def __init__(self, tx: Write, scope: Scope, kind: str | None, able: frozenset[str]) -> None:
         super().__init__(tx, scope, kind, able)
         self._keys = scope.keys
-        self._heads: list[Row] | None = None
+        self._in_the_way: list[Resource] = []
+        """What was found to be so, and stays so until a task is given."""
+        self._cleared = False
+        """Whether somebody who had lapsed was removed, so that more may be free."""
         self._moved = 0
         self.unfinished = False
         """Whether there are more tasks to look at, in another transaction."""
         self._place = scope.place
-        for number in self.unused:
-            tx.run(WORK.drop_aside, id=number)
-            self.asides.pop(number, None)
+        for name, number in list(self.numbers.items()):
+            if number in self.unused:
+                tx.run(WORK.drop_aside, id=number)
+                self.asides.pop(number, None)
+                del self.numbers[name]
 
     def plain(self, limit: int) -> list[Row] | None:
         """The best tasks, if nothing is declared by any of these, nor was set aside; else None."""
@@ -194,6 +202,7 @@ class Finding(Search):
 
     def next(self) -> tuple[Row, list[Want], list[Row | None]] | None:
         """The best task that fits, what it declares, and what of that the caller holds."""
+        self._in_the_way = []
         for turn in self.open_turns:
             wants = declared(turn, self._place)
             owned = self._owned(wants, self.turns[: self.turns.index(turn)])
@@ -201,22 +210,67 @@ class Finding(Search):
                 return row_of(self.tx, turn["id"]), wants, owned
             self._set_aside(turn["lane"], owned, [turn["id"]])
         if self.open_turns:
-            self.look()
-        known, self._heads = self._heads, None
-        while heads := self.open_heads(known):
+            self.look_again()
+        while heads := self.open_heads():
             if self._moved >= MOVES:
                 self.unfinished = True
                 return None
-            known, first = None, min(heads, key=order)
-            aside = first["id"] if "head" in first else 0
-            row = row_of(self.tx, first["head"]) if aside else first
-            wants = declared(row, self._place)
-            owned = self._owned(wants, self.turns)
-            if not isinstance(owned, Resource):
-                self._count_skip(row)
-                return row, wants, owned
-            self._pass(row, aside, owned)
-            self.look()
+            first = min(heads, key=order)
+            aside, id = (first["id"], first["head"]) if "head" in first else (0, first["id"])
+            wants = declared(first, self._place)
+            met = self._is_met(wants)
+            if met is None:
+                owned = self._owned(wants, self.turns)
+                if not isinstance(owned, Resource):
+                    self._count_skip(first)
+                    return row_of(self.tx, id) if aside else first, wants, owned
+                self._in_the_way.append(owned)
+                self._set_aside(first["lane"], owned, [id])
+                self._shut(first, id, owned)
+            else:
+                self._pass(first["lane"], aside, id, met)
+                self._shut(first, id, met)
+            self._step(first["lane"], aside)
+        self.look_again()  # for whoever says why there is none
+        return None
+
+    def _step(self, lane: int, aside: int) -> None:
+        """Go on to the next task of those that one was set aside from.
+
+        To read all of them again after each would cost as much as all of the rest.
+        """
+        if self._cleared:
+            self.look_again()
+        elif aside:
+            found = self.tx.row(WORK.aside_head, lane=lane, aside=aside)
+            self.asides[aside] |= found or {"head": None}
+        else:
+            others = [row for row in self.lane_heads() if row["lane"] != lane]
+            self._heads = others + self.tx.rows(WORK.head, lane=lane)
+
+    def _shut(self, task: Row, id: str, resource: Resource) -> None:
+        """Note that a task was set aside by what is in the way of all others there, too."""
+        number = self.numbers[task["lane"], resource.base, resource.text]
+        row = self.asides.get(number) or {"id": number, "lane": task["lane"], "head": None}
+        if row["head"] is None or order(task) < order(row):
+            row = (
+                row | {name: task[name] for name in ("priority", "number", "skips")} | {"head": id}
+            )
+        self.asides[number] = self.shut[number] = row
+
+    def look_again(self) -> None:
+        """Read what was changed by this search, or by what was given since."""
+        self._cleared = False
+        asked = [*POSITION, *heads_of(tuple(self.lanes), 1)]
+        turns, asides, *heads = self.tx.ask(asked)
+        self.look(turns, asides)
+        self._heads = [row for rows in heads for row in rows]
+
+    def _is_met(self, wants: list[Want]) -> Resource | None:
+        """What is in the way of one of these, of what is known to be in the way of others."""
+        for one in self._in_the_way:
+            if any(resources_overlap(one, want.resource) for want in wants):
+                return one
         return None
 
     def _owned(self, wants: list[Want], turns: list[Row]) -> list[Row | None] | Resource:
@@ -230,6 +284,7 @@ class Finding(Search):
 
                 if not clear(tx, self._keys, rows):
                     return grants.resource_of(rows[0])
+                self._cleared = True
                 own, rows = grants.in_the_way_of(tx, want, self.session)
             owned.append(own)
         for turn in turns:
@@ -238,14 +293,14 @@ class Finding(Search):
                     return one
         return owned
 
-    def _pass(self, row: Row, aside: int, resource: Resource) -> None:
+    def _pass(self, lane: int, aside: int, id: str, resource: Resource) -> None:
         """Set a task aside, and those behind it that overlap with the same resource."""
-        limit, ids = FIRST_PAGE, [row["id"]]
+        limit, ids = FIRST_PAGE, [id]
         while ids:
-            self._set_aside(row["lane"], resource, ids)
+            self._set_aside(lane, resource, ids)
             if self._moved >= MOVES:
                 return
-            page = self.tx.rows(WORK.page, lane=row["lane"], aside=aside, limit=limit)
+            page = self.tx.rows(WORK.page, lane=lane, aside=aside, limit=limit)
             # Behind one that does not overlap, nobody needs to know yet.
             ids = [one["id"] for one in takewhile(lambda one: meets(one, resource), page)]
             limit = min(LAST_PAGE, limit * 4)
@@ -253,14 +308,13 @@ class Finding(Search):
     def _set_aside(self, lane: int, resource: Resource, ids: list[str]) -> None:
         tx = self.tx
         self._moved += len(ids)
-        named = {"lane": lane, "base": resource.base, "resource": resource.text}
-        known = tx.row(WORK.aside, **named)
-        number = known["id"] if known else (tx.rows(WORK.last_aside)[0]["id"] or 0) + 1
-        if known is None:
-            tx.run(WORK.add_aside, id=number, **named)
-        tx.run(WORK.set_aside, aside=number, ids=ids)
+        name = lane, resource.base, resource.text
+        if name not in self.numbers:
+            number = self.numbers[name] = max(self.numbers.values(), default=0) + 1
+            tx.run(WORK.add_aside, id=number, lane=lane, base=resource.base, resource=resource.text)
+        tx.run(WORK.set_aside, aside=self.numbers[name], ids=ids)
         # Whatever the rest of this search holds of it, it is not looked at a second time.
-        self._met.add(number)
+        self._met.add(self.numbers[name])
 
     def _count_skip(self, given: Row) -> None:
         """Count that a task is given in front of the first of those that do not fit."""

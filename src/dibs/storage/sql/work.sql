@@ -116,7 +116,7 @@ SELECT id, kind, tags FROM lane WHERE space = :space;
 SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, result, reason,
        attempts, max_attempts, author, added_at, changed_at, not_before, due, agent, session,
        epoch, ttl_ms, signature, labels, declared, parent, found_in, with_children, landing,
-       asked, acked
+       asked, acked, skips
 FROM task WHERE space = :space AND state = 'available' AND lane = :lane AND aside = 0
 ORDER BY priority DESC, number LIMIT 1;
 
@@ -129,7 +129,7 @@ ORDER BY priority DESC, number LIMIT :limit;
 -- name: asides
 -- All that tasks were set aside by, each with who holds that and with its best task but for those
 -- that have their turn.
-SELECT q.id, q.lane, q.base, q.resource, q.head, t.priority, t.number, t.skips,
+SELECT q.id, q.lane, q.base, q.resource, q.head, t.priority, t.number, t.skips, t.declared,
        l.session AS holder, l.agent, l.deadline
 FROM (
     SELECT a.space, a.id, a.lane, a.base, a.resource, (
@@ -147,12 +147,11 @@ SELECT DISTINCT a.id FROM aside a
 JOIN ticket t ON t.space = a.space AND t.base = a.base AND t.resource = a.resource
 WHERE a.space = :space AND t.session <> :session;
 
--- name: aside
-SELECT id FROM aside
-WHERE space = :space AND lane = :lane AND base = :base AND resource = :resource;
-
--- name: last_aside
-SELECT MAX(id) AS id FROM aside WHERE space = :space;
+-- name: aside_head
+-- The best of those that were set aside by one, as above.
+SELECT id AS head, priority, number, skips, declared FROM task
+WHERE space = :space AND state = 'available' AND lane = :lane AND aside = :aside AND turn IS NULL
+ORDER BY priority DESC, number LIMIT 1;
 
 -- name: add_aside
 INSERT INTO aside (space, id, lane, base, resource) VALUES (:space, :id, :lane, :base, :resource);

@@ -354,9 +354,10 @@ def test_whoever_writes_prunes_what_is_too_old(opener, space, alice, clock):
     with pytest.raises(dibs.PrunedError) as refusal:
         alice.events.since(cursor - 1)
     assert refusal.value.details["pruned_seq"] == cursor
-    (said,) = alice.events.since(kind="space.pruned")
-    assert (said.agent, said.data["upto"], said.data["why"]) == (None, cursor, "age")
-    assert said.data["events"] >= cursor - 3
+    cuts = alice.events.since(kind="space.pruned")
+    assert {(cut.agent, cut.data["why"]) for cut in cuts} == {(None, "age")}
+    assert cuts[-1].data["upto"] == cursor
+    assert sum(cut.data["events"] for cut in cuts) >= cursor - 3
     assert {task.id for task in alice.work.list()} == {"u"}
     assert alice.messages.history() == (unread,)
     assert alice.leases.list()[0].epoch == held
@@ -366,7 +367,8 @@ def test_whoever_writes_prunes_what_is_too_old(opener, space, alice, clock):
 @direct("it is about whoever writes without a daemon")
 def test_what_becomes_old_while_a_space_is_pruned_goes_with_it(space, alice, clock, monkeypatch):
     # So few rows are looked at in a slice that it takes many.
-    monkeypatch.setattr("dibs.nouns.events.pruning.WINDOW", 5)
+    for name in ("FLUSH", "LEAST_ROWS", "ROWS_AT_ONCE"):
+        monkeypatch.setattr(f"dibs.nouns.events.pruning.{name}", 5)
     monkeypatch.setattr("dibs.nouns.events.pruning.SLICE_S", 0.0)
     space.scope.store.keeps = lambda: (3_600.0, 1 << 40)
     busy(alice, 600)

@@ -1,8 +1,9 @@
 """Pruning: how the past of a space is removed, a little at a time.
 
-A slice is one short transaction, and between two slices others have the turn. It removes what is
-over, and says so in the journal itself (`space.pruned`: up to which seq, how many events, why), so
-the journal is never cut without a word, and a pruning that ends half-way is sound.
+A slice is one short transaction, and between two slices others have the turn. It looks for what is
+over from where the last one ended, removes it, and says so in the journal itself (`space.pruned`:
+up to which seq, how many events, why), so the journal is never cut without a word, and a pruning
+that ends half-way is sound.
 
 What stays, whatever its age: what is held, open or waited for, messages that somebody has not read,
 the last version of each entry, and seq.
@@ -19,7 +20,6 @@ from __future__ import annotations
 
 import time
 from _thread import allocate_lock, get_ident
-from collections import deque
 
 from dibs.errors import BusyError, DibsError
 from dibs.nouns.recovery import end_dead_sessions
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dibs.storage.queries import Query
     from dibs.storage.store import Caller, Read, Write
 
-    Stages = tuple[tuple[str, Query, Row], ...]
+    Stages = tuple[tuple[str, Query, Query, Row], ...]
 
 EVENTS = Queries("events")
 SPACE = Queries("space")
@@ -49,13 +49,10 @@ machine has removed too little by then."""
 PAUSE_S = 0.015
 """Longer than those sleep who try for the turn of a SQLite file again and again."""
 STEP_S = 0.002
-LOOK_S = 0.25
-"""How long to look for rows to remove, before a slice; others may write meanwhile."""
-WINDOW, BATCH = 250, 2_000
-LEAST_EVENTS, LEAST_ROWS = 1_000, 2 * WINDOW
-"""What a space that prunes itself removes in a slice, at least. No more rows are looked for: by the
-next slice of this process, others will have removed them."""
-EVENTS_AT_ONCE = 5_000
+LEAST_EVENTS, LEAST_ROWS = 1_000, 1_000
+"""How many events a space that prunes itself removes in a slice, and how many rows it looks at, at
+least."""
+EVENTS_AT_ONCE, ROWS_AT_ONCE = 5_000, 500
 LOOKED_AT = 20_000
 """How many events are looked at to find out which are too old."""
 WINDOWS = 25
@@ -77,14 +74,19 @@ REST_MS = 60_000
 SWEEP_MS = 600_000
 """How often a process looks for rows that are over although no event is too old."""
 STAGES: Stages = (
-    ("messages", EVENTS.old_messages, {"id": 0}),
-    ("tasks", EVENTS.old_tasks, {"number": 0}),
-    ("versions", EVENTS.old_versions, {"namespace": "", "key": "", "version": 0}),
-    ("answers", EVENTS.old_answers, {"agent": "", "key": ""}),
-    ("sessions", EVENTS.old_sessions, {"id": 0}),
-    ("outcomes", EVENTS.old_outcomes, {"base": "", "resource": ""}),
+    ("messages", EVENTS.next_messages, EVENTS.prune_messages, {"id": 0}),
+    ("tasks", EVENTS.next_tasks, EVENTS.prune_tasks, {"number": 0}),
+    (
+        "versions",
+        EVENTS.next_versions,
+        EVENTS.prune_versions,
+        {"namespace": "", "key": "", "version": 0},
+    ),
+    ("answers", EVENTS.next_answers, EVENTS.prune_answers, {"agent": "", "key": ""}),
+    ("sessions", EVENTS.next_sessions, EVENTS.prune_sessions, {"id": 0}),
+    ("outcomes", EVENTS.next_outcomes, EVENTS.prune_outcomes, {"base": "", "resource": ""}),
 )
-"""What is looked for, by which query, and where each begins."""
+"""What is gone through, what is removed of it, and where each begins."""
 _ALONE = allocate_lock()
 _AT_IT: set[int] = set()
 """The threads that prune because a person asked for it."""
@@ -112,23 +114,20 @@ class Cut:
             "spared": spared,
             "own_low": OWN_KEY,
             "own_high": f"{OWN_KEY[:-1]};",
-            "limit": WINDOW,
         }
 
 
 class Pruning:
-    """One pruning of a space: what it has found, what it has removed, and where it goes on."""
+    """One pruning of a space: what it has removed, and where it goes on."""
 
     def __init__(self, scope: Scope, caller: Caller | None, cut: Cut) -> None:
         self._scope = scope
         self._store = scope.store
         self._caller = caller
         self._cut = cut
-        self._found: deque[tuple[str, Row]] = deque()
-        self._stage, self._place = 0, STAGES[0][2]
-        self._at_once = FLUSH
+        self._stage, self._place = 0, STAGES[0][-1]
+        self._events_at_once = self._rows_at_once = FLUSH
         self._least = (FLUSH, FLUSH) if caller else (LEAST_EVENTS, LEAST_ROWS)
-        self._batch = BATCH if caller else WINDOW
         self._whole = cut.upto == 0
         """Whether all events are gone that are to go."""
         self._files: list[int] = []
@@ -141,7 +140,7 @@ class Pruning:
 
     @property
     def done(self) -> bool:
-        return self._whole and not self._found and self._stage == len(STAGES)
+        return self._whole and self._stage == len(STAGES)
 
     def goes_on(self, upto: int) -> bool:
         """Remove the events up to there, too; say whether there are any."""
@@ -153,32 +152,15 @@ class Pruning:
         self._cut = cut
         self.goes_on(cut.upto)
 
-    def step(self, look_s: float = LOOK_S) -> None:
-        """Look for what to remove, and remove some of it; a person's first slice is always made."""
-        self._look(look_s)
+    def step(self) -> None:
+        """Remove some of what is to go; a person's first slice is always made."""
         first = self.slices == 0 and self._caller is not None
-        if first or self._found or self._files or not self._whole:
+        if self.slices == 0:
+            with self._store.read() as tx:
+                self._files = orphans(tx)
+        if first or self._files or not self.done:
             self._slice(first)
         self.slices += 1
-
-    def _look(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        with self._store.read() as tx:
-            if self.slices == 0:
-                self._files = orphans(tx)
-            windows = 0
-            while self._stage < len(STAGES) and len(self._found) < self._batch:
-                windows += 1
-                name, query, start = STAGES[self._stage]
-                rows = tx.rows(query, **self._cut.values, **self._place)
-                self._found += [(name, row) for row in rows if row["old"]]
-                if len(rows) == WINDOW:
-                    self._place = {column: rows[-1][column] for column in start}
-                else:
-                    self._stage += 1
-                    self._place = STAGES[self._stage][2] if self._stage < len(STAGES) else {}
-                if windows >= len(STAGES) and time.monotonic() > end:
-                    return
 
     def _slice(self, first: bool) -> None:
         before = dict(self.removed)
@@ -193,7 +175,7 @@ class Pruning:
                 self._files = []
             self._remove_events(tx, begin + SLICE_S / 2)
             self._remove_rows(tx, begin + SLICE_S)
-            if not self._found:
+            if self._stage == len(STAGES):
                 self._remove_events(tx, begin + SLICE_S)
             gone = {name: self.removed[name] - number for name, number in before.items()}
             if not first and not any(gone.values()):
@@ -213,9 +195,9 @@ class Pruning:
         least, removed = self._least[0], 0
         while not self._whole and self._goes_on(now := time.monotonic(), end, removed, least):
             after = self.upto or tx.rows(SPACE.position)[0]["pruned_seq"]
-            values = {"after": after, "upto": self._cut.upto, "limit": self._at_once}
+            values = {"after": after, "upto": self._cut.upto, "limit": self._events_at_once}
             oldest = tx.rows(EVENTS.oldest_events, **values)[0]
-            if oldest["number"] < self._at_once:
+            if oldest["number"] < self._events_at_once:
                 self._whole = True
             if not oldest["number"]:
                 return
@@ -224,57 +206,60 @@ class Pruning:
             removed += oldest["number"]
             tx.run(EVENTS.prune_events, after=after, upto=self.upto)
             tx.rows(SPACE.position)  # what is to be run travels with what is asked
-            took = time.monotonic() - now
-            factor = 2 if took < STEP_S else 0.5 if took > 2 * STEP_S else 1
-            self._at_once = int(min(EVENTS_AT_ONCE, max(FLUSH, self._at_once * factor)))
+            self._events_at_once = paced(self._events_at_once, now, EVENTS_AT_ONCE)
         if self.upto:
             tx.run(EVENTS.pruned, upto=self.upto)
 
     def _remove_rows(self, tx: Write, end: float) -> None:
-        number, lanes = 0, set[int]()
-        least = self._least[1]
-        while self._found and (
-            number % FLUSH or self._goes_on(time.monotonic(), end, number, least)
+        """What is over of the rows after those that the last slice looked at."""
+        seen, lanes = 0, set[int]()
+        while self._stage < len(STAGES) and self._goes_on(
+            now := time.monotonic(), end, seen, self._least[1]
         ):
-            name, row = self._found.popleft()
-            self.removed[name] += self._remove(tx, name, row, lanes)
-            number += 1
-            if number % FLUSH == 0:
-                tx.rows(SPACE.position)  # see above
+            name, following, prune, start = STAGES[self._stage]
+            rows = tx.rows(following, limit=self._rows_at_once, **self._place)
+            if rows:
+                last = {f"last_{column}": rows[-1][column] for column in start}
+                gone = tx.rows(prune, **self._cut.values, **self._place, **last)
+                self.removed[name] += len(gone)
+                remove_with(tx, name, gone, lanes)
+                seen += len(rows)
+            if len(rows) == self._rows_at_once:
+                self._place = {column: rows[-1][column] for column in start}
+            else:
+                self._stage += 1
+                self._place = STAGES[self._stage][-1] if self._stage < len(STAGES) else {}
+            self._rows_at_once = paced(self._rows_at_once, now, ROWS_AT_ONCE)
         for lane in lanes:
             tx.run(EVENTS.prune_lane, lane=lane)
 
-    def _goes_on(self, now: float, end: float, removed: int, least: int) -> bool:
-        """Whether a slice removes more of something that has time until then."""
+    def _goes_on(self, now: float, end: float, number: int, least: int) -> bool:
+        """Whether a slice does more of something that has time until then."""
         # A few go in any case, so that a small pruning is one write on a slow machine, too.
-        return removed < FLUSH or now < end or (removed < least and now < self._ends)
-
-    def _remove(self, tx: Write, name: str, row: Row, lanes: set[int]) -> bool:
-        """Remove a row with all that belongs to it, unless it is needed again."""
-        if name == "tasks":
-            task = tx.row(EVENTS.prune_task, id=row["id"], before=self._cut.values["before"])
-            if task is None:
-                return False
-            lanes.add(task["lane"])
-            tx.run(EVENTS.prune_dependencies, id=row["id"])
-            if task["state"] == "completed":
-                tx.run(EVENTS.prune_needs, id=row["id"])
-        elif name == "messages":
-            tx.run(EVENTS.prune_message, id=row["id"])
-            tx.run(EVENTS.prune_words, id=row["id"])
-            tx.run(EVENTS.prune_acknowledgements, id=row["id"])
-        elif name == "outcomes":
-            tx.run(EVENTS.prune_outcome, row | {"before": self._cut.values["before"]})
-        else:
-            tx.run(ONE[name], row)
-        return True
+        return number < FLUSH or now < end or (number < least and now < self._ends)
 
 
-ONE = {
-    "versions": EVENTS.prune_version,
-    "answers": EVENTS.prune_answer,
-    "sessions": EVENTS.prune_session,
-}
+def paced(number: int, began: float, most: int) -> int:
+    """How many to take at once, if that many have taken since then."""
+    took_s = time.monotonic() - began
+    factor = 2 if took_s < STEP_S else 0.5 if took_s > 2 * STEP_S else 1
+    return int(min(most, max(FLUSH, number * factor)))
+
+
+def remove_with(tx: Write, name: str, gone: list[Row], lanes: set[int]) -> None:
+    """Remove what belongs to rows that were removed; lanes: those that may be empty now"""
+    ids = [row["id"] for row in gone] if name in ("messages", "tasks") else []
+    if not ids:
+        return
+    if name == "messages":
+        tx.run(EVENTS.prune_words, ids=ids)
+        tx.run(EVENTS.prune_acknowledgements, ids=ids)
+    else:
+        tx.run(EVENTS.prune_dependencies, ids=ids)
+        done = [row["id"] for row in gone if row["state"] == "completed"]
+        if done:
+            tx.run(EVENTS.prune_needs, ids=done)
+        lanes.update(row["lane"] for row in gone)
 
 
 def prune(
@@ -358,7 +343,7 @@ def tidy(scope: Scope) -> bool:
             if cut is None:
                 return False
             pruning = store.pruning = Pruning(scope, None, cut)
-        pruning.step(SLICE_S)
+        pruning.step()
         if not pruning.done:
             return True
         store.pruning = None

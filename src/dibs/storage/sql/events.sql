@@ -60,9 +60,12 @@ DELETE FROM event WHERE space = :space AND seq > :after AND seq <= :upto;
 -- From here on the journal is whole.
 UPDATE space SET pruned_seq = :upto WHERE id = :space AND pruned_seq < :upto;
 
--- name: old_messages
--- The next messages, and whether each may go: one that somebody has not read yet stays.
-SELECT id, CASE WHEN sent_at < :before AND (
+-- name: next_messages
+SELECT id FROM message WHERE space = :space AND id > :id ORDER BY id LIMIT :limit;
+
+-- name: prune_messages
+-- Of the messages up to one, those that are old, unless somebody has not read them yet.
+DELETE FROM message WHERE space = :space AND id > :id AND id <= :last_id AND sent_at < :before AND (
     (recipient IS NOT NULL AND id <= (
         SELECT COALESCE(MAX(c.seq), 0) FROM cursor c
         WHERE c.space = :space AND c.agent = message.recipient AND c.channel = ''))
@@ -72,39 +75,33 @@ SELECT id, CASE WHEN sent_at < :before AND (
             AND c.channel = COALESCE(message.channel, '')
         WHERE a.space = :space AND a.name <> message.sender AND a.since_seq < message.id
           AND COALESCE(c.seq, 0) < message.id
-          AND (message.channel IS NULL OR c.seq IS NOT NULL)))
-) THEN 1 ELSE 0 END AS old
-FROM message WHERE space = :space AND id > :id ORDER BY id LIMIT :limit;
-
--- name: prune_message
-DELETE FROM message WHERE space = :space AND id = :id;
+          AND (message.channel IS NULL OR c.seq IS NOT NULL))))
+RETURNING id;
 
 -- name: prune_words
-DELETE FROM word WHERE space = :space AND message = :id;
+DELETE FROM word WHERE space = :space AND message IN (:ids...);
 
 -- name: prune_acknowledgements
-DELETE FROM acknowledgement WHERE space = :space AND message = :id;
+DELETE FROM acknowledgement WHERE space = :space AND message IN (:ids...);
 
--- name: old_tasks
--- The next tasks, and whether each ended long ago.
-SELECT number, id, CASE WHEN state IN ('completed', 'cancelled') AND changed_at < :before
-    THEN 1 ELSE 0 END AS old
-FROM task WHERE space = :space AND number > :number ORDER BY number LIMIT :limit;
+-- name: next_tasks
+SELECT number FROM task WHERE space = :space AND number > :number ORDER BY number LIMIT :limit;
 
--- name: prune_task
--- Unless an open task waits for it. It may have been reopened since it was looked at.
-DELETE FROM task WHERE space = :space AND id = :id AND state IN ('completed', 'cancelled')
-  AND changed_at < :before AND NOT EXISTS (
+-- name: prune_tasks
+-- Of the tasks up to one, those that ended long ago, unless an open task waits for them. COALESCE
+-- keeps a server without statistics from looking at all that have ended.
+DELETE FROM task WHERE space = :space AND number > :number AND number <= :last_number
+  AND COALESCE(state, '') IN ('completed', 'cancelled') AND changed_at < :before AND NOT EXISTS (
     SELECT 1 FROM dependency d JOIN task t ON t.space = d.space AND t.id = d.task
     WHERE d.space = :space AND d.needs = task.id AND t.state NOT IN ('completed', 'cancelled'))
-RETURNING state, lane;
+RETURNING id, state, lane;
 
 -- name: prune_dependencies
-DELETE FROM dependency WHERE space = :space AND task = :id;
+DELETE FROM dependency WHERE space = :space AND task IN (:ids...);
 
 -- name: prune_needs
 -- What was completed is needed no more, also by those that may be reopened.
-DELETE FROM dependency WHERE space = :space AND needs = :id;
+DELETE FROM dependency WHERE space = :space AND needs IN (:ids...);
 
 -- name: prune_lane
 -- A lane without tasks. Each state is named, so that they are looked for by index.
@@ -112,49 +109,50 @@ DELETE FROM lane WHERE space = :space AND id = :lane AND NOT EXISTS (
     SELECT 1 FROM task t WHERE t.space = :space AND t.lane = :lane AND t.state IN (
         'available', 'blocked', 'claimed', 'completed', 'failed', 'dead', 'cancelled'));
 
--- name: old_versions
--- The next versions, and whether each may go; the entry itself, or its tombstone, keeps the count.
-SELECT namespace, key, version, CASE WHEN set_at < :before AND version < (
-    SELECT e.version FROM entry e WHERE e.space = :space
-      AND e.namespace = entry_version.namespace AND e.key = entry_version.key) - :spared
-    THEN 1 ELSE 0 END AS old
-FROM entry_version
+-- name: next_versions
+SELECT namespace, key, version FROM entry_version
 WHERE space = :space AND (namespace, key, version) > (:namespace, :key, :version)
 ORDER BY namespace, key, version LIMIT :limit;
 
--- name: prune_version
+-- name: prune_versions
+-- Of the versions up to one, those that are old; the entry, or its tombstone, keeps the count.
 DELETE FROM entry_version
-WHERE space = :space AND namespace = :namespace AND key = :key AND version = :version;
+WHERE space = :space AND (namespace, key, version) > (:namespace, :key, :version)
+  AND (namespace, key, version) <= (:last_namespace, :last_key, :last_version)
+  AND set_at < :before AND version < (
+    SELECT e.version FROM entry e WHERE e.space = :space
+      AND e.namespace = entry_version.namespace AND e.key = entry_version.key) - :spared
+RETURNING version;
 
--- name: old_answers
--- The next answers, and whether each may go. The key that a client gave its call by itself serves
--- until the call has ended.
-SELECT agent, key, CASE WHEN at < :keys_before
-      OR (at < :calls_before AND key >= :own_low AND key < :own_high) THEN 1 ELSE 0 END AS old
-FROM answer WHERE space = :space AND (agent, key) > (:agent, :key)
+-- name: next_answers
+SELECT agent, key FROM answer WHERE space = :space AND (agent, key) > (:agent, :key)
 ORDER BY agent, key LIMIT :limit;
 
--- name: prune_answer
-DELETE FROM answer WHERE space = :space AND agent = :agent AND key = :key;
+-- name: prune_answers
+-- Of the answers up to one, those that are old. The key that a client gave its call by itself serves
+-- until the call has ended.
+DELETE FROM answer WHERE space = :space AND (agent, key) > (:agent, :key)
+  AND (agent, key) <= (:last_agent, :last_key)
+  AND (at < :keys_before OR (at < :calls_before AND key >= :own_low AND key < :own_high))
+RETURNING key;
 
--- name: old_sessions
--- The next sessions, and whether each ended long ago.
-SELECT id, CASE WHEN ended_at < :before THEN 1 ELSE 0 END AS old
-FROM session WHERE space = :space AND id > :id ORDER BY id LIMIT :limit;
+-- name: next_sessions
+SELECT id FROM session WHERE space = :space AND id > :id ORDER BY id LIMIT :limit;
 
--- name: prune_session
-DELETE FROM session WHERE space = :space AND id = :id;
+-- name: prune_sessions
+-- Of the sessions up to one, those that ended long ago.
+DELETE FROM session WHERE space = :space AND id > :id AND id <= :last_id AND ended_at < :before
+RETURNING id;
 
--- name: old_outcomes
--- The next outcomes, and whether each was said long ago.
-SELECT base, resource, CASE WHEN released_at < :before THEN 1 ELSE 0 END AS old
-FROM outcome WHERE space = :space AND (base, resource) > (:base, :resource)
+-- name: next_outcomes
+SELECT base, resource FROM outcome WHERE space = :space AND (base, resource) > (:base, :resource)
 ORDER BY base, resource LIMIT :limit;
 
--- name: prune_outcome
--- Unless another was said since it was looked at.
-DELETE FROM outcome WHERE space = :space AND base = :base AND resource = :resource
-  AND released_at < :before;
+-- name: prune_outcomes
+-- Of the outcomes up to one, those that were said long ago.
+DELETE FROM outcome WHERE space = :space AND (base, resource) > (:base, :resource)
+  AND (base, resource) <= (:last_base, :last_resource) AND released_at < :before
+RETURNING resource;
 
 -- name: prune_tokens
 -- Tokens that were revoked long ago, or that expired long ago by both clocks.

@@ -8,6 +8,7 @@ queue that others would wait for.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+PR_SET_PDEATHSIG = 1
 
 
 class Child:
@@ -137,6 +139,8 @@ def middle(values: Sequence[float], part: float) -> float:
 
 
 def main() -> None:
+    # A test that is killed leaves nobody at work.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     module, name = sys.argv[1:]
     function = getattr(importlib.import_module(module), name)
     function(*ask())

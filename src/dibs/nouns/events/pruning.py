@@ -49,7 +49,7 @@ machine has removed too little by then."""
 PAUSE_S = 0.015
 """Longer than those sleep who try for the turn of a SQLite file again and again."""
 STEP_S = 0.002
-LEAST_EVENTS, LEAST_ROWS = 1_000, 1_000
+LEAST_EVENTS, LEAST_ROWS = 1_000, 5_000
 """How many events a space that prunes itself removes in a slice, and how many rows it looks at, at
 least."""
 EVENTS_AT_ONCE, ROWS_AT_ONCE = 5_000, 500

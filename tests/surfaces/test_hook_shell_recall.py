@@ -91,6 +91,20 @@ SCRIPTS = [
         " fs.copyFileSync('a.py', path.join('src', 'c.py')); fs.renameSync('b.py', 'z.py')\"",
         "write src/c.py, remove b.py, write z.py"),
     Row("node -e \"require('child_process').execSync('rm a.py')\"", "remove a.py"),
+    Row("node -e \"const fs = require('fs'); for (const f of fs.readdirSync('src')) {"
+        " if (f.endsWith('.py')) fs.appendFileSync('src/' + f, 'x') }\"", "write src/*.py"),
+    Row("node -e \"const fs = require('fs'), path = require('path'); fs.readdirSync('src')"
+        ".filter(f => f.endsWith('.py')).forEach(f => fs.unlinkSync(path.join('src', f)))\"",
+        "remove src/*.py"),
+    Row("node -e \"const fs = require('fs'); fs.readdirSync('docs')"
+        ".forEach(f => fs.appendFileSync('docs/' + f, 'x'))\"", "write docs/*"),
+    Row("node -e \"const fs = require('fs'); fs.readdirSync('.').filter(f => /^a.py/.test(f))"
+        ".forEach(f => fs.unlinkSync(f))\"", late="which names are chosen"),
+    Row("node -e \"console.log(require('fs').readdirSync('src').map(f => f + 'x'))\""),
+    Row("perl -e 'for my $f (glob(\"docs/*.md src/*.py\")) { open(my $h, \">>\", $f);"
+        " print $h \"x\" }'", "write docs/*.md, write src/*.py"),
+    Row("perl -e 'my @f = glob \"src/*.py\"; unlink @f'", "remove src/*.py"),
+    Row("ruby -e 'Dir[\"docs/*.md\"].each { |f| File.write(f, \"x\") }'", "write docs/*.md"),
     Row("node -e \"const d = 'src'; require('fs').writeFileSync(\\`\\${d}/n.js\\`, '')\"",
         "write src/n.js"),
     Row("perl -e 'open(my $f, \">\", \"new.txt\"); print $f \"x\"'", "write new.txt"),
@@ -142,9 +156,13 @@ LISTS = [
     Row("for i in 1 2; do echo n$i; done | xargs touch", "write n1, write n2"),
     Row("for i in $(seq 1 2); do touch n$i; done", "write n1, write n2"),
     Row("cat nothing.txt | xargs rm; true"),
+    Row("echo a.py b.py | tr ' ' '\\n' | xargs -n1 rm", "remove a.py, remove b.py"),
 ]  # fmt: skip
 
 VALUES = [
+    Row("t=$(mktemp -d); sed s/one/two/ a.py > $t/a.py; cp $t/a.py .; rm -r $t", "write a.py"),
+    Row("t=$(mktemp) && u=$(mktemp) && echo a.py > $t && echo b.py > $u && xargs rm < $t;"
+        " rm $t $u", "remove a.py"),
     Row("echo x > $(pwd)/new.txt", "write new.txt"),
     Row("echo x > ${OUT:-new.txt}", "write new.txt"),
     Row("OUT=a.py; echo x > ${OUT:-new.txt}", "write a.py"),

@@ -245,6 +245,12 @@ git revert --no-edit HEAD~1..HEAD
 git apply sub.diff
 git apply --check sub.diff
 git apply -R sub.diff
+git diff main other -- new.py | git apply
+git diff main apart -- sub | git apply
+git diff main apart -- . ':!sub' | git apply
+git diff main apart -- . ':(exclude)both.py' > ../x.diff; git apply ../x.diff
+cd sub && git diff main apart -- . | git apply
+git diff --name-only main apart -- . ':!sub' | xargs rm -f
 git am ../apart.mbox
 git am --abort
 git stash

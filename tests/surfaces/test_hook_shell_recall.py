@@ -91,6 +91,20 @@ SCRIPTS = [
         " fs.copyFileSync('a.py', path.join('src', 'c.py')); fs.renameSync('b.py', 'z.py')\"",
         "write src/c.py, remove b.py, write z.py"),
     Row("node -e \"require('child_process').execSync('rm a.py')\"", "remove a.py"),
+    Row("node -e \"const fs = require('fs'); for (const f of fs.readdirSync('src')) {"
+        " if (f.endsWith('.py')) fs.appendFileSync('src/' + f, 'x') }\"", "write src/*.py"),
+    Row("node -e \"const fs = require('fs'), path = require('path'); fs.readdirSync('src')"
+        ".filter(f => f.endsWith('.py')).forEach(f => fs.unlinkSync(path.join('src', f)))\"",
+        "remove src/*.py"),
+    Row("node -e \"const fs = require('fs'); fs.readdirSync('docs')"
+        ".forEach(f => fs.appendFileSync('docs/' + f, 'x'))\"", "write docs/*"),
+    Row("node -e \"const fs = require('fs'); fs.readdirSync('.').filter(f => /^a.py/.test(f))"
+        ".forEach(f => fs.unlinkSync(f))\"", late="which names are chosen"),
+    Row("node -e \"console.log(require('fs').readdirSync('src').map(f => f + 'x'))\""),
+    Row("perl -e 'for my $f (glob(\"docs/*.md src/*.py\")) { open(my $h, \">>\", $f);"
+        " print $h \"x\" }'", "write docs/*.md, write src/*.py"),
+    Row("perl -e 'my @f = glob \"src/*.py\"; unlink @f'", "remove src/*.py"),
+    Row("ruby -e 'Dir[\"docs/*.md\"].each { |f| File.write(f, \"x\") }'", "write docs/*.md"),
     Row("node -e \"const d = 'src'; require('fs').writeFileSync(\\`\\${d}/n.js\\`, '')\"",
         "write src/n.js"),
     Row("perl -e 'open(my $f, \">\", \"new.txt\"); print $f \"x\"'", "write new.txt"),
@@ -129,14 +143,26 @@ LISTS = [
     Row("while IFS= read -r f; do rm \"$f\"; done <<'EOF'\na.py\nb.py\nEOF",
         "remove a.py, remove b.py"),
     Row("while read f; do rm $f; done < <(ls src/*.py)", "remove src/*.py"),
+    Row("while read -r f old new; do sed -i \"s/$old/$new/\" \"$f\"; done <<'EOF'\n"
+        "a.py one two\nsrc/a.py d e f\nEOF", "write a.py, write src/a.py"),
+    Row("while IFS=, read -r from to; do mv $from $to; done <<'EOF'\na.py,n1.py\nb.py,n2.py\nEOF",
+        "remove a.py, write n1.py, remove b.py, write n2.py"),
+    Row("while IFS=: read -r d n; do touch $d/$n; done <<'EOF'\nsrc:n1\ndocs:n2\nEOF",
+        "write src/n1, write docs/n2"),
+    Row("IFS=: read -r n _ <<< 'n1:n2:n3'; touch $n", "write n1"),
+    Row("read -r a b <<< 'n1 n2'; b=n3; touch $a $b", "write n1, write n3"),
     Row("mapfile -t all < <(ls *.py); rm \"${all[@]}\"", "remove *.py"),
     Row("{ echo a.py; echo b.py; } | xargs rm", "remove a.py, remove b.py"),
     Row("for i in 1 2; do echo n$i; done | xargs touch", "write n1, write n2"),
     Row("for i in $(seq 1 2); do touch n$i; done", "write n1, write n2"),
     Row("cat nothing.txt | xargs rm; true"),
+    Row("echo a.py b.py | tr ' ' '\\n' | xargs -n1 rm", "remove a.py, remove b.py"),
 ]  # fmt: skip
 
 VALUES = [
+    Row("t=$(mktemp -d); sed s/one/two/ a.py > $t/a.py; cp $t/a.py .; rm -r $t", "write a.py"),
+    Row("t=$(mktemp) && u=$(mktemp) && echo a.py > $t && echo b.py > $u && xargs rm < $t;"
+        " rm $t $u", "remove a.py"),
     Row("echo x > $(pwd)/new.txt", "write new.txt"),
     Row("echo x > ${OUT:-new.txt}", "write new.txt"),
     Row("OUT=a.py; echo x > ${OUT:-new.txt}", "write a.py"),

@@ -7,6 +7,7 @@ files that others hold, and for no others (`narrowing`). The words, each after `
     with FLAGS TEXT…     one of the texts is in it; `i`: whatever the case of the letters
     named TEXT           the text is in its path from the top; `unnamed` TEXT: it is not
     ending TEXT…         its name ends like one of these
+    within PATH…         it is one of these, or in one of these folders, as git reads wildcards
     unlike PATTERN       its name, or one of the folders it is in, does not match
     copied FOLDER        the folder has a file of that name; `mirrored` FOLDER: or it has not
     there                it exists
@@ -46,6 +47,8 @@ def _holds(word: str, *about: str, file: str, top: str, base: str) -> bool:
         return (about[0] in name) == (word == "named")
     if word == "ending":
         return name.endswith(about)
+    if word == "within":
+        return any(_is_within(os.path.realpath(file), os.path.realpath(one)) for one in about)
     if word == "unlike":
         return not _is_like(name, about[0])
     if word == "copied":
@@ -56,6 +59,12 @@ def _holds(word: str, *about: str, file: str, top: str, base: str) -> bool:
     if word == "untidy":
         return _is_untidy(read_file(file) or b"")
     return True
+
+
+def _is_within(file: str, place: str) -> bool:
+    from fnmatch import fnmatchcase
+
+    return file == place or file.startswith(f"{place}/") or fnmatchcase(file, place)
 
 
 def _is_like(name: str, pattern: str) -> bool:

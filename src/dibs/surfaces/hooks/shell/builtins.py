@@ -50,10 +50,24 @@ def _read(walk: Walk, call: ShellCall, words: list[Word]) -> str:
     found, names = options(call.args, "adinNptu" if call.name == "read" else "dnOsuCc")
     names = [found.get("-a"), *names] if "-a" in found else names
     names = names or ["REPLY" if call.name == "read" else "MAPFILE"]
-    lines = call.stdin.split("\n") if call.stdin and len(names) == 1 else ()
-    for name in filter(None, names):
-        walk.state.set(name, filter(None, map(str.strip, lines)))
+    separators = call.settings.get("IFS", call.variables.get("IFS", " \t"))
+    lines = (call.stdin or "").split("\n")
+    rows = [_columns(line, separators, len(names)) for line in lines if line.strip()]
+    walk.state.set_together([name or "" for name in names], rows)
     return ""
+
+
+def _columns(line: str, separators: str, count: int) -> tuple[str, ...]:
+    """Part a line for so many variables; the last one has the rest of it."""
+    if not separators or count == 1:
+        parts = [line]
+    elif separators.isspace():
+        parts = line.split(None, count - 1)
+    else:
+        parts = line.translate({ord(one): separators[0] for one in separators}).split(
+            separators[0], count - 1
+        )
+    return tuple(part.strip() for part in (parts + [""] * count)[:count])
 
 
 def _unset(walk: Walk, call: ShellCall, words: list[Word]) -> str:

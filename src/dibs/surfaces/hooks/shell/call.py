@@ -81,6 +81,7 @@ class Scene:
     edits: what they are going to change
     files: the contents of those files that they have written before
     asked: the questions that names carry, by their numbers
+    made: how many temporary files they have made
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -89,6 +90,7 @@ class Scene:
         self.files: dict[str, str] = {}
         self.asked: list[Asks] = []
         self.texts = MAX_TEXTS
+        self.made = 0
 
 
 class ShellCall:

@@ -57,14 +57,37 @@ class Expansion:
         sure = {name: held[0] for name, held in known.items() if len(held) == 1}
         many = {name: held for name, held in known.items() if name in used - {*sure} and held}
         cwds = self.state.cwds or ("",)
-        for cwd, *chosen in itertools.islice(itertools.product(cwds, *many.values()), MAX_VALUES):
+        choices = self._choices(many)
+        every = ((cwd, chosen) for cwd in cwds for chosen in itertools.product(*choices))
+        for cwd, chosen in itertools.islice(every, MAX_VALUES):
             if self.runs <= 0:
                 break
             self.runs -= 1
-            variables = {**sure, **dict(zip(many, chosen, strict=True))}
+            variables = sure.copy()
+            for some in chosen:
+                variables |= some
             if cwd:
                 variables["PWD"] = cwd
             yield cwd, variables
+
+    def _choices(self, many: dict[str, tuple[str, ...]]) -> list[list[dict[str, str]]]:
+        """The values that variables may have: together if one line has set them, else each."""
+        choices = []
+        done: list[values.Rows] = []
+        for name, held in many.items():
+            rows, _ = self.state.rows.get(name, (None, 0))
+            if rows is None:
+                choices.append([{name: value} for value in held])
+            elif not any(rows is one for one in done):
+                done.append(rows)
+                places = {
+                    other: place[1]
+                    for other in many
+                    if (place := self.state.rows.get(other)) and place[0] is rows
+                }
+                found = dict.fromkeys(tuple(row[at] for at in places.values()) for row in rows)
+                choices.append([dict(zip(places, one, strict=True)) for one in found])
+        return choices
 
     def fields(self, words: Iterable[Word]) -> Iterator[str]:
         """Give what the words become, in every setting."""

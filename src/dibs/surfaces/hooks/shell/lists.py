@@ -244,6 +244,9 @@ def _grep(call: ShellCall) -> str | None:
 
 
 def _tr(call: ShellCall) -> str | None:
+    given, put = (*call.args, None, None)[:2]
+    if call.stdin and given and len(given) == 1 and put in ("\\n", "\n"):
+        return call.stdin.replace(given, "\n")
     return call.stdin if call.args[:1] in (["\\n"], ["\\0"], ["\\000"], ["-d"]) else None
 
 
@@ -276,6 +279,16 @@ def _name(call: ShellCall) -> str | None:
     return f"{called}\n" if (called := call.path(names[0])) else None
 
 
+def _mktemp(call: ShellCall) -> str | None:
+    """A name that nobody else has, where nothing is ever claimed: what is made there is copied
+    from there to a place that counts."""
+    flags, names = options(call.args, "p --suffix")
+    if names or flags.has("-p --tmpdir -t"):
+        return None
+    call.scene.made += 1
+    return f"/dev/made/{call.scene.made}\n"
+
+
 def _pwd(call: ShellCall) -> str | None:
     return f"{call.cwd}\n" if call.cwd else None
 
@@ -293,6 +306,7 @@ _ENTRIES: dict[str, _Prints] = {
     "ag grep egrep fgrep rg": _grep,
     "head tail sort uniq tac shuf": _passed,
     "ls": _ls,
+    "mktemp": _mktemp,
     "pwd": _pwd,
     "seq": _seq,
     "tr": _tr,

@@ -443,6 +443,7 @@ COMMANDS = table({
     "gsed": Rule(_sed, _sed_reads),
     "install": Rule(places(f"mog{_PLACING} --mode --owner --group", unless="-d --directory")),
     "ln": Rule(places(default=".")),
+    "mktemp": Rule(prints=_listed),
     "mv": Rule(places(moves=True)),
     "perl ruby": Rule(_perl),
     "printf": Rule(reads=lambda args: args[:1] != ["-v"], prints=_echo),

@@ -82,6 +82,11 @@ _QUOTING = frozenset("qw q qq s m tr y qr".split())
 _JOINERS = frozenset("path.join path.resolve File.join".split())
 _BESIDE = frozenset("__dirname __dir__ __DIR__ import.meta.dirname".split())
 _HERE = frozenset("process.cwd Dir.pwd getcwd".split()) | _BESIDE
+# What gives the files that fit a pattern, and what gives the names in a folder.
+_GLOBS = frozenset("glob globSync glob.sync fs.globSync fg.sync globby.sync Dir.glob Dir".split())
+_LISTS = frozenset("readdirSync readdir children".split())
+# What chooses some names in a way that is not followed.
+_CHOOSES = frozenset("test match extname isFile isDirectory startsWith includes slice".split())
 
 
 def follow(call: ShellCall, name: str, code: str) -> list[str]:
@@ -257,6 +262,14 @@ class Script:
                     here = os.path.dirname(self.call.script) if name in _BESIDE else ""
                     parts.append([here or self.call.cwd] if here or self.call.cwd else [])
                     after = self.ends.get(after, after - 1) + 1
+                elif name in _GLOBS:
+                    parts.append(self._matched(after))
+                    after = self._end(after)
+                elif name.rpartition(".")[2] in _LISTS and self._sign(after) == "(":
+                    parts.append(self._listed(after))
+                    after = self._end(after)
+                elif name == "await":
+                    pass
                 else:
                     parts.append(self.names.get(name, []))
                 at = after - 1
@@ -269,6 +282,33 @@ class Script:
                 return []
             at += 1
         return ["".join(one) for one in islice(product(*parts), MAX_VALUES)] if parts else []
+
+    def _matched(self, at: int) -> list[str]:
+        """Give the patterns of which the files are asked for: `glob("a/*.md b/*.md")`."""
+        close = self.ends.get(at, at)
+        found = self._value(*[*self._split(at + 1, close), (at, at + 1)][0])
+        return [one for text in found for one in text.split()]
+
+    def _listed(self, opener: int) -> list[str]:
+        """Give the names in a folder: those that end as the code asks for, wherever it does."""
+        close = at = self.ends.get(opener, opener)
+        while self._sign(at + 1) == "." and self._word(at + 2) in ("filter", "sort", "reverse"):
+            at = self.ends.get(at + 3, at + 3)
+        if self._sign(at + 1) == "." and self._word(at + 2) != "forEach":
+            return []
+        words = [*map(self._word, range(len(self.pieces)))]
+        if not _CHOOSES.isdisjoint(words):
+            return []
+        asked = [self._arguments(at + 1) for at, word in enumerate(words) if word == "endsWith"]
+        endings = [text for given in asked for text in (given[0] if given else ())]
+        deep = "**/" if "recursive" in words[opener:close] else ""
+        return [f"{deep}*{text}" for text in endings or [""]]
+
+    def _first_call(self, opener: int) -> int:
+        """Give where the arguments begin of the first of several calls: `list(x).filter(y)`."""
+        while self._sign(opener - 2) == "." and opener - 3 in self.starts:
+            opener = self.starts[opener - 3]
+        return opener
 
     def _put(self, text: str, put: str) -> list[str]:
         """Give the texts that a text becomes with the names in it replaced."""
@@ -338,7 +378,12 @@ class Script:
         if self._sign(at - 1) != "." or not (kind := self._sign(at - 2) or self._word(at - 2)):
             return
         opener = self.starts.get(at - 2)
-        found = self.names.get(kind, []) if opener is None else self._value(opener, at - 1)
+        if opener is None:
+            found = self.names.get(kind, [])
+        else:
+            opener = self._first_call(opener)
+            lists = self._word(opener - 1) in _LISTS
+            found = self._listed(opener) if lists else self._value(opener, at - 1)
         words = map(self._word, range(at + 1, at + 5))
         item = next((one for one in words if one not in ("", "do", "function", "async")), "")
         if item and found:

@@ -11,6 +11,7 @@ from dibs.surfaces.hooks.shell.values import Options, Values, every, options, pl
 
 _TYPES = {"python": "py", "rust": "rs", "js": "js", "ts": "ts", "markdown": "md", "sh": "sh"}
 _DIFFERING = frozenset("archive diff diff-tree format-patch log show stash status".split())
+_LEFT_OUT = (":!", ":^", ":(exclude)")
 
 
 def matching(call: ShellCall, flags: Options, names: Values) -> str | None:
@@ -126,11 +127,27 @@ def _differing(call: ShellCall, args: Values) -> str | None:
         asks = [("commits", *(known or ["HEAD"]))]
     if not asks or (word == "format-patch" and "--stdout" not in flags):
         return None
+    paths, limits = _pathspec(paths)
+    asks = [*asks, *limits]
     if not named:
+        within = [path for one in paths if (path := call.path(one))]
+        asks += [("only", "within", *within)] if within else []
         return f"{call.asking('', *asks)}\n" if word != "status" else None
     listed = [_through_directories(plain(one)) for one in paths if one] or ["**"]
     listed = [f"{one}/**" if call.is_directory(one) else one for one in listed]
     return "".join(f"{call.asking(one, *asks)}\n" for one in listed)
+
+
+def _pathspec(paths: Values) -> tuple[Values, list[tuple[str, ...]]]:
+    """The paths that are meant, and what `:!docs` and its like leave out of them."""
+    given = [plain(one) for one in paths if one]
+    out: list[tuple[str, ...]] = []
+    for one in given:
+        magic = next((mark for mark in _LEFT_OUT if one.startswith(mark)), "")
+        out += [("only", "unlike", one.removeprefix(magic))] if magic else []
+    meant = [one for one in given if not one.startswith(_LEFT_OUT)]
+    # Whatever else a colon says, it may mean any file.
+    return ([] if any(one.startswith(":") for one in meant) else [*meant]), out
 
 
 def _between(revs: list[str], *, staged: bool) -> list[tuple[str, ...]]:

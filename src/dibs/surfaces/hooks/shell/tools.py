@@ -151,6 +151,7 @@ COMMANDS = table({
     "dd": Rule(lambda call: call.write(arg[3:] for arg in call.args if arg and arg[:3] == "of=")),
     "openssl": Rule(output(_OPENSSL, "-out -keyout -CAserial")),
     "pandoc": Rule(output(_PANDOC, "-o --output")),
+    "prename rename": Rule(operands(kind="remove", unless="-n --nono --no-act", skip=1)),
     "rsync": Rule(_rsync),
     "script": Rule(_script),
     "scp": Rule(_scp),

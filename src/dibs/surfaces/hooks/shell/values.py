@@ -248,32 +248,49 @@ def quoted_braces(text: str) -> list[str]:
     return braces(text.translate(_MARKED)) or [text]
 
 
+Rows = list[tuple[str, ...]]
+
+
 class ShellState:
-    """Where a shell is and what its variables are, each with all the values it may have."""
+    """Where a shell is and what its variables are, each with all the values it may have.
+
+    rows: of variables that `read` has set together, the lines, and the place of each in them
+    """
 
     def __init__(self, cwds: tuple[str, ...], variables: dict[str, tuple[str, ...]]) -> None:
         self.cwds = cwds
         self.before: tuple[str, ...] = ()
         self.stack: tuple[tuple[str, ...], ...] = ()
         self.variables = variables
+        self.rows: dict[str, tuple[Rows, int]] = {}
 
     def copy(self) -> ShellState:
         other = ShellState(self.cwds, dict(self.variables))
-        other.before, other.stack = self.before, self.stack
+        other.before, other.stack, other.rows = self.before, self.stack, dict(self.rows)
         return other
 
     def join(self, other: ShellState) -> None:
         """Take in what may be so instead."""
         self.cwds = few(self.cwds + other.cwds)
         for name, found in other.variables.items():
+            if self.variables.get(name) != found:
+                self.rows.pop(name, None)
             self.variables[name] = few(self.variables.get(name, ()) + found)
 
     def set(self, name: str, found: Iterable[str]) -> None:
+        self.rows.pop(name, None)
         held = few(found)
         if held and max(map(len, held)) <= MAX_LENGTH:
             self.variables[name] = held
         else:
             self.variables.pop(name, None)
+
+    def set_together(self, names: list[str], rows: Rows) -> None:
+        """Set several variables at once, so that each has its value out of the same row."""
+        for at, name in enumerate(names):
+            self.set(name, filter(None, [row[at] for row in rows]))
+            if name in self.variables and len(names) > 1:
+                self.rows[name] = rows, at
 
     def arguments(self, args: Values) -> dict[str, tuple[str, ...]]:
         """Set `$1`, `$2` and so on, and `$@`; give what they were."""

@@ -99,7 +99,7 @@ class Companion(threading.Thread):
         swarm = self._swarm
         self.code = execute(
             swarm.call, swarm.agent, self._words, swarm.mask, self._attend, GroupTether(),
-            {"DIBS_SWARM": swarm.name}, stdin=subprocess.DEVNULL, stdout=2, cwd=swarm.place.root,
+            {"DIBS_SWARM": swarm.name}, stdin=subprocess.DEVNULL, stdout=2, cwd=swarm.place.top,
         )  # fmt: skip
 
     def _attend(self, child: subprocess.Popen[bytes]) -> int:

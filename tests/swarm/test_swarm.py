@@ -405,3 +405,14 @@ def test_in_a_worktree_of_a_bare_repository_work_is_landed(shell: Shell) -> None
     assert answer.code == 0, answer
     assert task(inside, "one")["state"] == "completed"
     assert landed(inside) == ["one"]
+
+
+def test_a_target_that_is_gone_ends_the_swarm_and_says_so(shell: Shell) -> None:
+    git(shell.folder, "branch", "next")
+    add(shell, "one")
+    does = "git commit -q --allow-empty -m 'Do one' && git update-ref -d refs/heads/next"
+    answer = swarm(shell, "1", "--onto", "next", agent=("sh", "-c", does))
+    assert answer.code == 1, answer
+    assert "the branch next is gone" in answer.err and "dibs swarm resume" in answer.err
+    assert task(shell, "one")["landing"]
+    nothing_left(shell)

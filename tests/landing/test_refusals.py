@@ -72,3 +72,14 @@ def test_a_command_that_prints_without_end_is_ended(tmp_path: Path) -> None:
     answer = made.land("one", "--verify", "yes", code=1)
     assert "it was ended because it printed more than 64 MiB" in answer.err
     assert made.landings()["one"]["state"] == "dead"
+
+
+def test_a_tag_of_the_same_name_is_not_the_target(tmp_path: Path) -> None:
+    made = World(tmp_path)
+    made.git("tag", "main")
+    made.commit("one", {"one.txt": "x\n"}, start="refs/heads/main")
+    made.git("tag", "one")
+    made.git("checkout", "-q", "one", "--")
+    answer = made.land()
+    assert "one is on main" in answer.err, answer
+    assert "one.txt" in made.files("refs/heads/main")

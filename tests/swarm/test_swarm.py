@@ -416,3 +416,22 @@ def test_a_target_that_is_gone_ends_the_swarm_and_says_so(shell: Shell) -> None:
     assert "the branch next is gone" in answer.err and "dibs swarm resume" in answer.err
     assert task(shell, "one")["landing"]
     nothing_left(shell)
+
+
+def test_a_tag_of_the_same_name_is_not_the_target(shell: Shell) -> None:
+    git(shell.folder, "tag", "main")
+    git(shell.folder, "commit", "-q", "--allow-empty", "-m", "second")
+    add(shell, "one", max_attempts=1)
+    answer = swarm(shell, "1")
+    assert answer.code == 0, answer
+    assert task(shell, "one")["state"] == "completed"
+    assert git(shell.folder, "log", "-3", "--format=%s", "refs/heads/main").splitlines()[1:] == [
+        "Do one",
+        "second",
+    ]
+
+
+def test_only_a_branch_can_be_the_target(shell: Shell) -> None:
+    git(shell.folder, "tag", "v1")
+    answer = shell("swarm", "1", "--onto", "v1", "--", AGENT)
+    assert answer.code == 2 and "there is no branch v1" in answer.err, answer

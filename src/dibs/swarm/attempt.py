@@ -207,7 +207,7 @@ class Attempt:
         slug = f"{slug_of(task.id)}-{task.epoch}"
         self._log = Log(swarm.place.store_dir, slug)
         end_left(swarm.place, self._worker.number)  # of one who died in this slot
-        self._base = tip(swarm.place.root, "HEAD" if orders.shared else orders.onto)
+        self._base = tip(swarm.place.root, "HEAD" if orders.shared else swarm.target)
         if self._worktree is not None:
             self._branch = f"{WORK}/{slug}"
             with self._agent.lease(MAKING, ttl_s=TTL_S, wait_s=MAKING_S, note="makes a worktree"):
@@ -367,7 +367,7 @@ class Attempt:
         head = self._worktree.head()
         if head == self._base:
             return ""
-        onto = tip(self._folder, self._orders.onto)
+        onto = tip(self._folder, self._swarm.target)
         if not self._worktree.has_committed() and is_within(self._folder, head, onto):
             return ""  # it has only merged what others have landed meanwhile
         # It may have left the branch, but it cannot hand in another one's.

@@ -162,6 +162,7 @@ class Swarm:
 
     @property
     def target(self) -> str:
+        """The branch that the work goes onto, even if a tag has the same name."""
         return f"refs/heads/{self.orders.onto}"
 
     def pause(self, seconds: float) -> None:
@@ -314,6 +315,6 @@ class Swarm:
                 note(f"dibs: the worktree of w{number} is kept: {error}")
         try:
             if tip(self.place.root, self.target):
-                drop_landed(self.place.root, self.orders.onto)
+                drop_landed(self.place.root, self.target)
         except DibsError as error:
             note(f"dibs: {error.message}")

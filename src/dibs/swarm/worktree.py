@@ -66,7 +66,9 @@ def tip(top: str, name: str) -> str:
 
 def current_branch(top: str) -> str:
     """The branch that a checkout is on, "" for none."""
-    return plain("symbolic-ref", "--quiet", "--short", "HEAD", cwd=top, codes=(0, 1))
+    said = plain("symbolic-ref", "--quiet", "HEAD", cwd=top, codes=(0, 1))
+    # Not --short: where a tag has the same name, that says heads/NAME.
+    return said.removeprefix("refs/heads/")
 
 
 def own_commit(top: str, mark: str) -> str:

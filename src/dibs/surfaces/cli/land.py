@@ -262,9 +262,9 @@ def current(top: str) -> str:
 
 def head(top: str, git_dir: str = "") -> str:
     environment = elsewhere() | ({"GIT_DIR": git_dir} if git_dir else {})
-    said = git("symbolic-ref", "-q", "--short", "HEAD", cwd=top, environment=environment,
-               codes=(0, 1))  # fmt: skip
-    return os.fsdecode(said).strip()
+    said = git("symbolic-ref", "-q", "HEAD", cwd=top, environment=environment, codes=(0, 1))
+    # Not --short: where a tag has the same name, that says heads/NAME.
+    return os.fsdecode(said).strip().removeprefix("refs/heads/")
 
 
 def default_target(space: Dibs, top: str, branch: str = "") -> str:

@@ -221,11 +221,14 @@ def supervise(
         place = space.scope.place
         top = top_of(space)
         orders.onto = onto or current_branch(place.root)
-        if not orders.onto or not tip(place.root, orders.onto):
+        if not orders.onto or not tip(place.root, f"refs/heads/{orders.onto}"):
+            why = "the main worktree is on none, or has no commit"
             raise InvalidError(
-                "there is no branch to work on: the main worktree is on none, or has no commit",
-                next="commit something, or name a branch with --onto",
-            )
+                f"there is no branch {called(onto)}" if onto
+                else f"there is no branch to work on: {why}",
+                next="git branch lists all branches" if onto
+                else "commit something, or name a branch with --onto",
+            )  # fmt: skip
         if orders.commit and not git_says("var", "GIT_COMMITTER_IDENT", cwd=top, codes=(0, 128)):
             raise InvalidError(
                 "git does not know in whose name to commit what the agents leave",

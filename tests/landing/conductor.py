@@ -4,7 +4,8 @@
 
 It queues the branches and lands them. Before and after each git command that writes, each write to
 the store, each change of a file of a checkout and each command of the bar it counts a step; at the
-given one it kills itself. At its end it prints how many steps there were. STEP 0: it never does.
+given one it kills itself. At its end it prints how many steps there were. STEP is a number, or what
+the step is called, for the first that is called so. STEP 0: it never does.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ WRITES = {
 class Steps:
     """Counts, and kills at the step that was asked for."""
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, last: str) -> None:
         self.count, self._last = 0, last
 
     def __call__(self, what: str) -> None:
         self.count += 1
-        if self.count == self._last:
+        if self._last in (what, str(self.count)):
             print(f"killed at {what}", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -92,7 +93,7 @@ def patch(steps: Steps) -> None:
 
 def main(repository: str, name: str, step: str, *branches: str) -> None:
     os.chdir(repository)
-    call, steps = Globals(), Steps(int(step))
+    call, steps = Globals(), Steps(step)
     with call.open() as space, space.join(name) as agent:
         for branch in branches:
             submit(agent, repository, branch, "main")

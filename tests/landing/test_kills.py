@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+import dibs
 from tests.landing.world import World
 
 BAR = '[land]\nverify = "test ! -e bad.txt"\n'
 BRANCHES = ("one", "bad", "two", "clash")
 
 
-def world(folder: Path) -> World:
-    made = World(folder, BAR)
+def world(folder: Path, store: dict[str, str] | None = None) -> World:
+    made = World(folder, BAR, store)
     made.commit("one", {"one.txt": "1\n", "a.txt": "one\n"})
     made.commit("two", {"two/b.txt": "2\n"})
     made.commit("bad", {"bad.txt": "bad\n"})
@@ -65,12 +66,28 @@ def steps(folder: Path) -> int:
     return int(out)
 
 
-def kill_at(folder: Path, step: int) -> str:
+def free(made: World, store: dict[str, str]) -> None:
+    """What a session that lives by its beats had: a person need not wait for its end."""
+    with (
+        dibs.open(
+            store["DIBS_URL"], space=store["DIBS_SPACE"], start=made.path,
+            user_dir=made.dibs.user_dir,
+        ) as space,
+        space.join("ann") as ann,
+    ):  # fmt: skip
+        ann.leases.revoke("land:main")
+        for task in ann.work.list(state="claimed"):
+            ann.work.revoke(task.id)
+
+
+def kill_at(folder: Path, step: int | str, store: dict[str, str] | None = None) -> str:
     """Kill a conductor at a step, let somebody commit, and let another conductor go on."""
-    made = world(folder)
+    made = world(folder, store)
     killed = made.conductor(step, *BRANCHES)
     out, err = killed.communicate(timeout=120)
     assert killed.returncode == -signal.SIGKILL, err
+    if store:
+        free(made, store)
     committed = develop(made, 1)
     out2, err2 = made.conductor(0, *BRANCHES, name="bob").communicate(timeout=120)
     if not committed:
@@ -85,6 +102,14 @@ def test_a_conductor_that_is_killed_now_and_then_loses_nothing(tmp_path: Path) -
     assert count > 40
     for step in range(1, count + 1, 9):
         kill_at(tmp_path / str(step), step)
+
+
+@pytest.mark.parametrize("step", ["after git update-ref", "before Work.fail"])
+def test_on_postgresql_another_goes_on_where_a_conductor_was_killed(
+    tmp_path: Path, postgres_url: str, space_name: str, step: str
+) -> None:
+    out = kill_at(tmp_path, step, {"DIBS_URL": postgres_url, "DIBS_SPACE": space_name})
+    assert out == f"killed at {step}"
 
 
 @pytest.mark.stress

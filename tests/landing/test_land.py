@@ -50,9 +50,11 @@ def test_a_bad_branch_among_32_is_found_in_6_verifications_and_the_others_land(
     made.assert_tidy()
 
 
-def test_of_two_that_break_together_the_later_one_comes_back_with_the_log(tmp_path: Path) -> None:
+def test_of_two_that_break_together_the_later_one_comes_back_with_the_log(
+    tmp_path: Path, store: dict[str, str]
+) -> None:
     bar = '[land]\nverify = "echo looking; test ! -e one.txt -o ! -e two.txt"\n'
-    made = World(tmp_path, bar)
+    made = World(tmp_path, bar, store)
     made.commit("one", {"one.txt": "1\n"})
     made.commit("two", {"two.txt": "2\n"})
     queue(made, "one", "two")
@@ -370,8 +372,10 @@ def test_a_commit_that_is_not_there_is_reported(tmp_path: Path) -> None:
     assert "no commit 121212121212" in state(made, "x")[1]
 
 
-def test_a_conflict_says_which_files_and_who_landed_them(tmp_path: Path) -> None:
-    made = World(tmp_path)
+def test_a_conflict_says_which_files_and_who_landed_them(
+    tmp_path: Path, store: dict[str, str]
+) -> None:
+    made = World(tmp_path, store=store)
     made.commit("one", {"a.txt": "one\n"})
     made.commit("two", {"a.txt": "two\n"})
     made.dibs.as_("alice").ok("work", "claim", "fix-login")
@@ -465,10 +469,10 @@ def test_a_newer_commit_of_a_branch_takes_the_place_of_an_older_one(tmp_path: Pa
     assert len(made.merges()) == 1
 
 
-def test_who_lands_already_lands_what_others_queue(tmp_path: Path) -> None:
+def test_who_lands_already_lands_what_others_queue(tmp_path: Path, store: dict[str, str]) -> None:
     waits = "touch ../../../started; while test ! -e ../../../go; do sleep 0.1; done"
     bar = f'[land]\nverify = "{waits}"\n'
-    made = World(tmp_path, bar)
+    made = World(tmp_path, bar, store)
     made.commit("one", {"one.txt": "1\n"})
     made.commit("two", {"two.txt": "2\n"})
     first = made.dibs.as_("alice").start("land", "one")

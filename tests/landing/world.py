@@ -17,11 +17,14 @@ CONFIG = ".dibs/config.toml"
 class World:
     """A repository whose target is checked out, and people who work there."""
 
-    def __init__(self, folder: Path, bar: str = "") -> None:
+    def __init__(self, folder: Path, bar: str = "", store: dict[str, str] | None = None) -> None:
+        """
+        store: the variables that say where the landings are kept
+        """
         folder = folder.resolve()
         home = folder / "home"
         home.mkdir(parents=True)
-        own = environment(home) | {"XDG_DATA_HOME": str(home / "data")}
+        own = environment(home) | {"XDG_DATA_HOME": str(home / "data")} | (store or {})
         own["PATH"] = f"{Path(sys.executable).parent}:{own['PATH']}"
         self.environment = own
         self.repository = Repository(folder / "r", own)
@@ -68,7 +71,9 @@ class World:
         ).splitlines()
         return [line.split()[2] for line in lines if len(line.split()) == 3]
 
-    def conductor(self, step: int, *branches: str, name: str = "alice") -> subprocess.Popen[str]:
+    def conductor(
+        self, step: int | str, *branches: str, name: str = "alice"
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, str(CONDUCTOR), str(self.path), name, str(step), *branches],
             env=self.environment | {"PYTHONPATH": str(CONDUCTOR.parents[2])}, text=True,

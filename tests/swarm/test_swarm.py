@@ -116,7 +116,7 @@ def test_a_failure_is_tried_again_and_then_dead_with_the_end_of_its_log(shell: S
     assert bad["state"] == "dead"
     assert bad["reason"].startswith("exit code 3: bad is done by")
     assert bad["reason"].endswith("that cannot be done")
-    assert task(shell, "lazy")["reason"].startswith("it ended without a commit: ")
+    assert task(shell, "lazy")["reason"].startswith("it ended without a commit on its branch: ")
     assert task(shell, "again")["due_in_ms"] > 0
     kept = git(shell.folder, "branch", "--list", "dibs/kept/bad-*", "--format=%(refname:short)")
     assert git(shell.folder, "show", f"{kept}:half-bad") == "half"
@@ -346,3 +346,92 @@ def test_a_client_that_cannot_work_alone_is_refused(shell: Shell) -> None:
     answer = shell("swarm", "--agent", "zed", "--show")
     assert answer.code == 2
     assert "one of: claude, codex, gemini, opencode, gptme" in answer.err
+
+
+def test_an_agent_that_removes_its_worktree_loses_no_commit(shell: Shell) -> None:
+    add(shell, "done", "undone", max_attempts=1)
+    commits = "if test $DIBS_TASK = done; then git commit -q --allow-empty -m 'Do done'; fi; "
+    answer = swarm(shell, "1", agent=("sh", "-c", commits + 'rm -rf "$PWD"'))
+    assert answer.code == 0, answer
+    assert landed(shell) == ["done"]
+    assert task(shell, "done")["state"] == "completed"
+    undone = task(shell, "undone")
+    assert undone["state"] == "dead"
+    assert undone["reason"] == "it ended without a commit on its branch, and its worktree is gone"
+    assert git(shell.folder, "branch", "--list", "dibs/*") == ""
+    nothing_left(shell)
+
+
+def test_an_agent_that_decides_about_its_task_by_itself_stops_no_other(shell: Shell) -> None:
+    add(shell, "one", "two", "three")
+    removes = "dibs --as lead work remove one"
+    does = f"case $DIBS_TASK in one) {removes};; two) dibs work complete two;; "
+    does += "*) git commit -q --allow-empty -m 'Do three';; esac"
+    answer = swarm(shell, "1", agent=("sh", "-c", does))
+    assert answer.code == 0, answer
+    assert "w1: two was completed while its agent ran" in answer.err
+    assert landed(shell) == ["three"]
+    nothing_left(shell)
+
+
+def test_without_a_name_to_commit_in_no_agent_is_started(shell: Shell) -> None:
+    add(shell, "one")
+    for key in ("user.name", "user.email"):
+        git(shell.folder, "config", "--unset", key)
+    git(shell.folder, "config", "user.useConfigOnly", "true")
+    answer = shell("swarm", "1", "--commit", "--", AGENT)
+    assert answer.code == 2, answer
+    assert "in whose name to commit" in answer.err and "git config user.name" in answer.err
+
+
+def test_outside_a_checkout_a_swarm_says_so(shell: Shell) -> None:
+    bare, plain = shell.folder.parent / "bare.git", shell.folder.parent / "plain"
+    git(shell.folder, "clone", "-q", "--bare", ".", str(bare))
+    plain.mkdir()
+    for folder, why in ((bare, "this repository is bare"), (plain, "this is no git repository")):
+        answer = shell.at(folder)("swarm", "1", "--", "true")
+        assert answer.code == 2 and why in answer.err, answer
+
+
+def test_in_a_worktree_of_a_bare_repository_work_is_landed(shell: Shell) -> None:
+    bare, tree = shell.folder.parent / "bare.git", shell.folder.parent / "tree"
+    git(shell.folder, "clone", "-q", "--bare", ".", str(bare))
+    for key, value in (("user.name", "Ann"), ("user.email", "ann@example.invalid")):
+        git(bare, "config", key, value)
+    git(bare, "worktree", "add", "-q", "-b", "mine", str(tree))
+    inside = shell.at(tree)
+    add(inside, "one")
+    answer = swarm(inside, "1")
+    assert answer.code == 0, answer
+    assert task(inside, "one")["state"] == "completed"
+    assert landed(inside) == ["one"]
+
+
+def test_a_target_that_is_gone_ends_the_swarm_and_says_so(shell: Shell) -> None:
+    git(shell.folder, "branch", "next")
+    add(shell, "one")
+    does = "git commit -q --allow-empty -m 'Do one' && git update-ref -d refs/heads/next"
+    answer = swarm(shell, "1", "--onto", "next", agent=("sh", "-c", does))
+    assert answer.code == 1, answer
+    assert "the branch next is gone" in answer.err and "dibs swarm resume" in answer.err
+    assert task(shell, "one")["landing"]
+    nothing_left(shell)
+
+
+def test_a_tag_of_the_same_name_is_not_the_target(shell: Shell) -> None:
+    git(shell.folder, "tag", "main")
+    git(shell.folder, "commit", "-q", "--allow-empty", "-m", "second")
+    add(shell, "one", max_attempts=1)
+    answer = swarm(shell, "1")
+    assert answer.code == 0, answer
+    assert task(shell, "one")["state"] == "completed"
+    assert git(shell.folder, "log", "-3", "--format=%s", "refs/heads/main").splitlines()[1:] == [
+        "Do one",
+        "second",
+    ]
+
+
+def test_only_a_branch_can_be_the_target(shell: Shell) -> None:
+    git(shell.folder, "tag", "v1")
+    answer = shell("swarm", "1", "--onto", "v1", "--", AGENT)
+    assert answer.code == 2 and "there is no branch v1" in answer.err, answer

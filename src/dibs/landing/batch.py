@@ -143,10 +143,13 @@ class Batch:
             commit, text = commit_in(task), message(task, self._onto)
             step = train.merge(commit, text)
             if step.how == LANDED:
-                self._complete([task], {task.id: {"merge": self._merge_of(commit, train.base)}})
+                end = self._merge_of(commit, train.base)
+                self._complete([task], {task.id: {"merge": end}}, already=True)
                 continue
             if step.how == UNRELATED:
-                self._fail(task, f"it has no commit in common with {called(self._onto)}")
+                onto = called(self._onto)
+                then = f"rebase it onto {onto}, and land it again"
+                self._fail(task, f"it has no commit in common with {onto}", then)
                 continue
             if step.how == CONFLICT:
                 found = self._resolve(train, task, step.files, text)
@@ -192,7 +195,12 @@ class Batch:
         gate.keep(end)
         return True
 
-    def _complete(self, tasks: list[Task], results: dict[str, dict[str, Any]]) -> None:
+    def _complete(
+        self, tasks: list[Task], results: dict[str, dict[str, Any]], already: bool = False
+    ) -> None:
+        """
+        already: they were found on the target
+        """
         items = [
             {
                 "id": task.id,
@@ -210,7 +218,9 @@ class Batch:
             else:
                 self._outcome.landed.append(answer)
                 end = str(results[task.id]["merge"])[:12]
-                self._tell(f"dibs: landed {branch_in(task)} onto {called(self._onto)} ({end})")
+                name, onto = branch_in(task), called(self._onto)
+                said = f"{name} was on {onto} already" if already else f"landed {name} onto {onto}"
+                self._tell(f"dibs: {said} ({end})")
 
     def _fail(self, task: Task, why: str, then: str = "") -> None:
         """End a landing that no other attempt could land."""

@@ -14,12 +14,15 @@ conducts, can do no harm: what it moves was verified on what is there, or it doe
 
 from __future__ import annotations
 
-from dibs.errors import EmptyError, HeldError, InvalidError, NotFoundError, StaleError
+import os
+
+from dibs.errors import EmptyError, HeldError, InvalidError, NotFoundError, StaleError, StateError
 from dibs.keeping import Held
 from dibs.landing.bar import bar_of, digest
 from dibs.landing.batch import Batch, Outcome
-from dibs.landing.moving import recover, tip_of
+from dibs.landing.moving import is_within, recover, tip_of
 from dibs.landing.verifying import Runner, StoppedError, Worktree
+from dibs.nouns.work.handing import landing_id
 from dibs.nouns.work.landings import LANDING
 from dibs.records import called
 from dibs.surroundings.git import can_merge, elsewhere, git
@@ -95,6 +98,19 @@ class Claims(Held):
         return TTL_S
 
 
+def top_of(space: Dibs) -> str:
+    """The checkout to run git in."""
+    place = space.scope.place
+    if place.checkout.kind != "repository":
+        raise InvalidError("this is no git repository", next="cd into one")
+    if not os.path.lexists(f"{place.top}/.git"):
+        raise InvalidError(
+            "this repository is bare, so nothing is checked out here",
+            next="cd into one of its worktrees",
+        )
+    return place.top
+
+
 def target_of(onto: str) -> str:
     """The lease that whoever lands onto a branch holds, and the tag of what is to be landed."""
     return f"land:{onto}"
@@ -105,7 +121,7 @@ def commit_of(top: str, branch: str) -> str:
     commit = tip_of(top, branch)
     if not commit:
         raise InvalidError(
-            f"there is no branch {called(branch)}", next="git branch lists those that there are"
+            f"there is no branch {called(branch)}", next="git branch lists all branches"
         )
     return commit
 
@@ -127,11 +143,26 @@ def submit(
     """
     if branch == onto:
         raise InvalidError(f"{called(branch)} cannot be landed onto itself", next="name another")
-    commit_of(top, onto)
+    tip, commit = commit_of(top, onto), commit_of(top, branch)
+    if task is not None and is_within(top, commit, tip):
+        refuse_nothing(agent, branch, commit, onto, task)
     return agent.work.land(
-        branch, commit=commit_of(top, branch), onto=onto, task=task, epoch=epoch,
-        check=digest(check), priority=priority,
+        branch, commit=commit, onto=onto, task=task, epoch=epoch, check=digest(check),
+        priority=priority,
     )  # fmt: skip
+
+
+def refuse_nothing(agent: Agent, branch: str, commit: str, onto: str, task: str) -> None:
+    """Refuse to complete a task with a commit that no landing has brought onto the target."""
+    try:
+        agent.work.show(landing_id(onto, branch, commit))
+    except NotFoundError:
+        raise StateError(
+            f"{called(branch)} has no commit that {called(onto)} does not have, "
+            f"so {called(task)} stays yours",
+            next=f"commit your work and land it again; if all of it is on {called(onto)} already: "
+            f"dibs work complete {task}",
+        ) from None
 
 
 def conductor_of(space: Dibs, onto: str) -> str:

@@ -35,8 +35,14 @@ LOCK_S = 5.0
 STEP_S = 0.05
 TRIES = 10
 NAMED = 5
-UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "sequencer")
+UNDER_WAY = {
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "sequencer": "cherry-pick or revert",
+}
 """What git keeps while something is under way in a checkout."""
+THEN = "then dibs land --run"
 
 
 class InTheWayError(UnavailableError):
@@ -145,7 +151,11 @@ class Locked:
                 except FileExistsError:
                     finish(self._path, self._branch)
                     if time.monotonic() > until:
-                        raise in_the_way(self._path, "another git is at work there") from None
+                        lock = folder(f"{self._dir}/index.lock")
+                        raise in_the_way(
+                            self._path, f"another git is at work there: {lock} exists",
+                            f"wait until it has ended, or remove that file if no git runs, {THEN}",
+                        ) from None  # fmt: skip
                     time.sleep(STEP_S)
                 else:
                     return self
@@ -165,9 +175,10 @@ class Locked:
 
     def check(self) -> None:
         """Refuse if the checkout cannot follow the branch without touching somebody's work."""
-        for name in UNDER_WAY:
+        for name, what in UNDER_WAY.items():
             if os.path.lexists(f"{self._dir}/{name}"):
-                raise in_the_way(self._path, f"something is under way there ({name})")
+                then = f"finish or abort it (git status says how), {THEN}"
+                raise in_the_way(self._path, f"a {what} is under way there", then)
         copy(f"{self._dir}/index", self._index)
         self._git("update-index", "-q", "--refresh", codes=(0, 1))
         listed = ("--name-only", "-z", "--ignore-submodules=dirty")
@@ -203,11 +214,9 @@ def copy(index: str, to: str) -> None:
         copy2(index, to)
 
 
-def in_the_way(path: str, why: str) -> InTheWayError:
-    return InTheWayError(
-        f"the checkout {folder(path)} cannot follow: {why}",
-        next="commit or stash what is there, or check out another branch, then dibs land --run",
-    )
+def in_the_way(path: str, why: str, then: str = "") -> InTheWayError:
+    usual = f"commit, stash or move away what is there, or check out another branch, {THEN}"
+    return InTheWayError(f"the checkout {folder(path)} cannot follow: {why}", next=then or usual)
 
 
 def finish(path: str, branch: str) -> None:

@@ -98,11 +98,11 @@ def ran(
     """Run a command in a checkout; nothing if it succeeds, else how it ended."""
     file, log = worktree.new_log()
     try:
-        code, late = runner.run(command, folder, log, LIMIT_S, told)
+        code, ended = runner.run(command, folder, log, LIMIT_S, told)
     finally:
         os.close(log)
-    if late:
-        return f"it was ended after {LIMIT_S:g} s"
+    if ended:
+        return ended
     if code:
         return f"exit code {code}: {tail_of(file)[-500:]}"
     os.unlink(file)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 WORKTREES, LOGS = "worktrees", "logs"
 TAIL_BYTES = 16_384
 KEPT_LOGS = 50
+LOG_LIMIT = 64 << 20
+"""A command that prints more is ended."""
 READ_BYTES = 16 << 20
 """How much of an output is searched for failures."""
 NAMED = 2_000
@@ -90,7 +92,6 @@ class Runner:
         self.held = held
         self._pause = pause
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if mask is None else mask
-        self._late = False
 
     def check(self) -> None:
         """Raise if what is held is lost, or we are told to end."""
@@ -107,18 +108,21 @@ class Runner:
         log: int,
         limit_s: float,
         environment: Mapping[str, str | None],
-    ) -> tuple[int, bool]:
-        """Run a command in a shell; its exit code, and whether its time was up."""
+    ) -> tuple[int, str]:
+        """Run a command in a shell; its exit code, and by what it was ended, "" if by itself."""
         self.check()
-        self._late, told = False, 0
+        ended, told = "", 0
 
         def attend(child: subprocess.Popen[bytes]) -> int:
-            nonlocal told
+            nonlocal ended, told
             until = time.monotonic() + limit_s
             while child.poll() is None:
                 told = self._wait(child)
-                self._late = time.monotonic() > until
-                if told in ENDING or self._late or self.held.lost is not None:
+                if time.monotonic() > until:
+                    ended = f"it was ended after {limit_s:g} s"
+                elif os.fstat(log).st_size > LOG_LIMIT:
+                    ended = f"it was ended because it printed more than {LOG_LIMIT >> 20} MiB"
+                if told in ENDING or ended or self.held.lost is not None:
                     end(-child.pid, child, min(GRACE_S, max(0.5, self.held.left_s)))
                     break
             send(-child.pid, signal.SIGKILL)  # what it has left running
@@ -132,7 +136,7 @@ class Runner:
         if told in ENDING:
             raise StoppedError(told)
         self.check()
-        return code, self._late
+        return code, ended
 
     def _wait(self, child: subprocess.Popen[bytes]) -> int:
         if self._pause is not None:
@@ -222,17 +226,15 @@ class Worktree:
         file, log = self.new_log()
         try:
             told = {"DIBS_LAND_COMMIT": commit, **(environment or {})}
-            code, late = runner.run(command, self.at(commit), log, limit_s, told)
+            code, ended = runner.run(command, self.at(commit), log, limit_s, told)
         finally:
             os.close(log)
-        said, ran = f"exit code {code}", not late and code not in NOT_RUN
-        if late:
-            said = f"it was ended after {limit_s:g} s"
-        elif not ran:
+        said, ran = ended or f"exit code {code}", not ended and code not in NOT_RUN
+        if not ran and not ended:
             said = f"exit code {code}, so a command was not found or could not be run"
-        passed = code == 0 and not late
+        passed = code == 0 and not ended
         found: frozenset[str] = frozenset()
-        if not passed and not late and failures is not None:
+        if not passed and not ended and failures is not None:
             with open(file, "rb") as text:
                 found = failed(failures, text.read(READ_BYTES))
         result = Result(passed, said, tail_of(file), file, found, ran)

@@ -21,7 +21,15 @@ import time
 
 from dibs.dibs import Agent
 from dibs.digest import sha256
-from dibs.errors import DibsError, EmptyError, HeldError, LaterError, StaleError, StateError
+from dibs.errors import (
+    DibsError,
+    EmptyError,
+    HeldError,
+    LaterError,
+    NotFoundError,
+    StaleError,
+    StateError,
+)
 from dibs.landing.moving import is_within
 from dibs.names.checkouts import Checkout
 from dibs.names.paths import Place
@@ -55,6 +63,14 @@ ROUNDS, SHORT_S = 20, 0.02
 """How often to look for what an agent has left running, since that may start others."""
 PORTS = (20_000, 29_999)
 ENDED = ("completed", "cancelled", "dead")
+TAKEN = {
+    "completed": "was completed",
+    "cancelled": "was cancelled",
+    "available": "was given back",
+    "failed": "was failed",
+    "dead": "was failed",
+}
+"""What has become of a task that its worker does not hold any more."""
 
 
 class Worker(threading.Thread):
@@ -180,9 +196,8 @@ class Attempt:
                 finally:
                     self._log.close()
             self._swarm.tell(self._worker, held.task, self._kept)
-        except (StaleError, StateError) as error:
-            note(f"dibs: {error.message}")
-            self._land_anyway(task)
+        except (StaleError, StateError, NotFoundError):
+            self._taken(task)
             self._free()
         return self._started
 
@@ -192,7 +207,7 @@ class Attempt:
         slug = f"{slug_of(task.id)}-{task.epoch}"
         self._log = Log(swarm.place.store_dir, slug)
         end_left(swarm.place, self._worker.number)  # of one who died in this slot
-        self._base = tip(swarm.place.root, "HEAD" if orders.shared else orders.onto)
+        self._base = tip(swarm.place.root, "HEAD" if orders.shared else swarm.target)
         if self._worktree is not None:
             self._branch = f"{WORK}/{slug}"
             with self._agent.lease(MAKING, ttl_s=TTL_S, wait_s=MAKING_S, note="makes a worktree"):
@@ -325,7 +340,9 @@ class Attempt:
                 self._fail(held, error.message[:300])
                 return
             if not self._commit:
-                self._fail(held, "it ended without a commit")
+                gone = self._worktree is not None and not self._worktree.is_there()
+                then = ", and its worktree is gone" if gone else ""
+                self._fail(held, f"it ended without a commit on its branch{then}")
             elif self._worktree is None:
                 held.result = {"commit": self._commit, "log": log.path}
             else:
@@ -334,18 +351,23 @@ class Attempt:
     def _fail(self, held: HeldTask, what: str) -> None:
         most = self._orders.attempts
         again = not most or held.task.attempts < most
-        held.fail(f"{what}: {self._log.tail}", retry=again)
+        tail = self._log.tail
+        held.fail(f"{what}: {tail}" if tail.strip() else what, retry=again)
 
     def _found_commit(self, task: Task) -> str:
         """The commit that the command has left, "" if there is none."""
         if self._worktree is None:
             return own_commit(self._folder, self._mark(task))
+        if not self._worktree.is_there():
+            # It has removed its own folder; what it has committed is still on its branch.
+            head = tip(self._swarm.place.root, f"refs/heads/{self._branch}")
+            return "" if head == self._base else head
         if self._orders.commit:
             self._worktree.commit(f"{task.title or task.id}\n\nTask: {task.id}")
         head = self._worktree.head()
         if head == self._base:
             return ""
-        onto = tip(self._folder, self._orders.onto)
+        onto = tip(self._folder, self._swarm.target)
         if not self._worktree.has_committed() and is_within(self._folder, head, onto):
             return ""  # it has only merged what others have landed meanwhile
         # It may have left the branch, but it cannot hand in another one's.
@@ -357,14 +379,26 @@ class Attempt:
         if self._worktree is not None:
             try:
                 self._kept = self._worktree.free() or self._kept
+                if not self._worktree.is_there():
+                    self._worktree.drop(self._branch, self._base)
             except (DibsError, OSError) as error:
                 note(f"dibs: {called(self._folder, limit=300)} is kept as it is: {error}")
 
-    def _land_anyway(self, task: Task) -> None:
+    def _taken(self, task: Task) -> None:
+        """Somebody else, or the agent by itself, has decided about the task."""
+        try:
+            now = self._agent.work.show(task.id)
+        except NotFoundError:
+            what = "was removed"
+        else:
+            what = TAKEN.get(now.state, "was taken away")
+            self._land_anyway(now)
+        note(f"dibs: w{self._worker.number}: {called(task.id)} {what} while its agent ran")
+
+    def _land_anyway(self, now: Task) -> None:
         """Land what an agent has committed that has completed its task by itself."""
         if self._worktree is None or not self._commit:
             return
-        now = self._agent.work.show(task.id)
         if (now.state, now.agent) == ("completed", self._agent.name):
             orders = self._orders
             self._agent.work.land(

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from dibs.errors import DibsError, HeldError
+from dibs.errors import DibsError, HeldError, UnavailableError
 from dibs.landing.conducting import target_of
 from dibs.nouns.work.landings import LANDING
 from dibs.records import called
@@ -22,7 +22,7 @@ from dibs.surroundings.running import ENDING, SIGNALS, TTL_S, attend_group, exec
 from dibs.surroundings.wording import note
 from dibs.swarm import limits, logs
 from dibs.swarm.attempt import SLOT, Worker, end_left, told_of
-from dibs.swarm.worktree import by_slot, drop_landed
+from dibs.swarm.worktree import by_slot, drop_landed, tip
 from dibs.system import next_signal
 from dibs.system.portable import GroupTether
 
@@ -75,6 +75,13 @@ class Orders:
         self.until_empty = False
 
 
+def gone(onto: str) -> UnavailableError:
+    return UnavailableError(
+        f"the branch {called(onto)} is gone, so nothing can be landed onto it",
+        next="create it again, then dibs swarm resume; what was handed in is still queued",
+    )
+
+
 class Companion(threading.Thread):
     """A command of dibs that runs beside the workers.
 
@@ -99,7 +106,7 @@ class Companion(threading.Thread):
         swarm = self._swarm
         self.code = execute(
             swarm.call, swarm.agent, self._words, swarm.mask, self._attend, GroupTether(),
-            {"DIBS_SWARM": swarm.name}, stdin=subprocess.DEVNULL, stdout=2, cwd=swarm.place.root,
+            {"DIBS_SWARM": swarm.name}, stdin=subprocess.DEVNULL, stdout=2, cwd=swarm.place.top,
         )  # fmt: skip
 
     def _attend(self, child: subprocess.Popen[bytes]) -> int:
@@ -152,6 +159,11 @@ class Swarm:
             return False
         # The planner may bring more, unless it has said that there is nothing.
         return not self.orders.plan or self.space.state.get("work", "refill") is not None
+
+    @property
+    def target(self) -> str:
+        """The branch that the work goes onto, even if a tag has the same name."""
+        return f"refs/heads/{self.orders.onto}"
 
     def pause(self, seconds: float) -> None:
         self.over.wait(seconds)
@@ -257,6 +269,10 @@ class Swarm:
         if self.orders.shared or self.stopped:
             return
         if self._train("available"):
+            last = self._companions.get("conductor")
+            if last is not None and last.code and not tip(self.place.root, self.target):
+                self.trouble(gone(self.orders.onto))
+                return
             words = ["land", "--run", "--onto", self.orders.onto]
             words += [word for command in self.orders.verify for word in ("--verify", command)]
             self._keep_running("conductor", *words)
@@ -298,6 +314,7 @@ class Swarm:
             except (DibsError, OSError) as error:
                 note(f"dibs: the worktree of w{number} is kept: {error}")
         try:
-            drop_landed(self.place.root, self.orders.onto)
+            if tip(self.place.root, self.target):
+                drop_landed(self.place.root, self.target)
         except DibsError as error:
             note(f"dibs: {error.message}")

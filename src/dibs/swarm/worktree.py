@@ -66,7 +66,9 @@ def tip(top: str, name: str) -> str:
 
 def current_branch(top: str) -> str:
     """The branch that a checkout is on, "" for none."""
-    return plain("symbolic-ref", "--quiet", "--short", "HEAD", cwd=top, codes=(0, 1))
+    said = plain("symbolic-ref", "--quiet", "HEAD", cwd=top, codes=(0, 1))
+    # Not --short: where a tag has the same name, that says heads/NAME.
+    return said.removeprefix("refs/heads/")
 
 
 def own_commit(top: str, mark: str) -> str:
@@ -101,7 +103,7 @@ class Worktree:
         self._own.once(".gitignore", b"*\n")
         for spare in range(1, SPARE + 1):
             self.path = f"{folder}/w{self._number}" + (f".{spare}" if spare > 1 else "")
-            if not self._is_there():
+            if not self.is_there():
                 self._make(base)
             kept = self.free() or kept
             if self._is_idle():
@@ -147,7 +149,7 @@ class Worktree:
         If not all of it can be kept, it stays as it is. The branch of an attempt that has
         committed nothing is deleted.
         """
-        if not self._is_there() or self._is_idle():
+        if not self.is_there() or self._is_idle():
             return None
         for name in LOCKS:
             # Of a git that has died: nobody else works here.
@@ -197,7 +199,7 @@ class Worktree:
     def remove(self) -> bool:
         """Remove it if it is idle or can be; say whether it is gone."""
         self.free()
-        if not self._is_there():
+        if not self.is_there():
             return True
         if not self._is_idle():
             return False
@@ -208,7 +210,13 @@ class Worktree:
             plain("worktree", "prune", cwd=self._root)
         return True
 
-    def _is_there(self) -> bool:
+    def drop(self, branch: str, base: str) -> None:
+        """Delete the branch of an attempt whose folder is gone, if nothing was committed there."""
+        plain("worktree", "prune", cwd=self._root)
+        if tip(self._root, f"refs/heads/{branch}") == base:
+            plain("update-ref", "-d", f"refs/heads/{branch}", base, cwd=self._root)
+
+    def is_there(self) -> bool:
         try:
             found = plain("rev-parse", "--show-toplevel", cwd=self.path)
         except DibsError:
@@ -367,8 +375,8 @@ def include(place: Place, path: str, patterns: Sequence[str]) -> list[str]:
     wanted = [f"--exclude={pattern}" for pattern in patterns]
     if os.path.isfile(f"{root}/.worktreeinclude"):
         wanted.append("--exclude-from=.worktreeinclude")
-    if not wanted:
-        return []
+    if not wanted or not os.path.lexists(f"{root}/.git"):
+        return []  # a bare repository has no files that git could ignore
     found = names(os.fsencode(plain(*words, *wanted, cwd=root)))
     ignored = set(names(os.fsencode(plain(*words, "--exclude-standard", cwd=root))))
     own = (".dibs/", ".git/")

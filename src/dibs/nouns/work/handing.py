@@ -33,6 +33,11 @@ def beginning(onto: str, branch: str) -> str:
     return f"land:{onto}:{branch}@"
 
 
+def landing_id(onto: str, branch: str, commit: str) -> str:
+    """The id of the landing of a commit."""
+    return beginning(onto, branch) + commit[:SHORT]
+
+
 def land(
     tx: Write,
     scope: Scope,
@@ -45,7 +50,7 @@ def land(
     epoch: int | None,
 ) -> Task:
     begins = beginning(onto, branch)
-    id = begins + commit[:SHORT]
+    id = landing_id(onto, branch, commit)
     if len(id) > NAME_LIMIT:
         raise InvalidError(
             f"the names of {called(branch)} and {called(onto)} are too long together",

@@ -8,7 +8,8 @@ import signal
 from dibs.arguments import LINE, NAME, TASK
 from dibs.dibs import operations
 from dibs.errors import InvalidError, TimeoutError
-from dibs.landing.conducting import Options, commit_of, conduct, submit, target_of
+from dibs.landing.conducting import Options, commit_of, conduct, submit, target_of, top_of
+from dibs.landing.moving import tip_of
 from dibs.names.checkouts import git_directory
 from dibs.nouns.work.landings import LANDING
 from dibs.operation import EVERYBODY
@@ -251,19 +252,6 @@ def show(call: Globals, space: Dibs, onto: str | None) -> int:
     return 0
 
 
-def top_of(space: Dibs) -> str:
-    """The checkout to run git in."""
-    place = space.scope.place
-    if place.checkout.kind != "repository":
-        raise InvalidError("this is no git repository", next="cd into one")
-    if not os.path.lexists(f"{place.top}/.git"):
-        raise InvalidError(
-            "this repository is bare, so nothing is checked out here",
-            next="cd into one of its worktrees",
-        )
-    return place.top
-
-
 def current(top: str) -> str:
     """The branch that is checked out somewhere."""
     found = head(top)
@@ -274,9 +262,9 @@ def current(top: str) -> str:
 
 def head(top: str, git_dir: str = "") -> str:
     environment = elsewhere() | ({"GIT_DIR": git_dir} if git_dir else {})
-    said = git("symbolic-ref", "-q", "--short", "HEAD", cwd=top, environment=environment,
-               codes=(0, 1))  # fmt: skip
-    return os.fsdecode(said).strip()
+    said = git("symbolic-ref", "-q", "HEAD", cwd=top, environment=environment, codes=(0, 1))
+    # Not --short: where a tag has the same name, that says heads/NAME.
+    return os.fsdecode(said).strip().removeprefix("refs/heads/")
 
 
 def default_target(space: Dibs, top: str, branch: str = "") -> str:
@@ -292,4 +280,16 @@ def default_target(space: Dibs, top: str, branch: str = "") -> str:
             environment=elsewhere(), codes=(0, 1),
         ):  # fmt: skip
             return name
-    raise InvalidError("onto which branch?", next="dibs land --onto BRANCH")
+    if not tip_of(top, branch or found):
+        raise InvalidError(
+            f"{called(branch or found)} has no commit yet", next="commit something first"
+        )
+    if branch:
+        raise InvalidError(
+            f"{called(branch)} cannot be landed onto itself",
+            next="name the branch to land: dibs land BRANCH; or another target: --onto BRANCH",
+        )
+    raise InvalidError(
+        "no branch is checked out in the main worktree, so the target is not known",
+        next="name it: --onto BRANCH",
+    )

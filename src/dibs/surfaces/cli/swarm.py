@@ -10,6 +10,7 @@ from typing import NamedTuple
 from dibs.arguments import NAME, Choice, Whole
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
 from dibs.landing.bar import digest
+from dibs.landing.conducting import top_of
 from dibs.operation import AGENT, EVERYBODY, PEOPLE
 from dibs.records import called, quoted, span
 from dibs.surroundings.running import SIGNALS
@@ -218,11 +219,20 @@ def supervise(
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     with call.open() as space:
         place = space.scope.place
+        top = top_of(space)
         orders.onto = onto or current_branch(place.root)
-        if not orders.onto or not tip(place.root, orders.onto):
+        if not orders.onto or not tip(place.root, f"refs/heads/{orders.onto}"):
+            why = "the main worktree is on none, or has no commit"
             raise InvalidError(
-                "there is no branch to work on: the main worktree is on none, or has no commit",
-                next="commit something, or name a branch with --onto",
+                f"there is no branch {called(onto)}" if onto
+                else f"there is no branch to work on: {why}",
+                next="git branch lists all branches" if onto
+                else "commit something, or name a branch with --onto",
+            )  # fmt: skip
+        if orders.commit and not git_says("var", "GIT_COMMITTER_IDENT", cwd=top, codes=(0, 128)):
+            raise InvalidError(
+                "git does not know in whose name to commit what the agents leave",
+                next="git config user.name 'Your Name' && git config user.email you@example.com",
             )
         who = call.who()
         name = call.agent or f"{person() if who is None else who.name}-swarm"

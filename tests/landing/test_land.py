@@ -262,7 +262,7 @@ def test_changes_to_what_would_change_are_not_touched_and_the_target_stays(tmp_p
         if staged:
             made.git("add", "a.txt")
         answer = made.land("one", code=75)
-        assert "a.txt" in answer.err and "commit or stash" in answer.err
+        assert "a.txt" in answer.err and "commit, stash" in answer.err
         assert "mine.txt" not in answer.err
         assert (made.path / "a.txt").read_text() == "mine\n"
         assert made.repository.id("main") == before

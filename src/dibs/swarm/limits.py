@@ -22,6 +22,7 @@ from dibs.errors import ConflictError, NotFoundError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from dibs.dibs import Dibs
@@ -98,19 +99,14 @@ def declare(
 
     fresh: no swarm runs, so that time and cost begin again
     """
-    while True:
-        entry = space.state.get(NAMESPACE, "limits")
-        was = entry.value if entry is not None and isinstance(entry.value, dict) else {}
+
+    def said(was: dict[str, Any]) -> dict[str, Any]:
         value = {"agents": 1, "cost_usd": None, "timed": False} | ({} if fresh else was)
         value |= {"agents": agents} if agents is not None else {}
         value |= {"cost_usd": cost_usd} if cost_usd is not None else {}
-        value |= {"timed": True} if time_s else {}
-        try:
-            version = 0 if entry is None else entry.version
-            space.state.set(NAMESPACE, "limits", value, expected_version=version)
-        except ConflictError:
-            continue
-        break
+        return value | ({"timed": True} if time_s else {})
+
+    change(space, "limits", said)
     if fresh:
         space.state.set(NAMESPACE, "spent", {"cost_usd": 0.0}, force=True)
         forget(space, "time")
@@ -120,16 +116,25 @@ def declare(
 
 def spend(space: Dibs, cost_usd: float) -> None:
     """Add what an agent has cost."""
-    while cost_usd:
-        entry = space.state.get(NAMESPACE, "spent")
+
+    def more(was: dict[str, Any]) -> dict[str, Any]:
+        return {"cost_usd": round((dollars(was.get("cost_usd")) or 0.0) + cost_usd, 6)}
+
+    if cost_usd:
+        change(space, "spent", more)
+
+
+def change(space: Dibs, key: str, changed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Replace an entry by what becomes of it, whoever else does so at the same time."""
+    while True:
+        entry = space.state.get(NAMESPACE, key)
         was = entry.value if entry is not None and isinstance(entry.value, dict) else {}
-        value = {"cost_usd": round((dollars(was.get("cost_usd")) or 0.0) + cost_usd, 6)}
+        version = 0 if entry is None else entry.version
         try:
-            version = 0 if entry is None else entry.version
-            space.state.set(NAMESPACE, "spent", value, expected_version=version)
+            space.state.set(NAMESPACE, key, changed(was), expected_version=version)
+            return
         except ConflictError:
-            continue
-        return
+            continue  # another was faster; its change counts too
 
 
 def end(space: Dibs, how: str, by: str, why: str = "") -> None:

@@ -103,6 +103,7 @@ class Search:
             waited = {row["id"] for row in tx.rows(WORK.asides_waited, session=self.session)}
         kept = {row["aside"] for row in every}
         self.numbers = {(row["lane"], row["base"], row["resource"]): row["id"] for row in asides}
+        """What was set aside, by lane and by the name of the lease in its way."""
         self.unused = {row["id"] for row in asides if row["head"] is None} - kept
         self.turns = [row for row in every if row["lane"] in self.lanes]
         reserved = {(one.base, one.text) for row in self.turns for one in self.needed(row)}

@@ -9,7 +9,7 @@ CHECKED := src tests $(wildcard examples bench tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run example test portable clients conformance cluster stress bench lint format docs pins clean
+.PHONY: help run example test slow portable clients conformance package collector cluster stress bench lint format docs site pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,10 +20,17 @@ run: $(READY) ## start the daemon of this repository, and print the address to o
 example: $(READY) ## two agents and one budget, without dibs and with it
 	@$(BIN)/python examples/budget.py
 
-test: compiled ## run the whole suite, on SQLite and on a real PostgreSQL
+test slow: compiled
 	@tests/surfaces/get_browser
+	@tests/surfaces/get_shells
 	@tests/get_pgbouncer
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+	@echo "running the $(PART) tests with $(WORKERS) workers …"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --in-memory --part $(PART) $(ARGS)
+
+test: PART := quick
+test: ## run the tests, on SQLite and on a real PostgreSQL, but for those that take long
+slow: PART := slow
+slow: ## run the tests that take long; CI runs both
 
 PORTABLE := tests/test_system.py tests/contract/test_leases.py tests/contract/test_work.py \
 	tests/surfaces/test_cli_run.py tests/surfaces/test_hooks.py
@@ -40,6 +47,14 @@ conformance: compiled ## hold the MCP server against the protocol's own tools
 	@PYTHONPATH=.conformance/python $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
 		-m conformance tests/conformance $(ARGS)
 
+package: compiled ## build the distributions, install them as users do, and check what comes with them
+	@tests/packaging/install $(BIN)/python
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m packaging tests/packaging $(ARGS)
+
+collector: compiled ## build an OpenTelemetry collector (with Go), and send spans and metrics to it
+	@tests/telemetry/collector/install
+	@$(BIN)/python -m pytest -q -m collector tests/telemetry $(ARGS)
+
 cluster: compiled ## fail a PostgreSQL cluster over again and again, and print what was lost
 	@tests/cluster/install
 	@$(BIN)/python -m tests.cluster $(ARGS)
@@ -51,23 +66,31 @@ bench: compiled ## measure against the bare databases and print ratios
 	@tests/conformance/install $(BIN)/python
 	@$(BIN)/python -m bench $(ARGS)
 
-lint: $(READY) ## check style, format and types
+lint: $(READY) ## check style, format, types and words
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict src
 	@$(BIN)/mypy $(CHECKED)
+	@$(BIN)/python -m tools.words
 
 format: $(READY) ## rewrite the code in the project's format
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-docs: $(READY) ## write the references in docs/, the plugin and server.json from the source
+docs: $(READY) ## write the references in docs/, the manual, the stub of dibs.aio, the plugin, server.json and llms.txt from the source
+	@$(BIN)/python -m tools.async_stub
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.commands
+	@$(BIN)/python -m tools.manual
 	@$(BIN)/python -m tools.mcp_tools
+	@$(BIN)/python -m tools.http_reference
 	@$(BIN)/python -m tools.plugin
+	@$(BIN)/python -m tools.navigation
 
-# Where Python is told to write no bytecode, each of the thousands of commands would compile dibs anew.
+site: $(READY) ## build the documentation as a site, in build/site; a warning is an error
+	@$(BIN)/python -m tools.site
+
+# Where Python is told to write no bytecode, each of the thousands of commands would compile dibs again.
 .PHONY: compiled
 compiled: $(READY)
 	@$(BIN)/python -m compileall -q src
@@ -80,15 +103,19 @@ define new_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "dibs needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
 		echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-	@echo "setting up .venv …"
+	@echo "making .venv with $$($(PYTHON) --version) …"
 	@$(PYTHON) -m venv --clear .venv
 endef
 
 $(READY): pyproject.toml constraints.txt
+	@echo "setting up (once, and again when pyproject.toml or constraints.txt changes):"
 	$(new_venv)
+	@echo "getting pip …"
 	@$(PIP) install pip==26.3  # older ones write a `dibs` that loads `re`, a fifth of what a hook costs
+	@echo "installing dibs and the $$(grep -c == constraints.txt) packages of constraints.txt, half a minute or more …"
 	@$(PINNED) $(PIP) install -e '.[postgres,dev]'
 	@touch $@
+	@echo "ready"
 
 pins: ## take the newest allowed versions into constraints.txt
 	$(new_venv)

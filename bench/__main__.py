@@ -1,8 +1,8 @@
 """`make bench`: every figure beside what it is compared with, from the same run.
 
 make bench                                      measures everything, and prints Markdown
-make bench ARGS=docs/benchmarks.md              renews that page as well
-make bench ARGS='docs/benchmarks.md coord mcp'  measures these parts, and renews only these
+make bench ARGS=docs/benchmarks.md              updates that page as well
+make bench ARGS='docs/benchmarks.md coord mcp'  measures and updates only these parts
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ import apsw
 
 from bench import (
     batches,
+    chain,
     claims,
     coord,
     daemon,
+    locks,
     notify,
     river,
     scale,
@@ -40,10 +42,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEAD = "| what | bare | dibs | ratio (lowest to highest round) | goal |\n|---|--:|--:|--:|--:|"
 NO_WRK = "Not measured: the load comes from `wrk`, which is not installed here.\n"
 INTRODUCTION = (
-    "# Benchmarks\n\nWhat dibs costs, beside what it stands on. Both sides of a line come from the "
-    "same run, in turns; the ratio is the figure, and seconds are given for orientation only. "
-    "`make bench ARGS=docs/benchmarks.md` renews this page; with the names of parts after it "
-    "({parts}), only these.\n\n"
+    "# Benchmarks\n\nWhat dibs costs, compared with what it is built on. Both sides of a line were "
+    "measured in the same run, alternating. The ratio is the result; absolute times are for "
+    "orientation only. `make bench ARGS=docs/benchmarks.md` updates this page. Add the names of "
+    "parts ({parts}) to update only those.\n\n"
     "Machine: {machine}.\n\n"
 )
 
@@ -89,8 +91,8 @@ def database() -> Iterator[str]:
 def sqlite_lines(folder: str) -> Iterator[str]:
     yield (
         "Bare is `apsw` with one statement for the claim and one for the release, each in "
-        "its own transaction. `fast` does not wait for the disk, so that line shows what the "
-        "work itself costs.\n"
+        "its own transaction. `fast` does not wait for the disk, so those lines show the cost of "
+        "the work itself.\n"
     )
     yield HEAD
     for durability, goal in (("full", "1.5"), ("fast", "4")):
@@ -98,6 +100,27 @@ def sqlite_lines(folder: str) -> Iterator[str]:
     yield ""
     yield from scale_lines(os.path.join(folder, "scale-{}.db"), folder, 100_000, 1_000_000)
     yield from waking_lines(os.path.join(folder, "waking.db"), folder)
+
+
+def chain_lines(folder: str) -> Iterator[str]:
+    tree = chain.before(folder)
+    if tree is None:
+        yield "Not measured: the history here does not go back to before the chain.\n"
+        return
+    yield (
+        "The same claim and release in the last tree without the chain, in processor time, which "
+        "other work on the machine disturbs less than seconds.\n"
+    )
+    yield HEAD.replace("bare", "before")
+    for durability in ("full", "fast"):
+        figures = chain.pairs(folder, tree, durability, rounds=9, spells=50)
+        middle, low, high = ratio(figures, "chain", "before")
+        was, taken = (statistics.median(figures[side]) * 1e6 for side in ("before", "chain"))
+        yield (
+            f"| claim + release of a name, {durability} | {was:.0f} µs | {taken:.0f} µs "
+            f"| **{middle:.2f}** ({low:.2f} to {high:.2f}) | 1.05 |"
+        )
+    yield ""
 
 
 def batch_lines(folder: str) -> Iterator[str]:
@@ -126,6 +149,13 @@ def coord_lines(folder: str) -> Iterator[str]:
         yield from coord.report(folder, rounds=5, seconds=3)
 
 
+def lock_lines(folder: str) -> Iterator[str]:
+    if shutil.which("flock") is None:
+        yield "Not measured: `flock` is not installed here.\n"
+    else:
+        yield from locks.report(folder, rounds=9, calls=5)
+
+
 def landing_lines(folder: str) -> Iterator[str]:
     yield from trains.report(folder, rounds=5)
 
@@ -139,7 +169,7 @@ def postgres_lines(folder: str) -> Iterator[str]:
         for writers in (1, 8):
             yield space_line(url, folder, writers)
         yield ""
-        yield "Hooks, beside `python -c pass`:\n"
+        yield "Hooks, compared with `python -c pass`:\n"
         yield HEAD
         yield from start_ratios(start.on_postgres(folder, url, rounds=9, calls=5), 6)
         yield ""
@@ -169,8 +199,8 @@ def bell_line(url: str, folder: str) -> str:
         _, rung, (middle, low, high) = notify.measure(ROOT, url, folder, listened, 3, 3)
         sides.append(f"{rung:.0f}, **{middle:.2f}** ({low:.2f} to {high:.2f}), in {listened}")
     return (
-        "Writes a second by 64 writers, each in a space of its own, and the share of those without "
-        f"`NOTIFY`, where somebody listens {'; '.join(sides)} of the spaces (goal 0.9). "
+        "64 writers, each in its own space: writes a second, and the ratio to the writes without "
+        f"`NOTIFY`, if somebody listens: {'; '.join(sides)} of the spaces (goal 0.9). "
         f"{notify.WHY}\n"
     )
 
@@ -218,8 +248,8 @@ def waking_lines(url: str, folder: str) -> Iterator[str]:
     taken, share = waking.latencies(url, folder, rounds=200, idle_s=20)
     ordered = sorted(taken)
     yield (
-        f"A waiter in another process holds the lease {statistics.median(taken) * 1e3:.2f} ms "
-        f"after the call to release (median; 99th percentile {ordered[-3] * 1e3:.1f} ms; "
+        f"A waiter in another process has the lease {statistics.median(taken) * 1e3:.2f} ms "
+        f"after the call to release it (median; 99th percentile {ordered[-3] * 1e3:.1f} ms; "
         "goal 2 ms). "
         f"While it waits it uses {share * 100:.2f} % of a core (goal 0.5 %).\n"
     )
@@ -240,7 +270,7 @@ def start_ratios(figures: dict[str, list[float]], hook_goal: float) -> Iterator[
 
 
 def start_lines(folder: str) -> Iterator[str]:
-    yield "Bare is `python -c pass` with the same interpreter. Both are processes, start to end.\n"
+    yield "Bare is `python -c pass` with the same interpreter. Both are whole processes.\n"
     yield HEAD
     yield from start_ratios(start.commands(folder, rounds=15, calls=10), 3.2)
     yield from start_ratios(start.crowded(folder, rounds=9, calls=5), 3.2)
@@ -257,8 +287,8 @@ def start_lines(folder: str) -> Iterator[str]:
 
 def server_lines(folder: str) -> Iterator[str]:
     yield (
-        "Until the first answer, bare is `python -c pass`; for a call, it is the same claim made "
-        "through the library. The SDK's server has one tool that does nothing.\n"
+        "For the start, bare is `python -c pass`; for a call, it is the same claim through the "
+        "library. The SDK's server has one tool, which does nothing.\n"
     )
     yield (
         "| what | bare | dibs | ratio (lowest to highest round) | goal | SDK | its ratio |\n"
@@ -270,8 +300,8 @@ def server_lines(folder: str) -> Iterator[str]:
     calls, memory = measured.calls(rounds=15, calls=200)
     yield server_line("`claim`, there and back", calls, "library", 1e6, "µs", "3")
     yield (
-        f"\nMemory in use after that: {memory['dibs']:.0f} MiB (goal 30 MiB), "
-        f"of the SDK's server {memory['sdk']:.0f} MiB.\n"
+        f"\nMemory in use afterwards: {memory['dibs']:.0f} MiB (goal 30 MiB); "
+        f"the SDK's server: {memory['sdk']:.0f} MiB.\n"
     )
 
 
@@ -303,7 +333,9 @@ def space_line(url: str, folder: str, writers: int) -> str:
 
 PARTS: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "sqlite": ("SQLite", sqlite_lines),
+    "chain": ("What the chain costs", chain_lines),
     "commands": ("Command line", start_lines),
+    "locks": ("Beside flock", lock_lines),
     "mcp": ("MCP server", server_lines),
     "daemon": ("Daemon", daemon_lines),
     "coord": ("Beside coord", coord_lines),

@@ -17,9 +17,9 @@ from bench.measure import ratio
 
 BATCH = 100
 ABOUT = (
-    "A hundred tasks or messages in one call beside a hundred calls, by one caller, in "
-    "microseconds for each of them. A batch saves the way there and back and the commit; what is "
-    "left for each is to check, store, sign and answer it.\n"
+    "A hundred tasks or messages in one call, compared with a hundred calls, by one caller, in "
+    "microseconds per item. A batch saves the round trips and the commits; checking, storing, "
+    "signing and answering remain for each item.\n"
 )
 STEPS = ("add", "next", "complete", "send")
 

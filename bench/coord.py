@@ -118,7 +118,7 @@ def report(folder: str, rounds: int, seconds: float) -> Iterator[str]:
             place = os.path.join(folder, f"{side}-{next(NUMBERS)}")
             os.makedirs(place)
             figures[side].append(run(place, seconds))
-    yield f"coord is at {commit()}, and waits for the disk at checkpoints only; dibs always does.\n"
+    yield f"coord is at {commit()}. It waits for the disk at checkpoints only; dibs always does.\n"
     yield "| what | coord, NORMAL | dibs, FULL | ratio (lowest to highest round) | goal |"
     yield "|---|--:|--:|--:|--:|"
     for number, step in enumerate(STEPS):
@@ -134,7 +134,7 @@ def report(folder: str, rounds: int, seconds: float) -> Iterator[str]:
     )
     yield (
         f"\nAn add takes {adding:.0f} µs of the daemon's processor time, a claim {claiming:.0f}. "
-        f"An interpreter runs on one core, so these are at most {1e6 / adding:.0f} adds and "
+        f"An interpreter runs on one core, so the maximum is {1e6 / adding:.0f} adds and "
         f"{1e6 / claiming:.0f} claims a second. coord has no token to check, no journal and no "
         "signature.\n"
     )

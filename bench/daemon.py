@@ -212,8 +212,8 @@ def report(folder: str, rounds: int, seconds: float) -> Iterator[str]:
         f"\nThe 99th percentile is {statistics.median(slowest) * 1e3:.0f} ms (goal 50 ms); "
         f"{failed} calls failed. While {WAITERS:,} long polls wait, the same load gets "
         f"{rate:.0f} a second (99th percentile {p99 * 1e3:.0f} ms, {errors} failed), and a "
-        f"message reaches the one who waits for it {statistics.median(taken) * 1e3:.1f} ms after "
-        f"the call to send it (median of {len(taken)}; goal 10 ms). The daemon then takes "
+        f"message reaches its waiting receiver {statistics.median(taken) * 1e3:.1f} ms after "
+        f"the call to send it (median of {len(taken)}; goal 10 ms). The daemon then uses "
         f"{memory:.0f} MiB (goal 150 MiB).\n"
     )
 

@@ -17,8 +17,8 @@ import psycopg
 from dibs.storage.postgres_pipeline import CHANNEL, EAR_LOCK
 
 WHY = (
-    "PostgreSQL takes one lock of the whole server from a `NOTIFY` to the end of its commit, so "
-    "that these commits cannot share a write to the disk; dibs rings only where somebody listens."
+    "PostgreSQL holds one lock of the whole server from a `NOTIFY` to the end of its commit, so "
+    "these commits cannot share a write to the disk. dibs notifies only if somebody listens."
 )
 PROCESSES = 8
 THREADS = 8

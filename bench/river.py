@@ -94,10 +94,10 @@ def report(url: str, others: str, folder: str, rounds: int) -> Iterator[str]:
         for side, found in tasks_per_second(url, folder, 5).items():
             ours[side].append(found)
     yield (
-        f"Beside River {version()}, a job queue in Go: one caller, each call its own transaction, "
-        "both wait for the disk. River's jobs have no journal, signature, session or epoch. Its "
-        "callers commit beside each other; a space of dibs has one order, so the daemon makes the "
-        "writes of sixteen callers one after the other, and commits them together.\n"
+        f"River {version()} is a job queue in Go. One caller, one transaction per call, and both "
+        "wait for the disk. River's jobs have no journal, signature, session or epoch. Its callers "
+        "commit in parallel; a space of dibs has one order, so the daemon makes the writes of "
+        "sixteen callers one after another, and commits them together.\n"
     )
     yield "| tasks a second | River | dibs | ratio (lowest to highest round) |"
     yield "|---|--:|--:|--:|"

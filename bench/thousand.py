@@ -162,9 +162,9 @@ def report(url: str, folder: str, seconds: float = 5) -> Iterator[str]:
     failed = ", ".join(f"{number} {code}" for code, number in figures.failed.items()) or "none"
     yield (
         f"{AGENTS:,} agents with a session each, through two daemons, claim, renew and read their "
-        f"inbox: {figures.most:.0f} calls a second at most, **{figures.ratio:.2f}** of what {FEW} "
-        f"agents get. At {figures.pace:.0f} a second a call takes {middle * 1e3:.1f} ms (median; "
-        f"99th percentile {late * 1e3:.0f} ms); {failed} failed. The daemons have "
-        f"{connections - 1} connections to the server together, and take "
+        f"inbox: {figures.most:.0f} calls a second at most, **{figures.ratio:.2f}** times what "
+        f"{FEW} agents get. At {figures.pace:.0f} a second a call takes {middle * 1e3:.1f} ms "
+        f"(median; 99th percentile {late * 1e3:.0f} ms); {failed} failed. The daemons have "
+        f"{connections - 1} connections to the server in all, and use "
         f"{' and '.join(f'{one:.0f}' for one in memory)} MiB.\n"
     )

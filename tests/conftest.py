@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -11,11 +12,14 @@ from uuid import uuid4
 import hypothesis
 import pytest
 
+from tests import warm
 from tests.daemons import Daemons, daemons, end
+from tests.memory import use_memory
 from tests.not_linux import deny_linux
 from tests.pgbouncer import pgbouncer
 from tests.postgres_server import new_database, running
 from tests.silence import SilentProxy, silent_proxy
+from tests.timing import keep_part
 
 # How long one example takes depends on the database and the machine.
 hypothesis.settings.register_profile("dibs", deadline=None, print_blob=True)
@@ -33,6 +37,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="deny /proc, inotify, prctl and eventfd to dibs, as on a system that is not Linux",
     )
+    parser.addoption(
+        "--cold",
+        action="store_true",
+        help="start every process from nothing, instead of forking what only has to be loaded",
+    )
+    parser.addoption(
+        "--in-memory",
+        action="store_true",
+        help="keep the folders of tests in memory, where that can be done, not on a disk",
+    )
+    parser.addoption(
+        "--part",
+        choices=("quick", "slow"),
+        help="run only the quick tests, or only those that tests/slow.txt lists",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,8 +62,25 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+    if config.getoption("--in-memory") and not hasattr(config, "workerinput"):
+        use_memory(config)
     if config.getoption("--portable"):
         deny_linux(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a long table whose neighbours take the same way, leave most cases to `make stress`."""
+    if part := config.getoption("--part"):
+        keep_part(part, config, items)
+    counted: Counter[tuple[str, str]] = Counter()
+    for item in items:
+        if short := item.get_closest_marker("short"):
+            params = item.callspec.params if hasattr(item, "callspec") else {}
+            case = item.nodeid.partition("[")[0], str(params.get("url", params.get("fresh")))
+            if counted[case] % short.args[0]:
+                item.add_marker(pytest.mark.stress)
+            counted[case] += 1
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -53,6 +89,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     before, os.environ["HOME"] = os.environ.get("HOME", ""), str(tmp_path_factory.mktemp("home"))
     yield
     os.environ["HOME"] = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fork commands and scripts from a process that has loaded dibs, where that is the same."""
+    if not request.config.getoption("--cold") and not request.config.getoption("--portable"):
+        warm.allow()
+    yield
+    warm.cool()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ that a test has its own daemon on its own store and need not wait for Python to 
 
 from __future__ import annotations
 
-import gc
 import importlib
 import json
 import os
@@ -20,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests import warm
 
 if TYPE_CHECKING:
     from dibs import Dibs
@@ -72,9 +73,8 @@ def end(word: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    for needed in ("dibs.surfaces.http.serve", "tests.contract.waiting"):
-        importlib.import_module(needed)  # once for all of them
-    gc.freeze()
+    importlib.import_module("tests.contract.waiting")
+    warm.load("large")  # once for all of them
 
     running: set[int] = set()
 
@@ -140,6 +140,7 @@ def leave_token(space: Dibs, home: Home) -> None:
             "created_at": tx.wall,
             "deadline": None,
             "expires_at": None,
+            "revoked_at": None,
         }
         tx.run(AGENTS.add_token, row | {"signature": space.scope.keys.token(row)})
     os.close(replace(home.file(name_of(space), "token"), secret))

@@ -14,7 +14,20 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dibs.arguments import Argument, Choice, Fields, Flag, Hex, Json, ResourceName, Seconds, Whole
+from dibs.arguments import (
+    SEAL,
+    Argument,
+    Choice,
+    Fields,
+    Flag,
+    Hex,
+    Json,
+    ResourceName,
+    SealLine,
+    Seconds,
+    When,
+    Whole,
+)
 from dibs.dibs import operations
 from dibs.operation import Items, Operation
 
@@ -105,6 +118,10 @@ class Proxy:
             one.close()
 
 
+HERE = "HERE"
+"""Stands for the name of the space."""
+
+
 def value_for(argument: Argument) -> Any:
     """Something that an argument takes."""
     kind = argument.kind
@@ -121,6 +138,10 @@ def value_for(argument: Argument) -> Any:
         value = "1" * kind.lengths[0]
     elif isinstance(kind, Flag):
         value = True
+    elif isinstance(kind, When):
+        value = 1
+    elif isinstance(kind, SealLine):
+        value = f"{SEAL} 1 {'0' * 32} 2026-11-16T12:00:00Z {HERE}"
     elif isinstance(kind, Items):
         needed = kind.operation.arguments().values()
         value = {one.name: value_for(one) for one in needed if one.required}
@@ -145,5 +166,6 @@ def every_call(agent: Dibs, wait_s: float) -> dict[str, Callable[[], Any]]:
     for name, operation in operations().items():
         method = getattr(getattr(agent, operation.noun), operation.verb)
         placed, named = given_to(operation, wait_s)
+        placed = [one.replace(HERE, agent.space) if isinstance(one, str) else one for one in placed]
         calls[name] = partial(method, *placed, **named)
     return calls

@@ -22,22 +22,32 @@ SRC = Path(__file__).parent.parent / "src"
 SOURCES = sorted((SRC / "dibs").rglob("*.py"))
 
 LAYERS = [
-    {"dibs.records", "dibs.errors", "dibs.digest", "dibs.system"},
-    {"dibs.arguments", "dibs.operation"},
+    {"dibs.records", "dibs.errors", "dibs.digest", "dibs.logger", "dibs.system"},
+    {"dibs.arguments", "dibs.moments", "dibs.operation"},
     {"dibs.storage"},
     {"dibs.names"},
     {"dibs.space", "dibs.nouns"},
     {
         "dibs.dibs",
         "dibs.aio",
+        "dibs.aio_nouns",
         "dibs.answers",
+        "dibs.decorating",
         "dibs.keeping",
         "dibs.link",
         "dibs.remote",
         "dibs.wire",
     },
     {"dibs"},  # the package itself: public names of all to the left
-    {"dibs.clients", "dibs.landing", "dibs.setup", "dibs.surroundings", "dibs.trackers"},
+    {
+        "dibs.clients",
+        "dibs.landing",
+        "dibs.setup",
+        "dibs.surroundings",
+        "dibs.telemetry",
+        "dibs.trackers",
+        "dibs.vault",
+    },
     {"dibs.mcp", "dibs.swarm"},
     {"dibs.surfaces", "dibs.__main__"},
 ]

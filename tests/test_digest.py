@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs.digest import sha256
-from dibs.space.signing import Hmac
+from dibs.digest import Hmac, sha256
 
 
 @given(st.binary(max_size=64), st.binary(max_size=300), st.binary(max_size=300))

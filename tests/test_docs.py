@@ -1,15 +1,11 @@
-"""The documentation is true: its code runs, its output is what is shown, its names exist.
+"""The documentation is true: its names exist, its links lead somewhere, nothing is left out.
 
-Every `python` block of a page is executed, in order and in one namespace, in a fresh repository. A
-`text` block right after it is what it prints; a block that prints has one.
+tests/test_pages.py runs its code.
 """
 
 from __future__ import annotations
 
 import ast
-import contextlib
-import io
-import linecache
 import re
 from pathlib import Path
 from typing import Any
@@ -22,152 +18,68 @@ from dibs.dibs import operations
 from dibs.records import Record
 from dibs.storage.queries import Query
 from dibs.storage.sqlite import SqliteConnection
+from dibs.surfaces.cli.help import GLOBALS, about, sections
+from tests.pages import PAGES, ROOT, anchors, blocks_of, links, parsed
 from tools.reference import all_errors, render
 
-ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
 DECISIONS = sorted(ROOT.glob("docs/decisions/[0-9]*.md"))
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
-class Block:
-    """A piece of code in a page, and the output that is shown beneath it."""
-
-    def __init__(self, page: str, line: int, code: str, output: str) -> None:
-        self.place = f"{page}:{line}"
-        self.line = line
-        self.code = code
-        self.output = output
-
-    def run(self, namespace: dict[str, Any]) -> str:
-        # Line numbers in a traceback are those of the page.
-        code = "\n" * self.line + self.code
-        linecache.cache[self.place] = (len(code), None, code.splitlines(True), self.place)
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, self.place, "exec"), namespace)
-        return printed.getvalue()
-
-
-def blocks(page: str, text: str) -> list[Block]:
-    fences = list(FENCE.finditer(text))
-    found = []
-    for place, fence in enumerate(fences):
-        if fence[1] != "python":
-            continue
-        after = fences[place + 1] if place + 1 < len(fences) else None
-        shown = ""
-        if after and after[1] == "text" and not text[fence.end() : after.start()].strip():
-            shown = after[2]
-        found.append(Block(page, text.count("\n", 0, fence.start()) + 1, fence[2], shown))
-    return found
-
-
-def blocks_of(page: Path) -> list[Block]:
-    return blocks(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8"))
-
-
-def check(found: list[Block]) -> None:
-    """Run the blocks of a page in order, in one namespace, and compare what they print."""
-    namespace: dict[str, Any] = {"__name__": "page"}
-    for block in found:
-        printed = block.run(namespace)
-        assert steady(printed) == steady(block.output), f"{block.place} prints something else"
-
-
-def steady(text: str) -> str:
-    """Without the figures that depend on how fast the machine is."""
-    text = re.sub(r"\b\d+ s left", "N s left", text)
-    return re.sub(r"\bfor \d+ s\b", "for N s", text)
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home of a user who is in a fresh repository."""
-    repository, home = tmp_path / "repository", tmp_path / "home"
-    (repository / ".git").mkdir(parents=True)
-    home.mkdir()
-    monkeypatch.chdir(repository)
-    monkeypatch.setenv("HOME", str(home))
-    return home
-
-
-@pytest.mark.parametrize(
-    "page",
-    [page for page in PAGES if blocks_of(page)],
-    ids=lambda page: str(page.relative_to(ROOT)),
-)
-def test_the_code_of_a_page_runs_and_prints_what_is_shown(page: Path, home: Path) -> None:
-    check(blocks_of(page))
-    # Besides the store in the repository, there are the notes that it is this user's, and of what
-    # this machine is called.
-    kept = {path.parent.name for path in home.rglob("*") if path.is_file()}
-    assert kept <= {"stores", "machines"}
-
-
-def test_the_tour_of_the_readme_is_the_same_on_postgresql(
-    home: Path, postgres_url: str, space_name: str
-) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    first = "space = dibs.open()"
-    assert text.count(first) == 1
-    opened = f"space = dibs.open({postgres_url!r}, space={space_name!r})"
-    check(blocks("README.md", text.replace(first, opened)))
-
-
-@pytest.mark.parametrize(
-    ("code", "shown"),
-    [
-        ("print(1 + 1)", "```text\n3\n```\n"),
-        ("print(1 + 1)", ""),
-        ("print(1 + 1)", "It prints:\n\n```text\n2\n```\n"),
-        ("1 + 1", "```text\n2\n```\n"),
-    ],
-)
-def test_output_that_is_not_what_is_shown_is_noticed(code: str, shown: str) -> None:
-    with pytest.raises(AssertionError, match=r"page\.md:3 prints something else"):
-        check(blocks("page.md", f"Look:\n\n```python\n{code}\n```\n\n{shown}"))
-
-
-def test_a_later_block_knows_what_an_earlier_one_said() -> None:
-    text = "```python\na = 1\n```\n\n```python\nprint(a)\n```\n\n```text\n1\n```\n"
-    check(blocks("page.md", text))
-
-
-def test_an_error_in_a_page_is_reported_with_its_line() -> None:
-    with pytest.raises(ZeroDivisionError) as raised:
-        check(blocks("page.md", "Look:\n\n```python\na = 0\n1 / a\n```\n"))
-    assert raised.traceback[-1].lineno == 5 - 1  # counted from 0
-
-
-def test_the_readme_has_code_for_every_noun() -> None:
-    code = "\n".join(block.code for block in blocks_of(ROOT / "README.md"))
+def test_the_tutorial_has_code_for_every_noun() -> None:
+    found = blocks_of(ROOT / "docs/tutorial.md")
+    code = "\n".join(block.code for block in found if block.language == "python")
     used = {found[1] for found in re.finditer(r"\.(\w+)\.\w+\(", code)}
     assert {entry.noun for entry in operations().values()} <= used
     assert "aio.call" in code
     assert "next_task" in code
 
 
-def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {
-        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings
-    }
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
-    for link in LINK.findall(page.read_text(encoding="utf-8")):
+    check_links(page, page.read_text(encoding="utf-8"))
+
+
+def check_links(page: Path, text: str) -> None:
+    for link in links(text):
         if "://" in link:
             continue
         file, _, anchor = link.partition("#")
         target = (page.parent / file).resolve() if file else page
-        assert target.exists(), f"{page.name} links to {link}"
+        assert not file or target.exists(), f"{page.name} links to {link}"
         assert target.is_relative_to(ROOT), f"{page.name} links to {link}"
         if anchor:
-            assert anchor in anchors(target), f"{page.name} links to {link}"
+            there = target.read_text(encoding="utf-8") if file else text
+            assert anchor in anchors(there), f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a](nothing.md)",
+        "![a](images/nothing.png)",
+        "[a](setup.md#nothing)",
+        "# A\n\n[a](#b)",
+        "| a |\n|---|\n| [a](nothing.md) |",
+        "[`a`][b]\n\n[b]: nothing.md",
+        "[a](../../outside.md)",
+    ],
+)
+def test_a_link_that_leads_nowhere_is_noticed(text: str) -> None:
+    with pytest.raises(AssertionError, match=r"page\.md links to"):
+        check_links(ROOT / "docs/page.md", text)
+
+
+def test_a_heading_is_found_by_its_anchor() -> None:
+    headings = "# `dibs` and more!\n\n## A\n\n## A\n\n"
+    check_links(ROOT / "docs/page.md", f"{headings}[a](#dibs-and-more) [b](#a) [c](#a-1)")
+
+
+def test_nothing_says_to_install_what_is_not_published() -> None:
+    """How to install dibs is in the README alone, until it is on an index."""
+    files = [*PAGES, *ROOT.glob("plugins/**/*.md"), *ROOT.glob("src/**/*.py")]
+    told = re.compile(r"(?:uv tool|pipx|pip) install[^\n]*\bagent-dibs")
+    assert [str(file) for file in files if told.search(file.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -175,7 +87,7 @@ def test_every_make_target_that_a_page_names_exists(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z]+):.*##", makefile, re.MULTILINE))
     text = page.read_text(encoding="utf-8")
-    named = set(re.findall(r"(?:`|^    )make (?:[A-Z]+=\S+ )?([a-z]+)", text, re.MULTILINE))
+    named = set(re.findall(r"(?:`|^    |^\$ )make (?:[A-Z]+=\S+ )?([a-z]+)", text, re.MULTILINE))
     assert named <= targets
 
 
@@ -328,3 +240,66 @@ def test_a_decision_says_context_decision_and_consequences(page: Path) -> None:
 
 def test_decisions_are_numbered_without_a_gap() -> None:
     assert [int(page.name[:4]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+# What pages name without running it.
+
+HISTORY = [page for page in PAGES if page.name == "CHANGELOG.md" or page.parent.name == "decisions"]
+
+
+def commands_of(text: str) -> list[str]:
+    """The commands of dibs that a page shows or names, besides those that are typed."""
+    found = []
+    for token in parsed(text):
+        if token.type == "fence" and token.info == "console":
+            code = token.content.replace("\\\n", " ")
+            found += re.findall(r"^\$ (?:\w+=\S+ )*(dibs [^|;&#\n]*)", code, re.MULTILINE)
+        spans = [child.content for child in token.children or () if child.type == "code_inline"]
+        found += [re.split(r"[|;&]| > | < ", span)[0] for span in spans if span.startswith("dibs ")]
+    return found
+
+
+def wrong_words(command: str) -> list[str]:
+    """The words of a command that dibs does not know: its name, or options."""
+    words = command.partition(" -- ")[0].split()[1:]
+    words = [word.rstrip(",.") for word in words]
+    known = {one.words: about(one) for _, every in sections() for one in every}
+    options = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
+    plain: list[str] = []
+    for place, word in enumerate(words):
+        follows_global = place and words[place - 1] in ("--as", "--store", "--space", "--format")
+        if re.fullmatch(r"[a-z]+", word) and not follows_global:
+            plain.append(word)
+        elif not (word.startswith("--") or follows_global):
+            break
+    name = next((" ".join(plain[:n]) for n in (2, 1) if " ".join(plain[:n]) in known), None)
+    if name is None:
+        groups = {one.split()[0] for one in known}
+        return [word for word in plain[:1] if word not in groups]
+    variants = [help for words, help in known.items() if words.split(" --")[0] == name]
+    helps = "\n".join([*variants, GLOBALS])
+    return sorted(option for option in options if option not in helps)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page not in HISTORY], ids=lambda page: page.name
+)
+def test_every_command_that_a_page_names_exists(page: Path) -> None:
+    for command in commands_of(page.read_text(encoding="utf-8")):
+        assert wrong_words(command) == [], f"{page.name} names {command!r}"
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("`dibs frobnicate x`", ["frobnicate"]),
+        ("`dibs claim x --frobnicate`", ["--frobnicate"]),
+        ("`dibs --as ann token add ci --nothing 3`", ["--nothing"]),
+        ("```console\n$ dibs claim x \\\n  --nothing\n```", ["--nothing"]),
+        ("`dibs --as ann token add ci --scope read`", []),
+        ("`dibs run -- make --nothing`", []),
+        ("`dibs work` and `dibs TASK`", []),
+    ],
+)
+def test_a_command_that_does_not_exist_is_noticed(text: str, wrong: list[str]) -> None:
+    assert [word for command in commands_of(text) for word in wrong_words(command)] == wrong

@@ -75,7 +75,7 @@ def test_the_budget_shows_who_was_refused_and_an_audit_trail_without_gaps(
     lead, winner, loser = (who for _, _, who, _ in trail)
     assert lead == "lead"
     assert {winner, loser} == {"alice", "bob"}
-    refusal = f"budget/q3 is at version 2, set by {winner}, and you expected version 1."
+    refusal = f"budget/q3 is at version 2, set by {winner}, but you expected version 1."
     assert re.search(rf"^  {loser} +was refused: {re.escape(refusal)}$", with_dibs, re.MULTILINE)
     assert with_dibs.count("was refused") == 1
 

@@ -45,4 +45,4 @@ def test_an_operation_shows_its_own_parameters(agent: dibs.Agent, entry) -> None
 def test_help_shows_a_call_as_it_is_written(agent: dibs.Agent) -> None:
     text = pydoc.plain(pydoc.render_doc(agent.work.add))
     assert "add(id: 'str', *, title: 'str' = ''" in text
-    assert "id: a name for it" in text
+    assert "id: a unique name for it" in text

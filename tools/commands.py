@@ -12,8 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dibs.operation import NOUNS
-from dibs.surfaces.cli.help import GLOBALS, about, by_hand, offered, title
+from dibs.surfaces.cli.help import GLOBALS, about, sections
 from dibs.surroundings.commands import Command
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
@@ -25,19 +24,23 @@ This page is made from the source by `make docs`; do not edit it. `dibs COMMAND 
 same. A walk-through is in the [README](../README.md#in-two-shells), and what each operation means
 is in [reference.md](reference.md#operations).
 
-Data goes to standard output, words go to standard error. With `--json` every command answers with
-one JSON value in the shape of the library's [records](reference.md#records), `dibs log` and what
-reads lines with `--many` with one per line; a refusal is
-`{"error": …, "message": …, "next": …, "details": …}`. `dibs release` and the like act in the
+Data goes to standard output, words go to standard error; `--quiet` leaves the words out, except
+errors. With `--json` every command answers with one JSON value in the shape of the library's
+[records](reference.md#records); `dibs log` and commands with `--many` answer with one value on each
+line. A refusal is `{"error": …, "message": …, "next": …, "details": …}`. Commands act in the
 agent's *shell session*, which outlives the command, or in the session that `DIBS_SESSION` names,
 which `dibs run` sets.
+
+`eval "$(dibs completion bash)"` completes commands, options, agents, tasks, resources, paths and
+settings with the Tab key; also for zsh and fish. `dibs.1`, the manual, is made from the same source
+and comes with the package.
 
 | exit code | meaning |
 |--:|---|
 | 0 | done |
-| 1 | refused: somebody else won, or the record has moved on; nothing was changed |
-| 2 | misuse: the call is wrong, whoever holds what |
-| 3, 4, 5 | `work next` has no task: all is done, nothing fits this worker, or one may later |
+| 1 | refused: somebody else won, or the record has changed since; nothing was changed |
+| 2 | misuse: the call itself is wrong |
+| 3, 4, 5 | `work next` has no task: all are done, none fits this worker, or one may fit later |
 | 70 | a bug in dibs |
 | 75 | the store cannot answer now; try again later |
 | 130 | interrupted |
@@ -51,21 +54,16 @@ def render() -> str:
 
 def page() -> Iterator[str]:
     yield HEAD
-    for noun in NOUNS:
-        links = [command.words for command in offered(noun)]
-        yield f"- {title(noun)}: {', '.join(link(name) for name in links)}"
-    yield f"- Tools: {', '.join(link(command.words) for command in by_hand(''))}"
+    for heading, commands in sections():
+        yield f"- {heading}: {', '.join(link(command.words) for command in commands)}"
     yield ""
     yield "```text"
     yield GLOBALS
     yield "```\n"
-    for noun in NOUNS:
-        yield f"## {title(noun)}\n"
-        for command in offered(noun):
+    for heading, commands in sections():
+        yield f"## {heading}\n"
+        for command in commands:
             yield from section(command)
-    yield "## Tools\n"
-    for command in by_hand(""):
-        yield from section(command)
 
 
 def link(name: str) -> str:
@@ -77,7 +75,7 @@ def section(command: Command) -> Iterator[str]:
     yield f"{command.summary}\n"
     usage = about(command).replace(f"\n\n{command.summary}", "", 1)
     yield f"```text\n{usage}\n```\n"
-    yield f"Example:\n\n    {command.example}\n"
+    yield f"Example: `{command.example}`\n"
 
 
 def main() -> None:

@@ -85,9 +85,9 @@ README = f"""\
 
     /plugin install dibs --marketplace {OWNER}/dibs
 
-The plugin runs `dibs`, which has to be on the PATH: `uv tool install agent-dibs`. Its hooks claim
-what an agent edits, refuse what another agent holds, and release everything at the end; its server
-has the tools of dibs. In a repository where `dibs init` was run it is not needed.
+The plugin runs `dibs`, which must be on the PATH ([install]({HOME}#install)). Its hooks claim
+what an agent edits, refuse what another agent holds, and release everything at the end. Its server
+provides the tools of dibs. A repository where `dibs init` was run does not need the plugin.
 """
 
 SKILL = """\
@@ -101,8 +101,9 @@ another agent holds the file, when files change under you, or to see who is here
 
 {agents}
 The tools of the `dibs` server do the same as the commands: `status`, `claim`, `release`, `wait`,
-`send`, `inbox`, and `work_next`, `work_claim`, `work_done`, `work_add` for shared tasks. Claim by
-hand what no edit tool touches, such as `port:3000` or `db:migrations`, and release it at the end.
+`send`, `inbox`, and `work_next`, `work_claim`, `work_done`, `work_add` for shared tasks. Claim
+anything that is not a file yourself, such as `port:3000` or `db:migrations`, and release it when
+you are done.
 """
 
 

@@ -55,14 +55,27 @@ called. What dibs promises is in [guarantees.md](guarantees.md), and a tour is i
 """
 
 AGENT_HEAD = """\
-It is a `Dibs` with `name`, `session` (a number) and `token`: what another process needs to act
-in this session.
+It is a `Dibs` that also has `name`, `session` (a number) and `token`, which another process needs
+to act in this session.
 """
 
 HELD = """\
-What `lease` and `next_task` give is entered with `with`. The object has `check()`, which raises
-if the claim has been lost. A lease has `epoch` and `grant`. A task has `task` and `result`, which
-is what it is completed with.
+`lease`, `next_task` and `task` return an object for a `with` block, and `tasks` yields such
+objects. All have `check()`, which raises if the claim has been lost, `lost` (why it was lost, or
+None) and `left_s`. A lease also has `epoch` and `grant`. A task also has `task` and `result`, which
+it is completed with.
+"""
+
+AIO = """\
+`AsyncDibs` and `AsyncAgent` have the same nouns, operations and methods as `Dibs` and `Agent`.
+Their operations are awaited. What `aio.open`, `join`, `resume` and `subagent` return can be awaited
+or entered with `async with`. `lease`, `next_task` and `task` are entered with `async with`, and
+`tasks` is iterated with `async for`. `sync` is the synchronous object behind each.
+[library.md](library.md) is a guide to both.
+"""
+
+AIO_OPEN = """\
+Open a space for asynchronous code. The arguments are those of [dibs.open](#dibsopen).
 """
 
 OPERATIONS_HEAD = """\
@@ -84,8 +97,10 @@ RECORDS_HEAD = """\
 ## Records
 
 Records are frozen and compared by value. `to_json()` and `from_json()` turn them into plain
-JSON and back. `*_at` is wall-clock time in milliseconds since 1970, to be read by people;
-`*_in_ms` is what is left, and is what decisions use.
+JSON and back. `*_at` is wall-clock time in milliseconds since 1970, for people to read; for each,
+`*_datetime` is the same time as an aware `datetime` in UTC (`granted_at`: `granted_datetime`; `at`:
+`datetime`), which is not in the JSON. The times of a [`WorkPlan`](#workplan) are counted from now
+and have none. `*_in_ms` is the time that is left. Use it for decisions.
 """
 
 ERRORS_HEAD = """\
@@ -93,8 +108,7 @@ ERRORS_HEAD = """\
 
 Every error has `message`, `next` (what to do about it) and `details` (the records behind the
 sentence), and `to_json()` gives the one shape that every surface shows. The code never changes.
-The HTTP status and the exit code are for the surfaces to come. `retry_after_ms` is set where
-asking again can help.
+`retry_after_ms` is set where asking again can help.
 """
 
 LIMITS_HEAD = """\
@@ -166,6 +180,10 @@ def first_line(doc: str | None) -> str:
     return inspect.cleandoc(doc or "").split("\n\n")[0].replace("\n", " ")
 
 
+def whole(doc: str | None) -> str:
+    return inspect.cleandoc(doc or "")
+
+
 def opening() -> Iterator[str]:
     yield "## Opening a space\n"
     yield function("dibs.open", dibs.open, "###")
@@ -179,8 +197,12 @@ def opening() -> Iterator[str]:
         yield function(f"Agent.{verb}", getattr(dibs.Agent, verb))
     yield HELD
     yield f"### dibs.aio\n\n{first_line(aio.__doc__)}\n"
+    yield AIO
+    yield f"#### aio.open\n\n`aio.open({parameters(aio.open)})`\n\n{AIO_OPEN}"
     yield function("aio.call", aio.call)
-    yield f"#### aio.using\n\n`aio.using(manager)`\n\n{first_line(aio.using.__doc__)}\n"
+    for name in ("using", "each"):
+        kind = getattr(aio, name)
+        yield f"#### aio.{name}\n\n`aio.{name}({parameters(kind)})`\n\n{whole(kind.__doc__)}\n"
 
 
 def public_methods(kind: type) -> list[str]:

@@ -1,4 +1,4 @@
-"""Take the pictures in docs/images: the dashboard of `dibs demo`, light, dark and on a phone.
+"""Take the pictures in docs/images: the dashboard of `dibs demo`, its pages, and on a phone.
 
 For the one of workers and trains, a crew joins that scene. It lands nothing, but all that is
 shown are tasks, leases and sessions of it.
@@ -83,10 +83,11 @@ def crew(space: dibs.Dibs, stack: ExitStack) -> None:
 
 def take(browser: Browser, link: str, folder: str) -> None:
     FOLDER.mkdir(exist_ok=True)
-    with browser.new_context(**DESK, **STILL) as context:
+    home = link.partition("/sign-in")[0]
+    with browser.new_context(**DESK, **STILL, base_url=home) as context:
         page = context.new_page()
         page.goto(link)
-        # Somebody who looks is somebody whom the agents can ask.
+        # A person who opens the dashboard is present, so agents can ask them.
         page.get_by_text("Freeze a path").click()
         page.get_by_label("Path, glob or name").fill("src/legacy/")
         page.locator("#freeze").get_by_label("Why").fill("release in progress")
@@ -99,19 +100,48 @@ def take(browser: Browser, link: str, folder: str) -> None:
         page.evaluate("document.getElementById('timeline').scrollIntoView()")
         page.screenshot(path=FOLDER / "dashboard-dark.png")
         cookies = context.storage_state()
+        page.emulate_media(color_scheme="light")
+        take_pages(page)
         with ExitStack() as stack:
             space = dibs.open(f"{folder}/.dibs/demo.db", space="demo", start=folder)
             crew(stack.enter_context(space), stack)
-            page.emulate_media(color_scheme="light")
             expect(page.locator("#trains li")).to_have_count(3)
             page.get_by_placeholder("Filter").fill("crew")  # of the rest there are other pictures
+            expect(page.locator("#count-agents")).to_contain_text(" of ")
             page.evaluate("window.scrollTo(0, 0)")
             page.screenshot(path=FOLDER / "dashboard-landing.png")
     with browser.new_context(**PHONE, **STILL, storage_state=cookies) as context:
         page = context.new_page()
-        page.goto(link.partition("/sign-in")[0])
+        page.goto(home)
         interesting(page)
         page.screenshot(path=FOLDER / "dashboard-phone.png")
+
+
+def take_pages(page: Page) -> None:
+    """The page of one who waits, of a task with its graph, of what is waited for; and the past."""
+    page.evaluate("window.scrollTo(0, 0)")
+    interesting(page)
+    page.locator("#attention-list .is-stuck .to").first.click()
+    shot(page, "agent")
+    page.goto("/")
+    page.locator(".is-claimed .card", has_text="after ").first.locator(".head .to").click()
+    shot(page, "task")
+    page.goto("/")
+    page.locator("#contention-rows .to").first.click()
+    shot(page, "path")
+    page.goto("/")
+    slider = page.get_by_role("slider", name="Moment")
+    last = int(slider.get_attribute("max") or 0)
+    slider.fill(str(last * 2 // 3))
+    expect(page.locator("#moment-says")).to_contain_text("The past")
+    page.screenshot(path=FOLDER / "dashboard-past.png")
+    page.get_by_role("button", name="Back to now").click()
+    expect(page.locator("#moment-says")).to_have_text("now")
+
+
+def shot(page: Page, name: str) -> None:
+    expect(page.locator("#did li").first).to_be_attached()
+    page.screenshot(path=FOLDER / f"dashboard-{name}.png")
 
 
 def interesting(page: Page) -> None:

@@ -1,8 +1,8 @@
-"""What came from an address as the answer of a daemon: read, and not trusted.
+"""What an address returned as a daemon's answer: read, but not trusted.
 
-Whatever answers there may be a page of a proxy, another program, or somebody who wishes the caller
-ill. What no daemon says is an `UnfitError`: no JSON, nesting and numbers that no store holds, a
-record of another shape. Text is shown without the characters that a terminal obeys.
+It may be a page of a proxy, another program, or an attacker. What no daemon would say is an
+`UnfitError`: invalid JSON, nesting or numbers that no store holds, a record of another shape. Text
+is shown without the control characters that a terminal obeys.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 AROUND = 10
-"""How deep a value may stand in an answer."""
+"""How deep a value may be nested in an answer."""
 AT_THE_DOOR = {401: NotYoursError, 403: NotYoursError, 429: BusyError}
-"""What a refusal at the door is for a caller of the library."""
+"""The library's error for a refused login."""
 
 
 def read(data: bytes, status: int, url: str) -> Any:
@@ -39,7 +39,7 @@ def read(data: bytes, status: int, url: str) -> Any:
             refuse_depth("the answer", answer, DEPTH_LIMIT + AROUND)
         return answer
     except (ValueError, RecursionError, InvalidError):
-        raise unfit(url, f"status {status}, no JSON of ours") from None
+        raise unfit(url, f"status {status}, not JSON from dibs") from None
 
 
 def no_number(text: str) -> Any:
@@ -59,7 +59,7 @@ class Finite(Rules):
 
 
 class Untrusted:
-    """A block whose mistakes are those of whatever answers at an address."""
+    """A block in which every error is blamed on whatever answers at an address."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -70,13 +70,13 @@ class Untrusted:
     def __exit__(self, kind: type[BaseException] | None, error: object, _: object) -> None:
         mistakes = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
         if kind is not None and issubclass(kind, (InvalidError, *mistakes)):
-            raise unfit(self._url, "an answer of another shape") from None
+            raise unfit(self._url, "an answer with another shape") from None
 
 
 def unfit(url: str, why: str) -> UnfitError:
     return UnfitError(
-        f"what answers at {url} is no daemon of dibs ({why})",
-        next="look at the address, and at the proxy before it if there is one",
+        f"what answers at {url} is not a dibs daemon ({why})",
+        next="check the address, and any proxy in front of it",
     )
 
 
@@ -84,7 +84,7 @@ KINDS: dict[str, Any] = {"bool": bool, "dict[str, int]": dict}
 
 
 def sound(value: Any, kind: str) -> Any:
-    """A value that must be of a kind, as the source spells it; its text without controls."""
+    """A value that must have a type, as the source spells it; without control characters."""
     return _check_of(kind)(value)
 
 
@@ -96,7 +96,7 @@ def _check_of(kind: str) -> Callable[[Any], Any]:
 
 
 def _new_check(kind: str) -> Callable[[Any], Any]:
-    """What gives back a value of a kind, or raises: made once, since an answer has thousands."""
+    """A function that checks values of a type; made once, since an answer has thousands."""
     if kind.endswith(" | None"):
         inner = _check_of(kind.removesuffix(" | None"))
         return lambda value: None if value is None else inner(value)
@@ -110,7 +110,8 @@ def _new_check(kind: str) -> Callable[[Any], Any]:
         return lambda value: tuple([item(one) for one in of_type(tuple, value)])
     if kind in KINDS:
         return lambda value: of_type(KINDS[kind], value)
-    return {"Any": anything, "int": sound_int, "str": sound_text}.get(kind) or _record_check(kind)
+    kinds = {"Any": anything, "float": sound_float, "int": sound_int, "str": sound_text}
+    return kinds.get(kind) or _record_check(kind)
 
 
 def _record_check(kind: str) -> Callable[[Any], Any]:
@@ -119,7 +120,7 @@ def _record_check(kind: str) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if not isinstance(value, Record) or type(value).__name__ != kind:
             raise TypeError(f"this should be {kind}")
-        if not fields:  # not before: a record may have some of its own kind
+        if not fields:  # not earlier: a record may contain its own type
             kinds = type(value).__annotations__.items()
             fields.extend((name, _check_of(inner)) for name, inner in kinds if inner != "Any")
         mine = value.__dict__
@@ -149,6 +150,12 @@ def sound_int(value: Any) -> int:
     return value
 
 
+def sound_float(value: Any) -> float:
+    if type(value) not in (int, float) or value - value != 0:  # infinity or NaN
+        raise TypeError("this should be float")
+    return float(value)
+
+
 def sound_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("this should be str")
@@ -156,7 +163,7 @@ def sound_text(value: Any) -> str:
 
 
 def harmless(text: str) -> str:
-    """Text in which a terminal finds no command: what a store holds has none either."""
+    """Text without terminal commands; what a store holds has none either."""
     if text.isprintable():
         return text
     controls = {one for one in text if (one < " " and one not in "\n\t") or "\x7f" <= one < "\xa0"}
@@ -164,12 +171,27 @@ def harmless(text: str) -> str:
     return "".join(visible(one) if one in controls else one for one in text)
 
 
+NO_AGENT_HEADER = "leave Dibs-Agent out"
+SEND_TOKEN = "send Authorization: Bearer TOKEN"
+OTHER_TOKEN = "use another token"
+SEE_OPENAPI = "look at /openapi.json"
+IN_OTHER_WORDS = {
+    NO_AGENT_HEADER: "leave out --as and DIBS_AGENT (in Python: join as the token's agent)",
+    SEND_TOKEN: "set DIBS_TOKEN, or give token=",
+    OTHER_TOKEN: "where the store is, run dibs token add NAME --scope agent (or admin); then set "
+    "DIBS_TOKEN, or give token=",
+    SEE_OPENAPI: "restart the daemon with this release of dibs",
+}
+"""What a daemon advises those who speak HTTP, for those who use a command or the library."""
+
+
 def refusal(status: int, answer: Any, url: str) -> Exception:
-    """What the daemon refused, as the error that the store itself would have raised."""
+    """A daemon's refusal, as the error that the store itself would have raised."""
     if status < 400 or not isinstance(answer, dict) or not isinstance(answer.get("message"), str):
         return unfit(url, f"status {status}")
     other = AT_THE_DOOR.get(status, InvalidError if status < 500 else DibsError)
     error = with_sound_details(error_of(answer, other))
+    error.next = IN_OTHER_WORDS.get(error.next or "", error.next)
     return AwayError(error) if error.code == UnavailableError.code else error
 
 
@@ -183,7 +205,7 @@ def with_sound_details(error: DibsError) -> DibsError:
 
 
 class AwayError(Exception):
-    """A daemon is there, and is stopping, or has not said yet that it has begun."""
+    """A daemon is there, but is stopping or has not finished starting."""
 
     def __init__(self, refusal: DibsError) -> None:
         super().__init__(refusal.message)

@@ -1,9 +1,9 @@
-"""What arguments must be like: said once, by name, for the library and for every surface.
+"""What arguments must be like: stated once, by name, for the library and for every surface.
 
 An argument's name says what it is: `ttl_s` is a number of seconds within the same bounds
-wherever it occurs, `note` a line of text. The few that mean something else in one operation are
-said there (`kinds=` in its marker). Each kind checks a value and returns it in the form the core
-works with, or says what is wrong with it. All limits are stated here.
+wherever it occurs, `note` is a line of text. The few that mean something else in one operation
+are declared there (`kinds=` in its marker). Each kind checks a value and returns it in the form
+the core works with, or says what is wrong with it. All limits are stated here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NAME_LIMIT = 200
 TEXT_LIMIT = 2_000
+SEAL = "dibs-seal"
+"""A seal of the journal begins with this."""
 BODY_LIMIT = 16_384
 VALUE_LIMIT = 1_048_576
 DEPTH_LIMIT = 100
@@ -25,7 +27,7 @@ LIST_LIMIT = 1_000
 CLAIM_LIMIT = 200
 """How many resources one call may name."""
 ITEMS_LIMIT = 2_097_152
-"""How many characters the items of one call may have together."""
+"""How many characters all items of one call may have in total."""
 RESOURCE_LIMIT = 4_096
 NEWEST = 2**62
 """Above every seq, epoch and version; both databases can hold it."""
@@ -33,6 +35,7 @@ TTL_MIN_S, TTL_MAX_S = 1.0, 7 * 86_400.0
 WAIT_MAX_S = 86_400.0
 DELAY_MAX_S = 366 * 86_400.0
 PRIORITY = 1_000_000
+DAY_S = 86_400
 ATTEMPTS_MAX = 1_000
 AGENTS_MAX = 10_000
 
@@ -41,11 +44,13 @@ class Kind:
     """What a value must be like."""
 
     json = ""
-    """The type of it in JSON; none for any."""
+    """Its type in JSON; empty for any type."""
     limit = LIST_LIMIT
     """How many of them a list may have."""
     together = False
     """Whether it checks a list as a whole."""
+    local = False
+    """Whether only the caller's side knows what it means, so the checked form is sent."""
 
     def check(self, what: str, value: Any) -> Any:
         return value
@@ -55,7 +60,7 @@ class Text(Kind):
     """Text within a limit, valid UTF-8, without control characters.
 
     lines: whether it may have several lines
-    says: "something" if it must not be empty, "words" if it must have a word to look for
+    says: "something" if it must not be empty, "words" if it must have a word to search for
     """
 
     json = "string"
@@ -79,7 +84,7 @@ class Name(Kind):
 
 
 class TaskId(Name):
-    """A task's id: a name. An issue or a pull request on GitHub has one id, however it is told."""
+    """A task's id: a name. Every spelling of one issue or pull request on GitHub is one id."""
 
     def check(self, what: str, value: object) -> str:
         name = check_name(what, value)
@@ -87,7 +92,7 @@ class TaskId(Name):
 
 
 class Branch(Name):
-    """A branch's name, as git allows it."""
+    """A branch name that git allows."""
 
     def check(self, what: str, value: object) -> str:
         name = check_name(what, value)
@@ -101,14 +106,14 @@ class Branch(Name):
             or name in ("@", "HEAD")
         ):
             raise InvalidError(
-                f"{what} is {shown(name)}, which git does not allow as the name of a branch",
+                f"{what} is {shown(name)}, which git does not allow as a branch name",
                 next="give the name without refs/heads/",
             )
         return name
 
 
 class Hex(Kind):
-    """A digest in lower case, of one of some lengths."""
+    """A digest in lower-case hexadecimal, of one of the given lengths."""
 
     json = "string"
 
@@ -126,6 +131,23 @@ class Hex(Kind):
         return text
 
 
+class SealLine(Kind):
+    """A seal of the journal: one line, as `dibs audit seal` prints it."""
+
+    json = "string"
+
+    def check(self, what: str, value: object) -> str:
+        text = check_text(what, value, lines=True).strip()
+        mark, seq, hash, _, space = [*text.split(" ", 4), "", "", "", "", ""][:5]
+        digits = seq.isascii() and seq.isdecimal() and len(seq) < 19
+        if (mark, digits) != (SEAL, True) or not hash or not _HEX.issuperset(hash) or not space:
+            raise InvalidError(
+                f"{what} is {shown(text)}, which is not a seal",
+                next=f"give the line that begins with {SEAL}, as dibs audit seal printed it",
+            )
+        return text
+
+
 class AgentName(Kind):
     """An agent's name: `bob`, or `alice/tests` for a subagent."""
 
@@ -136,7 +158,7 @@ class AgentName(Kind):
 
 
 class ResourceName(Kind):
-    """What can be claimed; the rest of it is checked where its name is read from the disk."""
+    """What can be claimed; the rest is checked where the name is compared with the disk."""
 
     json = "string"
     limit = CLAIM_LIMIT
@@ -187,6 +209,28 @@ class Whole(Kind):
         return value
 
 
+class When(Kind):
+    """A seq, or a time in any form that `moments` reads, which is returned in one form.
+
+    side: which end of a period it names (since, until), or a moment (at)
+    """
+
+    json = "string"
+    local = True
+
+    def __init__(self, side: str) -> None:
+        self.side = side
+
+    def check(self, what: str, value: Any) -> int | str:
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return NUMBER.check(what, value)
+        from dibs.moments import canonical  # late, since most calls name no time
+
+        return canonical(what, value, self.side)
+
+
 class Choice(Kind):
     """One of a few words."""
 
@@ -214,14 +258,14 @@ class Flag(Kind):
 
 
 class Json(Kind):
-    """Any JSON; it comes back as the text that is stored, and nothing stays nothing."""
+    """Any JSON, returned as the text to store; None stays None."""
 
     def check(self, what: str, value: object) -> str | None:
         return check_json(what, value, VALUE_LIMIT)
 
 
 class Fields(Kind):
-    """An object of fields that its operation checks itself."""
+    """An object whose fields are checked by the operation."""
 
     json = "object"
 
@@ -235,18 +279,18 @@ _HEX = frozenset("0123456789abcdef")
 LINE, LINES = Text(), Text(lines=True)
 BODY = Text(BODY_LIMIT, lines=True, says="something")
 FILTER = Text(VALUE_LIMIT)
-"""What a reader looks for: any text that could be stored."""
+"""What a reader searches for: any text that could be stored."""
 NAME, AGENT_NAME, RESOURCE, FLAG, JSON = Name(), AgentName(), ResourceName(), Flag(), Json()
 TASK = TaskId()
 TTL, WAIT, DELAY = Seconds(TTL_MIN_S, TTL_MAX_S), Seconds(0, WAIT_MAX_S), Seconds(0, DELAY_MAX_S)
 NUMBER = Whole(0)
-"""A seq, a version or the id of something that the store has numbered."""
+"""A seq, a version, or an id that the store assigned."""
 
 BY_KIND: list[tuple[Kind, str]] = [
     (NAME, "channel idempotency_key key labels namespace tags"),
-    (TASK, "after found_in id parent task"),
+    (TASK, "after follows found_in id parent precedes task"),
     (AGENT_NAME, "by name to"),
-    (RESOURCE, "leases moved_to resource resources"),
+    (RESOURCE, "leases moved_to path resource resources"),
     (FILTER, "agent kind subject title_has was"),
     (LINE, "doing note status title"),
     (LINES, "reason"),
@@ -257,14 +301,19 @@ BY_KIND: list[tuple[Kind, str]] = [
     (BODY, "body"),
     (Text(BODY_LIMIT, lines=True), "announce"),
     (Text(says="words"), "text"),
+    (SealLine(), "seal"),
     (JSON, "payload result value"),
     (Fields(), "entry"),
-    (NUMBER, "after_version before expected_version ids reply_to seq session thread until"),
+    (NUMBER, "after_version before expected_version ids reply_to seq session thread"),
+    (When("since"), "since"),
+    (When("until"), "until"),
+    (When("at"), "a at b"),
     (Whole(1), "epoch"),
     (Whole(1, LIST_LIMIT), "limit"),
     (Whole(1, ATTEMPTS_MAX), "max_attempts"),
     (Whole(1, AGENTS_MAX), "agents"),
     (Whole(-PRIORITY, PRIORITY), "priority"),
+    (Whole(-DAY_S, DAY_S), "east_s"),
     (TTL, "ttl_s"),
     (WAIT, "wait_s"),
     (DELAY, "delay_s"),
@@ -282,22 +331,22 @@ KINDS = {name: kind for kind, names in BY_KIND for name in names.split()}
 
 
 HELPS = {
-    "epoch": "refuse if it is of another epoch",
-    "idempotency_key": "asked again with the same one, the first answer is given",
-    "key": "the entry's name in it",
-    "limit": "at most so many",
+    "epoch": "refuse unless it has this epoch",
+    "idempotency_key": "a repeated call with the same key gets the first answer",
+    "key": "the entry's name within the namespace",
+    "limit": "the maximum number to return",
     "namespace": "the group of entries",
 }
-"""What arguments are for that mean the same wherever they occur; a docstring may say it better."""
+"""Help for arguments that mean the same everywhere; an operation's docstring may override it."""
 
 
 class Argument:
     """One argument, as a surface needs to know it.
 
     type: as the source spells it
-    kind: what it must be like, each of them if it is a list
-    placed: it may be given by place
-    many: any number of them may be given, by place
+    kind: what a value must be like; for a list, what each item must be like
+    placed: it may be given by position
+    many: any number of them may be given, by position
     """
 
     __slots__ = ("default", "help", "kind", "list", "many", "name", "optional", "placed",
@@ -327,7 +376,7 @@ class Argument:
         self.list = type.startswith("Sequence[")
 
     def check(self, value: Any) -> Any:
-        """A value that was given for it."""
+        """Check a value that was given for it."""
         if value is None and self.optional:
             return None
         if not self.list or self.kind.together:
@@ -340,13 +389,13 @@ class Argument:
 
 
 def kind_of(name: str, type: str) -> Kind:
-    """What an argument must be like, by its name; a truth value is one by its type."""
+    """What an argument must be like, by its name; a flag is recognised by its type."""
     if type == "bool":
         return FLAG
     try:
         return KINDS[name]
     except KeyError:
-        raise TypeError(f"nothing says what the argument {name!r} must be like") from None
+        raise TypeError(f"no rule says what the argument {name!r} must be like") from None
 
 
 def check_number_of(what: str, values: Any, kind: Kind) -> None:
@@ -354,13 +403,42 @@ def check_number_of(what: str, values: Any, kind: Kind) -> None:
         few = " in one call" if isinstance(kind, ResourceName) else ""
         raise InvalidError(
             f"{len(values):,} {what}{few}; the limit is {kind.limit:,}",
-            next="name a directory or a pattern instead" if few else "give fewer of them",
+            next="name a directory or a pattern instead" if few else "give fewer",
             limit=kind.limit,
         )
 
 
+UNITS = {
+    "ms": 0.001,
+    **dict.fromkeys("s sec secs second seconds".split(), 1),
+    **dict.fromkeys("m min mins minute minutes".split(), 60),
+    **dict.fromkeys("h hr hrs hour hours".split(), 3600),
+    **dict.fromkeys("d day days".split(), DAY_S),
+    **dict.fromkeys("w week weeks".split(), 7 * DAY_S),
+}
+DIGITS = 15
+"""How many digits a number in a length of time may have."""
+
+
+def duration(text: str) -> float | None:
+    """The seconds in `90s`, `1h30m`, `1.5h`, `5 min` or `2 weeks`; None if it is no such text."""
+    rest, total, first = text.strip(" ").casefold(), 0.0, True
+    while rest:
+        number = rest[: len(rest) - len(rest.lstrip("0123456789."))]
+        rest = rest[len(number) :].lstrip(" ")
+        unit = rest[: len(rest) - len(rest.lstrip("abcdefghijklmnopqrstuvwxyz"))]
+        rest = rest[len(unit) :].lstrip(" ")
+        whole, _, part = number.partition(".")
+        if unit not in UNITS or not whole.isdecimal() or not (part or "0").isdecimal():
+            return None
+        if len(whole) > DIGITS or len(part) > DIGITS or number.endswith("."):
+            return None
+        total, first = total + float(number) * UNITS[unit], False
+    return None if first else total
+
+
 def shown(value: object) -> str:
-    """A wrong value as a message can show it: short, and never a second error."""
+    """A wrong value as a message shows it: short, and without raising another error."""
     if isinstance(value, int) and value.bit_length() > 64:
         return f"a number of {value.bit_length():,} bits"
     text = f"{value:g}" if isinstance(value, float) else ascii(value)
@@ -387,14 +465,14 @@ def check_text(
     for place, character in enumerate(value):
         code = ord(character)
         if (code < 0x20 and character not in allowed) or 0x7F <= code < 0xA0:
-            raise InvalidError(f"{what} has a control character ({code:#04x}) at {place}")
+            raise InvalidError(f"{what} has a control character ({code:#04x}) at position {place}")
         if 0xD800 <= code < 0xE000:
-            raise InvalidError(f"{what} is not valid UTF-8 (at {place})")
+            raise InvalidError(f"{what} is not valid UTF-8 (at position {place})")
     return value
 
 
 def check_name(what: str, value: object) -> str:
-    """A name in its one spelling (NFC), of characters that can be seen and told apart."""
+    """A name in one spelling (NFC), without invisible characters."""
     name = check_text(what, value, NAME_LIMIT, empty=False)
     if name != name.strip():
         raise InvalidError(f"{what} begins or ends with a space: {shown(name)}")
@@ -405,17 +483,17 @@ def check_name(what: str, value: object) -> str:
     for place, character in enumerate(name):
         if is_hidden(character):
             raise InvalidError(
-                f"{what} has a character that cannot be seen (U+{ord(character):04X}) at {place}",
-                next="leave it out",
+                f"{what} has an invisible character (U+{ord(character):04X}) at position {place}",
+                next="remove it",
             )
     return unicodedata.normalize("NFC", name)
 
 
 def github_key(name: str) -> str | None:
-    """`github:owner/repo#12` of an issue's URL, of `Owner/Repo#12`, or of itself in any case.
+    """`github:owner/repo#12` from an issue's URL, from `Owner/Repo#12`, or from itself in any case.
 
-    GitHub tells neither owners nor repositories apart by case; issues and pull requests share
-    their numbers.
+    GitHub ignores case in the names of owners and repositories; issues and pull requests share
+    one sequence of numbers.
     """
     rest, number = name, ""
     for start in ("https://", "http://", "www."):
@@ -451,7 +529,7 @@ def check_agent(what: str, value: object) -> str:
 
 
 def refuse_depth(what: str, value: object, limit: int = DEPTH_LIMIT) -> None:
-    """Refuse what a reader deep in its own calls could not take apart any more."""
+    """Refuse what is nested too deeply for a reader with little stack left."""
     front, depth = [value], 0
     while front:
         if depth > limit:
@@ -471,7 +549,7 @@ def refuse_depth(what: str, value: object, limit: int = DEPTH_LIMIT) -> None:
 
 
 _ENCODE: list[Callable[[object], str]] = []
-"""What writes JSON, made at the first use: to make it takes longer than most values do."""
+"""The JSON encoder, made at the first use: making it takes longer than encoding most values."""
 
 
 def _encoder() -> Callable[[object], str]:

@@ -6,8 +6,9 @@
         with alice.lease("src/a.py", note="fix the parser"):
             ...
 
-Without a session a space can only be looked at. Every operation is a method of one of the six
-nouns; `lease` and `next_task` are the two that also renew in the background while you work.
+Without a session you can only read. Every operation is a method of one of the six nouns. `lease`,
+`leased`, `task`, `tasks` and `next_task` also renew in the background while you work. `dibs.aio`
+offers the same to asynchronous code.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ from dibs.records import called, folder, visible
 from dibs.space.scope import SESSION_TTL_S, Scope
 from dibs.space.signing import Keyring
 from dibs.storage.folder import Note, Own, refused
-from dibs.storage.store import Store
+from dibs.storage.retention import SETTINGS
+from dibs.storage.store import SPACE, Store
 from dibs.storage.user_dir import default_user_dir, home_user_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Self
+    from collections.abc import Callable, Iterator
+    from typing import Any, ParamSpec, Self, TypeVar
 
     from dibs.keeping import Beating, HeldLease, HeldTask
     from dibs.nouns.agents.operations import Agents
@@ -51,18 +53,23 @@ if TYPE_CHECKING:
     from dibs.storage.clock import Clock
     from dibs.storage.driver import Driver
 
+    P = ParamSpec("P")
+    T = TypeVar("T")
+
 DURABILITY = Choice("full", "fast")
 SIZE, SIZE_LIMIT = Whole(1 << 20, 1 << 40), 2 << 30
 POSTGRES = ("postgresql://", "postgres://")
 DAEMON = ("http://", "https://", "unix:/", "http+unix://")
 DATABASE = "dibs.db"
+DEFAULT_SPACE = "main"
+"""The name of a repository's space in the repository's own store."""
 PATH_LIMIT = 4_096
 LOOK_S = 1.0
-"""How often somebody who works on all tasks looks whether all are done."""
+"""How often `tasks` checks whether all tasks are done."""
 
 
 class Dibs:
-    """A space, seen by nobody in particular or by one agent's session."""
+    """A space: seen without a session, or by one session of an agent."""
 
     leases: Leases
     work: Work
@@ -74,15 +81,20 @@ class Dibs:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in NOUNS:
-            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-        noun = self.scope.noun(name)
-        setattr(self, name, noun)
-        return noun
+    if not TYPE_CHECKING:  # a type checker knows the nouns, and nothing else is to be found
+
+        def __getattr__(self, name):
+            if name not in NOUNS:
+                raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+            noun = self.scope.noun(name)
+            setattr(self, name, noun)
+            return noun
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *NOUNS})
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.scope.described}>"
 
     @property
     def space(self) -> str:
@@ -99,15 +111,15 @@ class Dibs:
         ttl_s: float = SESSION_TTL_S,
         alone: bool = False,
     ) -> Agent:
-        """Join as an agent, with a session that lives as long as this process.
+        """Join as an agent. The session lives as long as this process.
 
-        status: a line about the work, shown to the others
-        shell: use the agent's one shell session instead, which outlives the process
-        client: use the session of this name in the agent's own program, whatever the agent's
-            name there; its server and its hooks act as one session
+        status: a line about your work, shown to the others
+        shell: use the agent's shell session instead, which outlives this process
+        client: use the session of the agent client with this name, whatever the agent is called
+            there; its server and its hooks act as one session
         process: the process that a shell session ends with, by its name (`process_name`)
-        ttl_s: how long the session lives without a beat, on a store that machines share
-        alone: only if no other session that lives has this name
+        ttl_s: how long the session lives without a beat, where the store is shared by machines
+        alone: refuse if another live session has this name
         """
         how = {"status": status, "shell": shell, "client": client, "process": process}
         if alone:
@@ -119,20 +131,20 @@ class Dibs:
         return kept_alive(lambda: Agent(self.scope.join(name, **how, ttl_s=ttl_s)), ttl_s)
 
     def find(self, name: str, *, client: str | None = None) -> Agent | None:
-        """Act in the agent's shell session, or in the client's, if there is one already."""
+        """Act in the shell session of an agent, or in that of a client; None if there is none."""
         caller = self.scope.found(name, client, None)
         return None if caller is None else Agent(self.scope.of(caller))
 
     def resume(self, token: str) -> Agent:
-        """Act in a session that another process keeps alive, by its token."""
+        """Act in a session that another process keeps alive. The token is `Agent.token`."""
         return Agent(self.scope.resume(token))
 
     def backup(self, path: str) -> None:
-        """Copy the store and its key to a path where nothing is yet, while others use it.
+        """Copy the store and its key to a new path, while others use the store.
 
-        To restore it, close the store everywhere, remove its database with the `-wal` and
-        `-shm` beside it, and put the copy in its place. Epochs and versions go on rising;
-        whoever was alive in the original joins again.
+        To restore the copy, close the store everywhere, remove its database with the `-wal` and
+        `-shm` files beside it, and put the copy in its place. Epochs and versions keep rising.
+        Agents that were alive in the original have to join again.
         """
         self.scope.store.driver.backup(os.path.abspath(path))
 
@@ -149,11 +161,11 @@ class Dibs:
         except DibsError:
             if kind is None:
                 raise
-            # The block's own error is on its way, and says more.
+            # The block raises an error of its own, which says more.
 
 
 class Agent(Dibs):
-    """A space as one session of one agent sees it; closing it ends the session."""
+    """A space as one session of an agent sees it. Closing it ends the session."""
 
     beating: Beating | None = None
     """What keeps the session alive, where beats do."""
@@ -162,56 +174,77 @@ class Agent(Dibs):
         super().__init__(scope)
         self._caller = scope.caller
 
+    def __repr__(self) -> str:
+        return f"<Agent {self.name!r} session={self.session} {self.scope.described}>"
+
     @property
     def name(self) -> str:
+        """The name of the agent."""
         return self._caller.agent
 
     @property
     def session(self) -> int:
+        """The number of the session."""
         return self._caller.session
 
     @property
     def token(self) -> str:
-        """What another process needs to act in this session."""
+        """What another process needs to act in this session. Keep it secret."""
         return self.scope.token
 
     def subagent(self, name: str, *, status: str = "") -> Agent:
-        """Join as a subagent, with a session and an inbox of its own."""
+        """Join as a subagent, with its own session and inbox."""
         return self.join(f"{self.name}/{name}", status=status)
 
-    def lease(self, *resources: str, ttl_s: float = 60, **options: Any) -> HeldLease:
+    def lease(self, /, *resources: str, ttl_s: float = 60, **options: Any) -> HeldLease:
         """Hold resources for the length of a `with` block.
 
-        They are renewed in the background and released at the end. If they were lost on the
-        way, because this process or the store was frozen for longer than `ttl_s`, `lost` says so
-        before anybody else can have them, and the block ends with a `StaleError`. The options
-        are those of `leases.claim`.
+        They are renewed in the background and released at the end. If they are lost meanwhile,
+        because this process or the store was frozen for longer than `ttl_s`, `lost` says so
+        before anybody else can get them, and the block ends with a `StaleError`. The options are
+        those of `leases.claim`.
         """
         from dibs.keeping import HeldLease
 
         return HeldLease(self.leases, resources, ttl_s, options, self.beating)
 
-    def next_task(self, *, ttl_s: float = 60, **options: Any) -> HeldTask:
+    def leased(
+        self, /, *resources: str, ttl_s: float = 60, **options: Any
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """Decorate a function, so that each call of it holds resources: `@agent.leased("a.py")`.
+
+        It works for `def` and for `async def`, whose calls do not block the loop. The arguments
+        are those of `lease`.
+        """
+
+        def decorate(function: Callable[P, T]) -> Callable[P, T]:
+            from dibs.decorating import held_during
+
+            return held_during(lambda: self.lease(*resources, ttl_s=ttl_s, **options), function)
+
+        return decorate
+
+    def next_task(self, /, *, ttl_s: float = 60, **options: Any) -> HeldTask:
         """Work on the next task for the length of a `with` block.
 
-        It is renewed in the background, completed with `task.result` at the end, and failed
-        if the block raises. The options are those of `work.next`.
+        It is renewed in the background. At the end of the block it is completed with
+        `task.result`, or failed if the block raised. The options are those of `work.next`.
         """
         from dibs.keeping import HeldTask
 
         return HeldTask(self.work, ttl_s, options, self.beating)
 
     def tasks(
-        self, *, until: str = "empty", ttl_s: float = 60, **options: Any
+        self, /, *, until: str = "empty", ttl_s: float = 60, **options: Any
     ) -> Iterator[HeldTask]:
-        """Work on one task after the other: `for task in agent.tasks(): ...`
+        """Work on one task after another: `for task in agent.tasks(): ...`
 
-        Each is renewed in the background, and completed with `task.result` when the body has come
-        to its end. A body that is left before, by an exception or by `break`, fails its task. The
+        Each task is renewed in the background. It is completed with `task.result` at the end of
+        the loop body, and failed if the body was left early, by an exception or by `break`. The
         options are those of `work.next`.
 
-        until: `empty` ends when there is nothing left that this agent could do, and waits as long
-            as there may be something later; `never` waits for more
+        until: `empty` stops when nothing is left that this agent could do, and waits while there
+            may be something later; `never` always waits for more
         """
         if until not in ("empty", "never"):
             raise InvalidError(f"until is {until!r}; it must be one of: empty, never")
@@ -223,17 +256,20 @@ class Agent(Dibs):
             except EmptyError as empty:
                 if until == "empty" and not isinstance(empty, LaterError):
                     return
-                wait_s = LOOK_S  # what comes wakes it before; that all is done does not
+                wait_s = LOOK_S  # a new task ends the wait early; that all are done does not
                 continue
             try:
                 yield held
-            except BaseException as left:
-                held.__exit__(RuntimeError, RuntimeError("its body was left before the end"), None)
-                raise left
+            except GeneratorExit:
+                held.__exit__(RuntimeError, RuntimeError("the loop body was left early"), None)
+                raise
+            except BaseException as error:
+                held.__exit__(type(error), error, None)
+                raise
             held.__exit__(None, None, None)
 
-    def task(self, id: str, *, ttl_s: float = 60, **options: Any) -> HeldTask:
-        """Work on a certain task for the length of a `with` block, as with `next_task`.
+    def task(self, /, id: str, *, ttl_s: float = 60, **options: Any) -> HeldTask:
+        """Work on this task for the length of a `with` block, as with `next_task`.
 
         The options are those of `work.claim`.
         """
@@ -242,20 +278,20 @@ class Agent(Dibs):
         return HeldTask(self.work, ttl_s, {"id": id, **options}, self.beating)
 
     def close(self) -> None:
-        """Leave: everything this session holds is free for the others."""
+        """Leave: everything that this session holds becomes free."""
         if self.beating is not None:
             self.beating.stop()
         if self._caller.owned:
             try:
                 self.scope.part()
             except (NotYoursError, ForkedError, ClosedError):
-                pass  # it has ended already, or is the parent's to end, or nobody's any more
+                pass  # it has ended already, the parent process ends it, or the store is closed
             finally:
                 self.scope.let_go()
 
 
 def operations() -> dict[str, Operation]:
-    """Every operation by its name, for the surfaces to offer."""
+    """Every operation by its name, for surfaces to offer."""
     for name in NOUNS:
         __import__(f"dibs.nouns.{name}.operations")
     return OPERATIONS
@@ -275,17 +311,19 @@ def open(
 ) -> Dibs:
     """Open a space.
 
-    url: nothing for the repository's own store, a path or `sqlite:///path` for a file,
-        `postgresql://...` for a server that many machines share, or `http://...` for a daemon
+    url: None for the repository's own store, a path or `sqlite:///path` for a file,
+        `postgresql://...` for a server that machines share, or `http://...` for a daemon
         (`dibs serve`)
-    space: which space in that store; by default the repository's own
-    durability: `full` survives a power cut; `fast` survives a crash of the process only
-    start: the directory to look from, and to read relative paths from, instead of the current
-    user_dir: where the store of somebody outside any repository is kept
-    key: the space key, where it is not in its usual file
+    space: the space in that store; by default `main`, the one of a file, or on a PostgreSQL server
+        the repository's own
+    durability: with `full`, writes survive a power cut; with `fast`, only a crash of the process
+    start: the directory to find the repository from and to read relative paths from, instead of
+        the current one
+    user_dir: where dibs keeps this user's data, instead of the usual folder
+    key: the space key, if it is not in its usual file
     clock: a clock to use instead of the machine's, for tests
-    token: what lets you in at a daemon; by default what a daemon of this user left for it
-    size_limit: how many bytes a SQLite store may hold before nothing is added to it any more
+    token: the token for a daemon; by default the one that a daemon of this user left for it
+    size_limit: how many bytes a SQLite store may hold before it refuses to grow
     """
     DURABILITY.check("durability", durability)
     SIZE.check("size_limit", size_limit)
@@ -297,47 +335,82 @@ def open(
     place = find_place(start, user_dir)
     if url is not None and url.startswith(DAEMON):
         if key is not None or clock is not None:
-            raise InvalidError("key and clock are the daemon's own", next="leave them out")
+            raise InvalidError("a daemon has its own key and clock", next="leave key and clock out")
         from dibs.remote import reach
 
         return Dibs(reach(url, space, token, place, user_dir))
     if token is not None:
-        raise InvalidError("a token is for a daemon", next="leave token out")
+        raise InvalidError("only a daemon takes a token", next="leave token out")
     if url is None:
         url = own_store(place)
     name = check_name("space", default_space(url, place) if space is None else space)
+    own_one = is_own(url, place)
     driver, key_file = connect(url, name, durability, clock, key, own, size_limit)
     try:
+        if space is None and not own_one and not url.startswith(POSTGRES):
+            name = earlier_space(driver, place) or name
         keys = Keyring(driver.key(), name)
-        store = Store(driver, name, keys.check(), keys.token_in)
+        store = Store(driver, name, keys.check(), keys.token_in, keys.ledger())
         if store.key_check != keys.check():
             if key_file is not None:
                 os.unlink(key_file)
-            raise UnfitError(
-                f"the key on this machine is not the key of the space {name}",
-                next="copy the key file from the machine where the space was made, or give key=",
-            )
+            raise wrong_key(url, name)
         driver.settle()
     except BaseException:
         driver.close()
         raise
+    if not own_one:
+        store.home = store.home or home_of(url)
+        place.share(store.home)
     scope = Scope(store, keys, place, None)
-    store.tidy = scope.tidy
+    scope.shared = not own_one
+    if not os.path.lexists(os.path.join(place.store_dir, SETTINGS)):
+        # If the file exists, it may say how much to keep and where to export the rest. Commands
+        # read it; the library does not, and leaves pruning to them.
+        store.tidy = scope.tidy
     return Dibs(scope)
 
 
 def default_space(url: str, place: Place) -> str:
-    """The space of a place in a store: one and the same, however the store is named."""
-    if url.startswith(POSTGRES):
-        return visible(space_name(place))[-NAME_LIMIT:]
-    if os.path.realpath(url.removeprefix("sqlite://")) == os.path.join(place.store_dir, DATABASE):
-        return "main"
-    # By its root, not by its `origin`: on one machine, two clones are two repositories.
-    return visible(place.root)[-NAME_LIMIT:]
+    """The space that is meant if nobody names one: a file has one for all who name that file.
+
+    A server has one for each repository: each has its own key and its own turn there, and its
+    clones on other machines meet in it.
+    """
+    return visible(space_name(place))[-NAME_LIMIT:] if url.startswith(POSTGRES) else DEFAULT_SPACE
+
+
+def earlier_space(driver: Driver, place: Place) -> str:
+    """The space that earlier releases used for this repository in a file that is named; "" if none.
+
+    What is in it must not disappear with an upgrade.
+    """
+    name = visible(place.root)[-NAME_LIMIT:]
+    connection = driver.take()
+    try:
+        there = connection.version() > 0 and connection.rows(SPACE.is_there, {"name": name})
+    finally:
+        driver.give_back(connection)
+    return name if there else ""
+
+
+def is_own(url: str, place: Place) -> bool:
+    """Whether this is the place's own store, however it is named."""
+    own = os.path.join(place.store_dir, DATABASE)
+    return url == own or os.path.realpath(url.removeprefix("sqlite://")) == own
+
+
+def home_of(url: str) -> str:
+    """The repository whose own store this is; "" if it is nobody's."""
+    folder, database = os.path.split(os.path.realpath(url.removeprefix("sqlite://")))
+    root, name = os.path.split(folder)
+    if (name, database) != (".dibs", DATABASE) or not os.path.isdir(root):
+        return ""
+    return find_place(root, folder).repository
 
 
 def check_path(what: str, value: object) -> str | None:
-    """A path or an address, also as a `pathlib.Path`; nothing stays nothing."""
+    """Check a path or an address, which may be a `pathlib.Path`. None stays None."""
     if value is None:
         return None
     path = os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -353,28 +426,31 @@ def connect(
     user_dir: str | None,
     size_limit: int = SIZE_LIMIT,
 ) -> tuple[Driver, str | None]:
-    """The driver for an address, and the key file if one had to be made for it."""
+    """The driver for an address, and the key file if one had to be created."""
     if url.startswith(POSTGRES):
         try:
             from dibs.storage.postgres import PostgresDriver
         except ImportError as error:
             raise InvalidError(
-                "the PostgreSQL driver is not installed", next="pip install 'agent-dibs[postgres]'"
+                "the PostgreSQL driver is not installed",
+                next="install dibs with it: uv tool install 'PATH[postgres]', or pip install "
+                "'PATH[postgres]', with the path of a checkout of dibs",
             ) from error
         made = None
         if key is None:
             key, made = space_key(user_dir or default_user_dir(), name)
-        return PostgresDriver(url, durability, clock, key), made
+        own = Own(os.path.realpath(user_dir or default_user_dir()))
+        return PostgresDriver(url, durability, clock, key, own), made
     from dibs.storage.sqlite import SqliteDriver
 
     note = note_of(url, None, user_dir)
     if key is not None:
-        raise InvalidError("a SQLite store has its key in a file beside it", next="leave key out")
+        raise InvalidError("a SQLite store keeps its key in a file beside it", next="leave key out")
     return SqliteDriver(note, durability, clock, size_limit), None
 
 
 def note_of(url: str | None, start: str | None, user_dir: str | None) -> Note:
-    """What this user's data folder says of a SQLite store, which git must not track."""
+    """What this user's data folder says about a SQLite store, which git must not track."""
     path = own_store(find_place(start, user_dir or default_user_dir())) if url is None else url
     path = path.removeprefix("sqlite://")
     if "://" in path or not path or "\0" in path:
@@ -382,23 +458,23 @@ def note_of(url: str | None, start: str | None, user_dir: str | None) -> Note:
             f"{url!r} is not an address dibs knows",
             next="give a path, sqlite:///path, postgresql://user@host/database or http://host:port",
         )
-    # SQLite follows symbolic links, and what lies beside the database has to as well.
+    # SQLite follows symbolic links, so the files beside the database have to follow them too.
     note = Note(user_dir or home_user_dir(), os.path.realpath(path))
     check_untracked(note)
     return note
 
 
 def check_untracked(note: Note) -> None:
-    """Refuse a store that git tracks: whoever has the repository has its key, and may write it.
+    """Refuse a store that git tracks: everybody with the repository could read its key and write.
 
-    Before the database is opened, since a log beside it that came with a pull would be taken in.
+    This runs before the database is opened, because SQLite would apply a log that came with a pull.
     """
     store_dir = os.path.dirname(note.path)
-    whole = os.path.basename(store_dir) == ".dibs"  # dibs keeps more there than the store
+    whole = os.path.basename(store_dir) == ".dibs"  # dibs keeps more than the store in there
     if whole and os.path.lexists(f"{store_dir}/.git"):
         raise UnfitError(
-            f"{folder(store_dir)} is a git repository of its own, so whoever can change that "
-            "could change what dibs keeps there",
+            f"{folder(store_dir)} is a git repository of its own, so everybody who can change that "
+            "repository could change what dibs keeps there",
             next="remove it (git rm --cached .dibs for a submodule), or set DIBS_URL to a path "
             "elsewhere",
             untrusted=note.path,
@@ -410,39 +486,66 @@ def check_untracked(note: Note) -> None:
     try:
         seen = os.stat(index)
     except OSError:
-        return  # nothing is tracked yet
+        return  # git tracks nothing yet
     note.index_now = f"{seen.st_ino}.{seen.st_size}.{seen.st_mtime_ns}"
     if note.index_now == note.index:
         return
-    from dibs.names.tracked import tracked  # an index is looked at once
+    from dibs.names.tracked import tracked  # late: each index is read only once
 
     below, name = os.path.split(os.path.relpath(note.path, top))
     shared = frozenset({f"{below}/config.toml", f"{below}/.gitignore"})
     found = tracked(index, f"{below}/" if whole else os.path.join(below, name), shared)
     if found:
         raise UnfitError(
-            f"git tracks {called(found)}: whoever can change this repository could read or change "
-            "what dibs keeps there",
+            f"git tracks {called(found)}: everybody who can change this repository could read or "
+            "change what dibs keeps there",
             next=f"git rm -r --cached {folder(below or name)}, commit that, and delete what dibs "
-            "keeps there (not config.toml); dibs makes its own",
+            "keeps there (not config.toml); dibs creates its own files",
             untrusted=note.path,
         )
 
 
 def space_key(user_dir: str, name: str) -> tuple[bytes, str | None]:
-    """The key of a shared space on this machine, made if this machine has none yet."""
+    """The key of a shared space on this machine, and its file if it had to be created."""
     own, file = Own(os.path.realpath(user_dir)), key_name(name)
     made = own.once(file, os.urandom(32))
     return own.read(file) or b"", own.file(file) if made else None
 
 
+def wrong_key(url: str, name: str) -> UnfitError:
+    error = UnfitError(f"the key on this machine is not the key of the space {called(name)}")
+    if url.startswith(POSTGRES):
+        error.next = (
+            "on a machine that has the key, run dibs key show; here, run dibs key import or set "
+            "DIBS_KEY (in Python: key=). If nobody has it any more, use another space: --space NAME"
+        )
+        error.exit_code = InvalidError.exit_code  # asking again does not help
+    else:
+        error.next = "put back the store and its key from one and the same backup"
+    return error
+
+
+def key_of(text: str) -> bytes:
+    """A space key as `dibs key show` writes it."""
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise InvalidError(
+            "this is not a space key, which has 64 hexadecimal digits",
+            next="copy what dibs key show prints",
+        )
+    return key
+
+
 def key_name(name: str) -> str:
-    """Where the key of a shared space is, in the user's data folder."""
+    """The file of a shared space's key in the user's data folder."""
     return f"keys/{sha256(name.encode()).hexdigest()[:32]}"
 
 
 def own_store(place: Place) -> str:
-    """The store of a place, in a folder that git does not see."""
+    """The path of a place's own store, in a folder that git ignores."""
     own, file = Own(place.store_dir), os.path.join(place.store_dir, DATABASE)
     try:
         own.folder(make=True)
@@ -450,9 +553,9 @@ def own_store(place: Place) -> str:
             own.once(".gitignore", b"*\n")
     except OSError as error:
         raise UnfitError(
-            f"{folder(place.store_dir)} cannot be made: {error.strerror}",
-            next="give another store, or make that folder writable",
+            f"{folder(place.store_dir)} cannot be created: {error.strerror}",
+            next="use another store, or make the folder around it writable",
         ) from error
-    if os.path.islink(file):  # SQLite would follow it, and make the store wherever it leads
+    if os.path.islink(file):  # SQLite would follow it and create the store wherever it points
         raise refused(file, os.lstat(file))
     return file

@@ -4,10 +4,12 @@ A `RefusedError` means that somebody else won or the record is not in the state 
 believed; nothing was changed. An `InvalidError` is a mistake in the call. An
 `UnavailableError` is about the store itself, and `retry_after_ms` says whether asking
 again can help. Each says what happened, why, and what to do next; `details` holds the
-records behind the sentence, so that nobody has to ask a second time.
+records behind the sentence, so a second call is not needed to find out more.
 """
 
 from __future__ import annotations
+
+import builtins
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def one_line(text: str) -> str:
-    """A sentence of ours, in which no name that others chose can begin another line."""
+    """Put a message on one line, so that no name in it can start a line of its own."""
     if text.isascii() and text.isprintable():
         return text
     from dibs.records import visible
@@ -39,7 +41,7 @@ class DibsError(Exception):
         self.details = details
 
     def of_item(self, place: int, number: int) -> DibsError:
-        """The same as the refusal of a whole call with many items, of which one is refused."""
+        """Turn the refusal of one item into the refusal of the whole call with many items."""
         self.message = f"item {place + 1} of {number}: {self.message}"
         self.args = (self.message,)
         self.details = {**self.details, "item": place}
@@ -76,13 +78,13 @@ class HeldError(RefusedError):
 
 
 class StaleError(RefusedError):
-    """The epoch you name is over: released, expired, or granted again."""
+    """The epoch you name has ended: it was released, expired, or granted again."""
 
     code = "stale"
 
 
 class ConflictError(RefusedError):
-    """The entry is at another version than the one you expected."""
+    """The entry is not at the version you expected."""
 
     code = "conflict"
 
@@ -101,13 +103,13 @@ class NotFoundError(RefusedError):
 
 
 class ExistsError(RefusedError):
-    """A record of that name is there already."""
+    """A record with that name already exists."""
 
     code = "exists"
 
 
 class EmptyError(RefusedError):
-    """No task is available that fits."""
+    """No task that fits is available."""
 
     code = "empty"
 
@@ -120,14 +122,14 @@ class AllDoneError(EmptyError):
 
 
 class NothingFitsError(EmptyError):
-    """Tasks are left, but none that this worker could ever take."""
+    """Tasks are left, but this worker can never take any of them."""
 
     code = "nothing_fits"
     exit_code = 4
 
 
 class LaterError(EmptyError):
-    """No task fits now, and one may later: they are claimed, pause, or wait for something."""
+    """No task fits now; one may later, because tasks are claimed, pausing or blocked."""
 
     code = "later"
     exit_code = 5
@@ -139,20 +141,20 @@ class StateError(RefusedError):
     code = "wrong_state"
 
 
-class TimeoutError(RefusedError):
-    """The wait ended before it came about."""
+class TimeoutError(RefusedError, builtins.TimeoutError):
+    """The wait timed out. It is also the built-in `TimeoutError`."""
 
     code = "timeout"
 
 
 class CancelledError(RefusedError):
-    """The caller gave up the wait."""
+    """The caller cancelled the wait."""
 
     code = "cancelled"
 
 
 class DeadlockError(RefusedError):
-    """To wait for this would close a circle of sessions that wait for each other."""
+    """Waiting for this would be a deadlock: a cycle of sessions that wait for each other."""
 
     code = "deadlock"
 
@@ -162,21 +164,21 @@ class DeadlockError(RefusedError):
 
 
 class NotYoursError(RefusedError):
-    """The caller is not who it says, or has no session to act in."""
+    """The caller is not who it claims to be, or has no session to act in."""
 
     code = "not_yours"
     http_status = 403
 
 
 class PrunedError(RefusedError):
-    """The events after this cursor have been pruned; some were never seen by this reader."""
+    """The events after this cursor have been pruned, and this reader has missed some of them."""
 
     code = "pruned"
     http_status = 410
 
 
 class InvalidError(DibsError):
-    """The call is wrong, whoever holds what."""
+    """The call itself is wrong, no matter who holds what."""
 
     code = "invalid"
     http_status = 400
@@ -184,7 +186,7 @@ class InvalidError(DibsError):
 
 
 class TooLargeError(InvalidError):
-    """The call or its answer has more bytes than a daemon takes or gives at once."""
+    """The call or its answer is larger than a daemon accepts or sends."""
 
     code = "too_large"
     http_status = 413
@@ -200,7 +202,7 @@ class UnavailableError(DibsError):
 
 
 class BusyError(UnavailableError):
-    """Another process keeps the store's turn for too long."""
+    """Another process has been writing to the store for too long."""
 
     code = "busy"
     retry_after_ms = 1_000
@@ -213,14 +215,14 @@ class DiskFullError(UnavailableError):
 
 
 class SpaceFullError(UnavailableError):
-    """The store has reached its size limit. Releasing, completing, leaving and pruning go on."""
+    """The store is at its size limit. Releasing, completing, leaving and pruning still work."""
 
     code = "space_full"
     http_status = 507
 
 
 class ReadOnlyError(UnavailableError):
-    """The store cannot be written."""
+    """The store cannot be written to."""
 
     code = "read_only"
 
@@ -269,21 +271,21 @@ class ClosedError(UnavailableError):
 
 
 class UnfitError(UnavailableError):
-    """What is at this address cannot serve as a dibs store: it says why."""
+    """The database at this address cannot serve as a dibs store; the message says why."""
 
     code = "unfit"
 
 
 MESSAGE_LIMIT = 2_000
-"""How much is shown of what somebody else's error says."""
+"""How many characters of an error from elsewhere are shown."""
 DETAILS = {"blockers": "Blocker", "current": "Entry", "task": "Task"}
-"""What the details of an error hold as records."""
+"""The details of an error that are records."""
 
 
 def error_of(answer: dict[str, Any], other: type[DibsError] = DibsError) -> DibsError:
     """An error from its JSON.
 
-    other: what it is if this release does not know its code
+    other: the class to use if this release does not know its code
     """
     from dibs import records
 

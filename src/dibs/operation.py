@@ -8,15 +8,15 @@ arguments), and from what the marker says about it.
     @operation(HeldError, by=EVERYBODY)                  reads, or opens its own transactions
     @writes(StaleError, by=PEOPLE, events=("…",))        runs in one write transaction, `self.tx`
 
-`by` says who may call it. It is empty by default: an operation without it is offered to nobody.
+`by` says who may call it. It is empty by default: an operation without it can be called by nobody.
 What an argument must be like follows from its name (see `arguments`), and is checked before the
-method runs, here and before anything is sent to a daemon. JSON arrives in the method as text.
+method runs, here and before anything is sent to a daemon. JSON reaches the method as text.
 
-A `@writes` method that takes `idempotency_key` is done once per key: the second call gets the
-first answer.
+A `@writes` method that takes `idempotency_key` runs once per key: the second call gets the first
+answer.
 
-`add_many` is `add` many times in one transaction: its `items` are objects of the arguments of
-`add`. It is an operation as any other (see `nouns.many`).
+`add_many` is `add` many times in one transaction: its `items` are objects with the arguments of
+`add`. It is an operation like any other (see `nouns.many`).
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ NOUNS = ("leases", "work", "messages", "state", "agents", "events")
 
 AGENT, PERSON, ADMIN, HOOK = "agent", "person", "admin", "hook"
 """Who calls: an agent (its shell, its MCP client, its token), the person at this machine, the
-bearer of an admin's token or whoever is signed in to the dashboard, a hook of an agent's client."""
+owner of an admin token or of a dashboard login, or a hook of an agent's client."""
 EVERYBODY = (AGENT, PERSON, ADMIN, HOOK)
 PEOPLE = (PERSON, ADMIN)
-"""Deciding for others is never an agent's."""
+"""An agent may never decide for others."""
 HOOKS = (HOOK, PERSON, ADMIN)
 PEOPLE_ONLY = "ask the person you work for to do it in a shell of their own"
 SCOPES = ("read", "agent", "admin")
-"""What tokens can be for; each allows what the one before it does."""
+"""The scopes of tokens; each includes the one before it."""
 VARARGS = 0x04
 """The flag of a code object whose function takes `*names`."""
 
@@ -62,20 +62,21 @@ class Operation:
     """What is known about one operation.
 
     by: who may call it
-    events: the events that it writes of its own accord; none if it only reads
-    destructive: whether it ends or removes something that cannot simply be asked for again
-    hashes: whether it has to know what is in the files that it names
-    freely: who may do it without the limits that hold for the rest; empty if there are none
+    events: the events that it writes as its own; none if it only reads
+    destructive: whether it ends or removes something that cannot simply be requested again
+    hashes: whether it needs the content of the files that it names
+    freely: who may do it without the limits that apply to the rest; empty if there are none
     queues: whether a call that waits has a place in a queue, and so need not keep a thread
-    sliced: whether it makes many writes, between which others have the turn
-    at_least_one: whether it needs at least one of the things that it takes any number of
-    scope: the scope that a token needs, where that is not the one its callers have
+    sliced: whether it makes many writes, between which others get the turn
+    long: whether it reads so much that others should not have to wait for it
+    at_least_one: whether it needs at least one of its repeatable argument
+    scope: the scope that a token needs, if it is not that of its callers
     cli: the words of its command, if not those of noun and verb; `claim --take` is an option that
         makes another command of `claim`
-    options: what its arguments are called there, if not by their own names
+    options: the names of its arguments there, if they differ
     example: what a person would type after them
-    empty: what to say of an empty answer
-    kinds: what its arguments must be like, where that is not what their names say
+    empty: what to print for an empty answer
+    kinds: what its arguments must be like, if their names do not say it
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Operation:
         freely: tuple[str, ...] = (),
         queues: bool = False,
         sliced: bool = False,
+        long: bool = False,
         at_least_one: bool = False,
         hashes: bool = False,
         scope: str = "",
@@ -110,6 +112,7 @@ class Operation:
         self.freely = freely
         self.queues = queues
         self.sliced = sliced
+        self.long = long
         self.at_least_one = at_least_one
         self.hashes = hashes
         self.cli = cli or f"{self.noun} {self.verb}"
@@ -122,6 +125,7 @@ class Operation:
         self._places: tuple[str, ...] = ()
         self._many: Argument | None = None
         self._required: list[str] = []
+        self._local: list[Argument] = []
 
     @property
     def summary(self) -> str:
@@ -139,7 +143,7 @@ class Operation:
 
     @property
     def grants(self) -> bool:
-        """Whether its answer is something that the caller holds from then on."""
+        """Whether it returns something that the caller then holds."""
         return any(event.endswith(".claimed") for event in self.events)
 
     @property
@@ -150,20 +154,20 @@ class Operation:
         return self._scope or ("agent" if self.mutates else "read")
 
     def permit(self, party: str) -> None:
-        """Refuse a caller whom this operation is not for."""
+        """Refuse a caller that may not use this operation."""
         if party in self.by:
             return
         if HOOK in self.by:
             raise NotYoursError(
-                f"{self.name} is done by the hooks of an agent's client, not by the agent",
-                next="leave it to them; dibs init sets them up",
+                f"only the hooks of an agent's client may do this ({self.name}), not the agent",
+                next="leave it to the hooks; dibs init sets them up",
             )
         raise NotYoursError(
-            f"only people may do this ({self.name}), and this is an agent's shell", next=PEOPLE_ONLY
+            f"only people may do this ({self.name}), but this is an agent's shell", next=PEOPLE_ONLY
         )
 
     def arguments(self) -> dict[str, Argument]:
-        """The arguments that a caller gives, by name; found at the first use."""
+        """The arguments that a caller gives, by name; determined at the first use."""
         if self._arguments is None:
             self._arguments = arguments_of(
                 self.method, lambda name, type: self._kinds.get(name) or kind_of(name, type)
@@ -172,21 +176,24 @@ class Operation:
             self._places = code.co_varnames[1 : code.co_argcount]
             self._many = next((one for one in self._arguments.values() if one.many), None)
             if self._many and self._places:
-                raise TypeError(f"{self.name}() cannot take arguments by place before the many")
+                raise TypeError(
+                    f"{self.name}() cannot take positional arguments before the repeatable one"
+                )
             self._required = [one.name for one in self._arguments.values() if one.required]
+            self._local = [one for one in self._arguments.values() if one.kind.local]
         return self._arguments
 
     @property
     def many(self) -> Argument | None:
-        """The argument of which any number may be given, by place."""
+        """The argument that may be given any number of times, by position."""
         self.arguments()
         return self._many
 
     def naming(self, given: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[str]]]:
-        """The arguments of a call, or of each call that it stands for, and which name resources.
+        """The arguments of a call, or of each of its items, and which of them name resources.
 
-        Items are copied, since what they name is going to be replaced. One that is wrong is left
-        out: it is refused by itself.
+        Items are copied, since the names in them will be replaced. A wrong item is left out: it
+        is refused later on its own.
         """
         for name, argument in self.arguments().items():
             kind = argument.kind
@@ -208,14 +215,17 @@ class Operation:
         )
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a call by name."""
+        """The arguments of a call by name, as they are sent to a daemon."""
         given = dict(zip(self._places, args, strict=False)) | kwargs
+        for argument in self._local:
+            if argument.name in given:
+                given[argument.name] = argument.check(given[argument.name])
         return given if self._many is None else given | {self._many.name: list(args)}
 
     def check(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of a call as the method takes them, by place and by name."""
+        """The arguments of a call as the method takes them, by position and by name."""
         known, many, places = self._arguments or self.arguments(), self._many, self._places
         placed: list[Any] = []
         if many is not None:
@@ -228,11 +238,11 @@ class Operation:
             if not kwargs and not self._required:
                 return placed, {}
         elif len(args) > len(places):
-            raise TypeError(f"{self.name}() takes {len(places)} arguments by place")
+            raise TypeError(f"{self.name}() takes {len(places)} positional arguments")
         named = dict(zip(places, args, strict=False)) if places else {}
         for name, value in kwargs.items():
             if name in named or name not in known or known[name] is many:
-                why = "is given by place" if name in known else "is not one of its arguments"
+                why = "is given by position" if name in known else "is not one of its arguments"
                 raise TypeError(f"{self.name}(): {name!r} {why}")
             named[name] = value
         for name in self._required:
@@ -246,7 +256,7 @@ class Operation:
         return placed, checked
 
     def check_names(self, given: dict[str, Any], more: tuple[str, ...] = ()) -> None:
-        """Refuse an object of arguments with one that it does not have, or without one it needs.
+        """Refuse an object with an unknown argument, or without a required one.
 
         more: what else the object may have
         """
@@ -255,17 +265,27 @@ class Operation:
             if name not in known and name not in more:
                 raise InvalidError(
                     f"{self.name} has no argument {shown(name)}",
-                    next=f"it has: {', '.join(known) or 'none'}",
+                    next=f"its arguments are: {', '.join(known) or 'none'}",
                 )
         for name in self._required:
             if name not in given:
                 raise InvalidError(f"{self.name} needs {name}", next=f"give {name}")
 
-    def load(self, data: Any) -> Any:
-        """The result as the caller knows it, from its JSON."""
+    def _record(self) -> tuple[list[str], type[Record] | None]:
+        """The words of its return type, and the record among them."""
         words = self.result.replace("[", " ").replace(",", " ").split()
         known = {record.__name__: record for record in Record.__subclasses__()}
-        record = next((known[word] for word in words if word in known), None)
+        return words, next((known[word] for word in words if word in known), None)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The fields of the record that it returns, alone or in a list."""
+        record = self._record()[1]
+        return tuple(record.__annotations__) if record else ()
+
+    def load(self, data: Any) -> Any:
+        """The result as the library returns it, from its JSON."""
+        words, record = self._record()
         if words[0] == "tuple":
             if "DibsError" in words:
                 return tuple(self._load_item(record, item) for item in data)
@@ -273,16 +293,16 @@ class Operation:
         return record.from_json(data) if record and data is not None else data
 
     def _load_item(self, record: type[Record] | None, item: Any) -> Any:
-        """What one of many items came to: a record, or the error it was refused with."""
+        """The result of one of many items: a record, or the error it was refused with."""
         if record is None or "error" not in item:
             return record.from_json(item) if record else item
         return error_of(item)
 
 
 class Items(Kind):
-    """Objects of the arguments of another operation, each for one call of it.
+    """Objects with the arguments of another operation, each for one call of it.
 
-    One that is wrong comes back as its error, which is that of the whole call unless `each`.
+    A wrong one is returned as its error, which refuses the whole call unless `each` is set.
     """
 
     json = "object"
@@ -305,7 +325,7 @@ class Items(Kind):
             raise InvalidError(
                 f"these {len(value):,} items have {size:,} characters; the limit is "
                 f"{ITEMS_LIMIT:,}",
-                next="give them in several calls",
+                next="split them into several calls",
                 limit=ITEMS_LIMIT,
             )
         return checked
@@ -327,7 +347,7 @@ class Items(Kind):
 
 
 def extent(value: Any) -> int:
-    """How many characters a value has, about."""
+    """Roughly how many characters a value has."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
@@ -340,7 +360,7 @@ def arguments_of(
     kind: Callable[[str, str], Kind],
     leave_out: tuple[str, ...] = ("self",),
 ) -> dict[str, Argument]:
-    """What a caller gives to a function, from its signature and its docstring.
+    """The arguments of a function, from its signature and its docstring.
 
     kind: what an argument must be like, from its name and its type
     """
@@ -391,7 +411,7 @@ def operation(*raises: type[DibsError], **facts: Any) -> Callable[[F], F]:
 def writes(*raises: type[DibsError], **facts: Any) -> Callable[[F], F]:
     """Mark a method that runs in one write transaction, `self.tx`; the facts are `Operation`'s.
 
-    ahead: from the noun and the arguments of a call, what it is going to ask first
+    ahead: returns the first queries of a call, from the noun and the arguments
     """
 
     def mark(method: F) -> F:

@@ -1,18 +1,18 @@
 """A space behind a daemon: the same six nouns, each operation a request to it.
 
 Promised: the same answers and the same errors as from the store itself. A request whose
-connection breaks is asked again while a daemon restarts, and is done once all the same: whatever
-changes something carries an idempotency key. A wait that breaks is asked again for the time that
-is left. Every call ends ten seconds after its wait at the latest; without an answer by then it is
-a `DisconnectedError`. So it is, sooner, if during a wait the daemon answers nobody. A list that is
-too large for one answer is asked for in parts.
+connection breaks is repeated while a daemon restarts, and still runs only once: whatever changes
+something carries an idempotency key. A wait that breaks is repeated for the time that is left.
+Every call ends at most ten seconds after its wait; without an answer by then it is a
+`DisconnectedError`, or sooner if the daemon answers nobody during a wait. A list that is too large
+for one answer is fetched in parts.
 
-Not trusted: whatever answers. What is no answer of a daemon (a page, another shape, numbers and
+Not trusted: whatever answers. What is not a daemon's answer (a page, another shape, numbers or
 nesting that no store holds) is an `UnfitError`, and control characters are escaped.
 
-Names are read here, from the caller's checkout, and sent as they are in the space, together with
-what was seen on disk: the daemon may have another checkout, or none. A session lives by beats,
-since the daemon does not see this process.
+Names are resolved here, in the caller's checkout, and sent as they are called in the space,
+together with what was seen on disk: the daemon may have another checkout, or none. A session lives
+by beats, since the daemon does not see this process.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dibs.errors import InvalidError, NotYoursError, TooLargeError, UnfitError
 from dibs.link import Link
 from dibs.names.seen import see
 from dibs.operation import PEOPLE
-from dibs.records import Session
+from dibs.records import Session, visible
 from dibs.space.scope import OWN_KEY, Door, Scope
-from dibs.storage.store import Caller
+from dibs.storage.store import TRACE, Caller
 from dibs.wire import Address, check_token
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def reach(
         if space is not None and check_name("space", space) != scope.space:
             raise InvalidError(
                 f"the daemon at {url} serves {scope.space}, not {space}",
-                next="leave the space out, or ask a daemon that serves it",
+                next="omit the space, or use a daemon that serves it",
             )
     except BaseException:
         scope.close()
@@ -61,7 +61,7 @@ class RemoteScope(Scope):
 
     beats = True
     key = b""
-    """That of the space, where this user is known to have it."""
+    """The key of the space, if this user has it."""
 
     def __init__(
         self, link: Link, place: Place, caller: Caller | None, token: str, door: Door = Scope.door
@@ -76,8 +76,8 @@ class RemoteScope(Scope):
         if name not in ("store", "keys"):
             raise AttributeError(name)
         raise UnfitError(
-            f"the store is with the daemon at {self.link.address.url}",
-            next="do this where the store is, without DIBS_URL",
+            f"this needs the store itself, which the daemon at {self.link.address.url} has",
+            next="do this on the machine with the store, without DIBS_URL",
         )
 
     def _with(self, place: Place, caller: Caller | None, door: Door) -> Scope:
@@ -87,6 +87,7 @@ class RemoteScope(Scope):
 
     def join(self, name: str, **how: Any) -> Scope:
         headers = {"Dibs-Agent": check_agent("the agent's name", name)}
+        headers["Dibs-Repository"] = visible(self.place.repository)
         given = {
             what: value for what, value in how.items() if what != "process" or value is not None
         }
@@ -95,15 +96,17 @@ class RemoteScope(Scope):
         with self.link.trusting_nothing():
             session = sound(Session.from_json(answer["session"]), "Session")
             token, owned = sound(answer["token"], "str"), sound(answer["owned"], "bool")
+            self.link.hear_home(answer)
             self.link.boot = sound(answer.get("boot", ""), "str")
             check_token(token)
+        self.settled()
         caller = Caller(session.agent, session.id, owned=owned)
         return RemoteScope(self.link, self.place, caller, token, self.door)
 
     def found(
         self, name: str, client: str | None, process: str | None, origin: str = ""
     ) -> Caller | None:
-        """Nobody: the daemon finds it when somebody joins."""
+        """None: the daemon finds it when an agent joins."""
         return None
 
     def resume(self, token: str) -> Scope:
@@ -113,17 +116,24 @@ class RemoteScope(Scope):
             me = self.link.ask("/v1/me", {"Dibs-Session": token}, {})
         except InvalidError as error:
             raise NotYoursError(
-                "this is not the token of a session here", next="join again"
+                "this token belongs to no session here", next="join again"
             ) from error
         with self.link.trusting_nothing():
             name, session = sound(me["agent"], "str"), sound(me["session"], "int")
+            self.link.hear_home(me)
             self.link.boot = sound(me.get("boot", ""), "str")
+        self.settled()
         caller = Caller(name, session, owned=False)
         return RemoteScope(self.link, self.place, caller, token, self.door)
 
     @property
     def space(self) -> str:
         return self.link.space
+
+    @property
+    def described(self) -> str:
+        known = f"space={self.link.known_space!r} " if self.link.known_space else ""
+        return f"{known}daemon={self.link.address.url!r}"
 
     @property
     def owner(self) -> str:
@@ -137,11 +147,15 @@ class RemoteScope(Scope):
     def token(self) -> str:
         return self._token
 
+    def settled(self) -> Place:
+        self.place.share(self.link.home_there())
+        return self.place
+
     def part(self) -> None:
         self.noun("agents").leave()
 
     def let_go(self) -> None:
-        """Nothing keeps the session alive but its beats."""
+        """Does nothing: only beats keep the session alive."""
 
     def at_close(self, call: Callable[[], None]) -> None:
         self.link.at_close.append(call)
@@ -159,10 +173,12 @@ class RemoteScope(Scope):
         if "wait_s" in names:
             given.setdefault("wait_s", names["wait_s"].default)
         if operation.names or operation.hashes:
-            given["seen"] = see(self.place, operation.naming(given), operation.hashes)
+            given["seen"] = see(self.settled(), operation.naming(given), operation.hashes)
         headers = {"Dibs-Session": self._token} if self._token else {}
         if operation.freely and self.party not in PEOPLE:
             headers["Dibs-Party"] = self.party
+        if operation.grants and (trace := TRACE.get()):
+            headers["traceparent"] = trace
         path = f"/v1/{operation.noun}/{operation.verb}"
         result = self._load(operation, path, headers, given)
         while operation.sliced and not result.done:
@@ -170,13 +186,13 @@ class RemoteScope(Scope):
 
             result = together(result, self._load(operation, path, headers, given))
         if isinstance(result, Session) and self._caller and result.id == self._caller.session:
-            self._caller.agent = result.agent  # it may have taken another name
+            self._caller.agent = result.agent  # it may have been renamed
         return result
 
     def _load(
         self, operation: Operation, path: str, headers: dict[str, str], given: dict[str, Any]
     ) -> Any:
-        """The result of a call; of a list that is too large, all that its parts have."""
+        """The result of a call; a list that is too large is put together from its parts."""
         parts: list[Any] = []
         limit = operation.arguments().get("limit")
         wanted: int = given.get("limit") or getattr(limit, "default", None) or 0

@@ -1,10 +1,10 @@
 """HTTP/1.1 as far as a client of the daemon needs it: a POST with JSON, and its answer.
 
 The client of the standard library would take longer to import than a command takes to run, and
-could not give up an answer that it waits for.
+could not stop waiting for an answer.
 
-Whoever answers may be anybody. So a request has one deadline, however slowly something comes, an
-answer has a limit, and no redirection is followed: a token goes to the address it was given for.
+Anybody may answer. So a request has one deadline, however slowly data comes, an answer has a
+limit, and no redirect is followed: a token goes only to the address it was given for.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ if TYPE_CHECKING:
     from dibs.storage.waiting import Cancel
 
 CALL_S = 10.0
-"""How long a call takes at most, besides the time that it was asked to wait."""
+"""How long a call may take, not counting the time it was asked to wait."""
 HUSH_S = 5.0
-"""How long a wait stays silent before somebody asks whether the daemon is still there, and how long
-that may take."""
+"""How long a wait stays silent before we ask whether the daemon is still there, and how long that
+may take."""
 CONNECT_S = 5.0
 CHUNK = 1 << 16
 AGAIN_S = 0.05
 BODY_LIMIT = 4 * 1024 * 1024
-"""What a daemon takes at once, above the largest value of a store however it is escaped.
+"""The largest request that a daemon accepts, more than the largest escaped value of a store.
 
-It hangs up on whoever sends more, before all of it has come."""
+It hangs up on a larger one before all of it has come."""
 HEAD_LIMIT = 1 << 16
 ANSWER_LIMIT = 64 * 1024 * 1024
-"""More than any answer of a daemon has."""
+"""Larger than any answer of a daemon."""
 SCHEMES = {"http": 80, "https": 443, "http+unix": 0}
 ADVICE = "write http://host:port, or unix:/path/to/the/socket"
 
 
 class BrokenError(Exception):
-    """What came is not the whole of an answer."""
+    """What came is not a complete answer."""
 
 
 class SilentError(BrokenError):
-    """Nothing at all came, for as long as the caller can bear."""
+    """Nothing at all came for as long as the caller tolerates."""
 
 
 class Watch:
-    """Who looks after a call that waits.
+    """What looks after a call that waits.
 
     cancel: through which another thread ends the wait
-    give_up: tells the daemon so, by a time; its answer then says what came of the wait
+    give_up: tells the daemon so, by a time; its answer then says how the wait ended
     ask: asks the daemon whether it is there, by a time; raises if not
     """
 
@@ -83,7 +83,7 @@ class Address:
         if "@" in place or "?" in rest or "#" in rest or " " in rest:
             raise InvalidError(
                 "the address of a daemon is a host and a port, nothing else",
-                next="give the token by itself: DIBS_TOKEN, or token=",
+                next="give the token separately: DIBS_TOKEN, or token=",
             )
         self.tls = scheme == "https"
         self.socket = ""
@@ -97,22 +97,22 @@ class Address:
         if not colon or place.endswith("]") or self.socket:
             host, number = place, str(SCHEMES[scheme])
         if not number.isdigit() or int(number) > 65_535 or not host:
-            raise InvalidError(f"{url!r} has no port of a daemon", next=ADVICE)
+            raise InvalidError(f"{url!r} has no port", next=ADVICE)
         self.host, self.port = host.strip("[]"), int(number)
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The same for the same place, however it is spelled."""
+        """Equal for equal addresses, however they are spelled."""
         host = self.host.lower()
         host = "127.0.0.1" if host == "localhost" else host
         return (self.tls, host, self.port, self.socket, self.prefix)
 
     def connect(self, cert: str | None, by: float) -> Any:
-        """A connected socket; over TLS, also to one that has this very certificate."""
+        """A connected socket; over TLS, a server with exactly this certificate is accepted too."""
         if self.socket:
             found: list[tuple[int, Any]] = [(_socket.AF_UNIX, self.socket)]
         else:
-            # By that name a daemon is known that listens at 127.0.0.1; at ::1 may be somebody else.
+            # The daemon known by that name listens at 127.0.0.1; ::1 may be another program.
             host = "127.0.0.1" if self.host.lower() == "localhost" else self.host
             found = resolved(host, self.port, by)
         error: OSError | None = None
@@ -123,7 +123,7 @@ class Address:
                 end.connect(address)
                 if not self.socket:
                     end.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
-                    # So that a machine that is gone is noticed, however long the wait.
+                    # So that a machine that is gone is noticed even during a long wait.
                     end.setsockopt(_socket.SOL_SOCKET, _socket.SO_KEEPALIVE, 1)
                 return self._encrypted(end, cert, by) if self.tls else end
             except OSError as failure:
@@ -149,14 +149,14 @@ class Address:
 
 
 def resolved(host: str, port: int, by: float) -> list[tuple[int, Any]]:
-    """The addresses of a host, found by a time: those who know names may be silent too."""
+    """The addresses of a host, found by a deadline: the resolver may be silent too."""
     found: list[Any] = []
     done = allocate_lock()
     done.acquire()
 
     def ask() -> None:
         try:
-            # In bytes: for a text, Python loads the tables of all letters that a name can have.
+            # As bytes: for text, Python would load its tables for international names.
             found.append(_socket.getaddrinfo(host.encode(), port, 0, _socket.SOCK_STREAM))
         except OSError as error:
             found.append(error)
@@ -178,14 +178,14 @@ class ClientConnection:
     """One connection, for one request after the other."""
 
     def __init__(self, address: Address, token: str, by: float, cert: str | None = None) -> None:
-        """A connection that is there by a time of this process's clock."""
+        """A connection made by a deadline on this process's clock."""
         self._address = address
         self._token = token
         self._socket = address.connect(cert, by)
         self.open = True
 
     def fresh(self) -> bool:
-        """Whether nothing has come since the last answer: not its end, and nothing unasked."""
+        """Whether nothing has come since the last answer: no end and no unexpected data."""
         return not look(self._socket.fileno(), 0)
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ class ClientConnection:
     def post(
         self, path: str, headers: dict[str, str], body: bytes, end: float, watch: Watch | None
     ) -> tuple[int, bytes]:
-        """Send a request, and give the status and the body of its answer.
+        """Send a request, and return the status and the body of its answer.
 
         end: when it must have come
         """
@@ -234,10 +234,10 @@ class Reader:
         self.left = bytearray()
 
     def _seconds(self) -> float:
-        """How much time there is."""
+        """How much time is left."""
         left = self._end - monotonic()
         if left <= 0:
-            raise BrokenError("no whole answer came in time")
+            raise BrokenError("no complete answer came in time")
         return left
 
     def send(self, data: bytes) -> None:
@@ -262,7 +262,7 @@ class Reader:
             except TimeoutError:
                 raise SilentError("no answer came") from None
             except OSError as error:
-                # Over TLS something may come that is not for us yet.
+                # Over TLS, data may come that is not yet readable.
                 if type(error).__name__ in ("BlockingIOError", "SSLWantReadError"):
                     continue
                 raise
@@ -272,7 +272,7 @@ class Reader:
             return
 
     def _ready(self, watch: Watch) -> None:
-        """Wait until something comes, and see to it that something can."""
+        """Wait until something comes, and check that something still can."""
         handle = self._socket.fileno()
         cancelled = None if watch.cancel is None else watch.cancel.fileno()
         if getattr(self._socket, "pending", int)():
@@ -284,7 +284,7 @@ class Reader:
                 self._seconds()
                 watch.ask(self._end)
                 continue
-            # It may be too early, and nobody there have heard of the wait yet.
+            # It may be too early: the daemon may not know of the wait yet.
             self._end = min(self._end, monotonic() + CALL_S)
             watch.give_up(self._end)
             if look(handle, min(AGAIN_S, self._seconds())):
@@ -294,7 +294,7 @@ class Reader:
     def _until(self, mark: bytes) -> bytes:
         while mark not in self.left:
             if len(self.left) > HEAD_LIMIT:
-                raise BrokenError("the answer has too long a head")
+                raise BrokenError("the header of the answer is too long")
             self._more()
         found, _, self.left = self.left.partition(mark)
         return bytes(found)
@@ -322,7 +322,7 @@ class Reader:
             data += self.body(length)
             self._until(b"\r\n")
         while self._until(b"\r\n"):
-            self._seconds()  # what comes after the last chunk tells us nothing
+            self._seconds()  # what follows the last chunk is not needed
         return bytes(data)
 
 
@@ -334,13 +334,13 @@ def number(text: str, base: int) -> int:
     if not 0 <= found <= ANSWER_LIMIT:
         raise UnfitError(
             f"the answer has a length of {shown(text)}; the limit is {ANSWER_LIMIT:,} bytes",
-            next="ask for fewer, with limit, or look at the address",
+            next="ask for fewer with limit, or check the address",
         )
     return found
 
 
 def look(handle: int, seconds: float, other: int | None = None) -> list[int]:
-    """Wait until one of these can be read, and say which."""
+    """Wait until one of these can be read, and return which."""
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     if other is not None:
@@ -349,22 +349,24 @@ def look(handle: int, seconds: float, other: int | None = None) -> list[int]:
 
 
 def check_token(token: str) -> None:
-    """Refuse what cannot stand in a header."""
+    """Refuse what cannot be put in a header."""
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise InvalidError("this is not a token", next="give what dibs token add printed")
+        raise InvalidError(
+            "this is not a token", next="give the secret that dibs token add printed"
+        )
 
 
 def to_body(given: dict[str, Any]) -> bytes:
     for name, value in given.items():
         refuse_depth(name, value)
     try:
-        # Sorted as the store does it, so that keys which cannot be are refused here as there.
+        # Sorted as in the store, so that keys that cannot be sorted are refused here too.
         text = to_ascii(plain(given))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidError(f"an argument cannot be written as JSON: {error}") from None
     if len(text) > BODY_LIMIT:
         raise InvalidError(
-            f"the arguments have {len(text):,} bytes as JSON; a daemon takes {BODY_LIMIT:,}",
+            f"the arguments have {len(text):,} bytes as JSON; a daemon accepts {BODY_LIMIT:,}",
             next="store the large part in a file and put its path here",
             limit=BODY_LIMIT,
         )

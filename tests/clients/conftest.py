@@ -33,4 +33,4 @@ def shell(repository: Path, tmp_path: Path) -> Shell:
     """A neighbour at a prompt in the same repository."""
     home = tmp_path / "home"
     home.mkdir()
-    return Shell(repository, scrubbed(home, tmp_path / "pycache"))
+    return Shell(repository, scrubbed(home))

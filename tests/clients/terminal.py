@@ -1,4 +1,4 @@
-"""A client as a person uses it: in a terminal, where it stays when its turn is over.
+"""A client as a person uses it: in a terminal, where it stays when its turn has ended.
 
     with at_terminal("claude", repository, [edit("c.py", "c = 1\n"), say()], asks=True) as terminal:
         terminal.shows("Do you want to")

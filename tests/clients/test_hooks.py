@@ -163,7 +163,7 @@ def test_an_edit_that_slips_past_is_told_to_both_and_taken_back(
     holding = [
         shell(r"printf 'a\000\377\r\nz' > data.bin"),
         shell("true").when(slipped.is_set),
-        shell(f"{DIBS} recover data.bin"),  # a login shell, as Codex has, may set PATH anew
+        shell(f"{DIBS} recover data.bin"),  # a login shell, as Codex has, may set PATH again
         say(),
     ]
     with start(first, set_up, holding) as holder:

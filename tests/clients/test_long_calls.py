@@ -45,7 +45,7 @@ def test_a_claim_that_the_client_gave_up_is_not_granted(connected: Path, shell: 
 
 
 def test_a_wait_beyond_the_patience_of_a_client_is_answered(connected: Path, shell: Shell) -> None:
-    # OpenCode gives up a call of which it hears nothing for so long; a minute if nobody says.
+    # OpenCode gives up a call that stays silent for this long; by default a minute.
     settings = json.loads((connected / "opencode.json").read_text())
     settings["mcp"]["dibs"]["timeout"] = 6_000
     write(connected / "opencode.json", settings)

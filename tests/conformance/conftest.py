@@ -24,17 +24,12 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def pycache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pycache")
-
-
 @pytest.fixture
-def shell(repository: Path, tmp_path: Path, pycache: Path) -> Shell:
+def shell(repository: Path, tmp_path: Path) -> Shell:
     """Somebody at a prompt in that repository, with an environment in which nothing is set."""
     home = tmp_path / "home"
     home.mkdir()
-    return Shell(repository, scrubbed(home, pycache))
+    return Shell(repository, scrubbed(home))
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def document(daemon: Daemon) -> Document:
 def check(daemon: Daemon, tmp_path: Path) -> Check:
     """Run schemathesis on that daemon, as its owner: anybody else is refused too much."""
     # The compiled modules that came with it are good; the shell's own place for them is empty.
-    shell = daemon.shell.with_(PYTHONPATH=str(TOOLS), PYTHONPYCACHEPREFIX="").at(tmp_path)
+    shell = daemon.shell.with_(PYTHONPATH=str(TOOLS)).at(tmp_path)
 
     def check(*words: str) -> Answer:
         command = [sys.executable, "-m", "schemathesis.cli", "run", *words, *OPTIONS]

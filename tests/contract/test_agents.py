@@ -631,7 +631,7 @@ def test_a_name_that_somebody_bears_is_refused(opener: Opener, space, alice, bob
     assert (alice.name, alice.events.last()) == ("alice", before)
     bob.close()
     clock.advance(30 if opener.by_beats else 0)
-    # Whoever has left or died bears it no more.
+    # A session that has left or died no longer uses it.
     assert alice.agents.rename("bob").agent == "bob"
     assert alice.agents.rename("victim").agent == "victim"
 

@@ -26,6 +26,7 @@ from dibs.arguments import (
     AgentName,
     Argument,
     Name,
+    When,
 )
 from dibs.dibs import operations
 from dibs.errors import DibsError, InvalidError, NotFoundError, RefusedError, StaleError
@@ -102,7 +103,13 @@ RIGHT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "events.since": ((0,), {}),
     "events.last": ((), {}),
     "events.latest": ((), {}),
+    "events.report": ((), {}),
+    "events.contention": ((), {}),
     "events.watch": ((0,), {"wait_s": 0}),
+    "events.replay": ((), {"at": 0}),
+    "events.diff": ((0, 0), {}),
+    "events.seal": ((), {}),
+    "events.check_seal": (("SEAL",), {}),
     "events.prune": ((), {}),
 }
 
@@ -130,6 +137,7 @@ NOT_SECONDS = ["5", b"5", True, False, [], {}, Odd(), 5j, Decimal(5), Fraction(5
 BAD_SECONDS = [-1, -0.001, 1e300, math.inf, -math.inf, math.nan, 2**63, 10**400, 10**5000]
 NOT_NUMBERS = ["1", b"1", True, False, 1.0, 1.5, math.nan, [], {}, Odd(), Decimal(1)]
 BAD_NUMBERS = [2**63, -(2**63) - 1, 2**64, 10**30, -(10**30), 10**5000, -(10**5000)]
+BAD_MOMENTS = [-1, 1.5, True, b"1h", "", "soon", "2026-13-01", [], {}, Odd(), Decimal(1), object()]
 BAD_LISTS = [
     "text", 5, True, {"a": 1}, {"a"}, Odd(), [5], [None], [[]], [Odd()], [""], ["  "],
     ["\ud800"], ["a\0b"], ["x" * 5_000], ["x"] * 100_000,
@@ -168,6 +176,8 @@ def bad_values(argument: Argument) -> list[Any]:
     """Everything that this argument must not be."""
     if isinstance(argument.kind, Items):
         return bad_items(argument.kind.operation)
+    if isinstance(argument.kind, When):
+        return [*BAD_MOMENTS, *BAD_NUMBERS, *BAD_TEXT, *([] if argument.optional else [None])]
     kind, _, none = argument.type.partition(" | ")
     found: list[Any] = {
         "str": [*NOT_TEXT, *BAD_TEXT],
@@ -188,8 +198,8 @@ def bad_values(argument: Argument) -> list[Any]:
 
 
 @pytest.fixture
-def ids(alice, bob, checkout) -> dict[str, int]:
-    """A world in which each of the right calls goes through, and the numbers they name."""
+def ids(alice, bob, checkout) -> dict[str, Any]:
+    """A world in which each of the right calls goes through, and what they name."""
     alice.leases.claim("port:1")
     for id in ("open", "mine", "over"):
         alice.work.add(id)
@@ -202,15 +212,16 @@ def ids(alice, bob, checkout) -> dict[str, int]:
     bob.work.claim("asks")
     bob.work.ask("asks", "May I?")
     message = bob.messages.send("hello alice", to="alice").id
-    return {"MESSAGE": message, "TOKEN": bob.agents.add_token("ci").id}
+    seal = bob.events.seal().text
+    return {"MESSAGE": message, "TOKEN": bob.agents.add_token("ci").id, "SEAL": seal}
 
 
-def numbered(right: tuple[Any, ...], ids: dict[str, int]) -> list[Any]:
+def numbered(right: tuple[Any, ...], ids: dict[str, Any]) -> list[Any]:
     return [ids.get(value, value) if isinstance(value, str) else value for value in right]
 
 
 def with_bad(
-    name: str, argument: Argument, bad: Any, ids: dict[str, int]
+    name: str, argument: Argument, bad: Any, ids: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The right arguments of an operation, but for this one."""
     right, options = RIGHT[name]

@@ -21,7 +21,8 @@ def test_a_lease_that_is_given_is_the_receivers_with_a_new_epoch_and_note(alice,
     assert carol.leases.list() == (given,)
     gone, held, _ = carol.events.since(before)
     assert (gone.kind, gone.agent, gone.subject) == ("lease.transferred", "alice", "src/a.py")
-    assert gone.data == {"to": "bob", "to_session": bob.session, "epoch": lease.epoch}
+    to = {"to": "bob", "to_session": bob.session}
+    assert gone.data == {**to, "epoch": lease.epoch, "note": "the tests are yours", "kind": "dir"}
     assert (held.kind, held.agent, held.session) == ("lease.claimed", "bob", bob.session)
     assert carol.agents.verify() == ()
 
@@ -65,7 +66,7 @@ def test_nothing_is_given_to_somebody_who_is_gone(alice, bob, carol):
 
 def test_nothing_is_given_to_oneself(alice):
     alice.leases.claim("a")
-    with pytest.raises(dibs.StateError, match="this very session"):
+    with pytest.raises(dibs.StateError, match="this session itself"):
         alice.leases.transfer("a", to="alice")
 
 
@@ -184,7 +185,7 @@ def test_what_is_taken_is_revoked_and_granted_in_one_step(alice, bob, carol):
     assert kinds == ["lease.revoked", "lease.claimed", "message.sent"]
     [told] = alice.messages.inbox()
     assert told.body == "your lease on src/a.py was taken away: the release needs it"
-    with pytest.raises(dibs.StaleError, match="taken away by bob"):
+    with pytest.raises(dibs.StaleError, match="bob took away your lease"):
         alice.leases.renew("src/a.py")
     assert carol.agents.verify() == ()
 

@@ -60,7 +60,7 @@ def test_what_lies_in_what_one_holds_can_be_claimed_although_somebody_waits(alic
 
 @direct("it looks into the store itself")
 def test_a_long_chain_of_waiters_is_searched_to_its_end(alice, space):
-    """The circle is found however many sessions are in it; nothing recurses."""
+    """The cycle is found however many sessions are in it; nothing recurses."""
     from dibs.nouns.leases.grants import named
     from dibs.nouns.leases.queue import Ticket
     from dibs.space.scope import Scope

@@ -21,7 +21,7 @@ HARMLESS = {
     "agents.beat": "a second sign of life says the same",
     "agents.leave": "a session ends once",
     "leases.see": "what is in a file is the same the second time",
-    "agents.rename": "a session that bears the name keeps it",
+    "agents.rename": "a session that has the name keeps it",
     "agents.add_token": "the answer kept for a key would keep the secret; a token that nobody "
     "was told of is revoked",
     "agents.revoke_token": "a token is revoked once",

@@ -318,7 +318,7 @@ def test_a_person_may_name_a_task_that_nobody_has_claimed(alice, bob, carol):
     conduct(carol)
     carol.work.fail(L1, retry=False, reason="conflict")
     assert alice.work.show("t").state == "available"
-    assert bodies(bob) == [f't came back to you, {L1} is dead: "conflict"']
+    assert bodies(bob) == [f't came back to you because {L1} is dead: "conflict"']
     alice.work.claim("t")
     with pytest.raises(dibs.StaleError):
         bob.work.land("feature", commit=TWO, task="t")
@@ -352,7 +352,7 @@ def test_a_task_comes_back_when_its_landing_ends_without_it(alice, bob, how, att
         assert told == []  # alice did it
     else:
         (body,) = told
-        assert body.startswith("t came back to you, land:main:feature@111111111111 is ")
+        assert body.startswith("t came back to you because land:main:feature@111111111111 is ")
         assert len(body) < 500 and "\n" not in body
     if attempts == 2:
         assert bob.work.claim("t").attempts == 2
@@ -393,7 +393,7 @@ def test_a_landing_that_loses_its_last_conductor_gives_its_task_back(
                 alice.work.next(kind="nothing")
     assert (alice.work.show(L1).state, alice.work.show("t").state) == ("dead", "available")
     (body,) = bodies(alice)
-    assert body.startswith(f"t came back to you, {L1} is dead")
+    assert body.startswith(f"t came back to you because {L1} is dead")
     assert alice.agents.verify() == ()
     alice.work.claim("t")
 

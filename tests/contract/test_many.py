@@ -53,7 +53,7 @@ def test_an_item_is_what_the_single_call_would_have_made(alice, bob):
 def test_one_that_cannot_be_added_leaves_none(alice):
     alice.work.add("b")
     before = alice.events.last()
-    with pytest.raises(dibs.ExistsError, match=r"item 2 of 3.*there is a task b already") as caught:
+    with pytest.raises(dibs.ExistsError, match=r"item 2 of 3.*the task b already exists") as caught:
         alice.work.add_many(tasks("a", "b", "c"))
     assert caught.value.details["item"] == 1
     assert caught.value.details["task"].id == "b"

@@ -77,7 +77,7 @@ def test_only_the_one_who_is_served_looks(opener, elsewhere, alice, background):
     alice.leases.release("port:1")
     eventually(lambda: granted(alice, before) == ["w0"])
     time.sleep(1.2)
-    # The one who is served, and each half second the first of those who wait.
+    # The one that is served, and each half second the first waiter.
     assert 1 <= len(looks) <= 6
 
 
@@ -182,7 +182,7 @@ def test_all_whose_files_are_freed_with_their_folder_are_served(
 def test_a_deadlock_at_the_end_of_a_long_queue_is_refused(
     opener, elsewhere, alice, bob, carol, background
 ):
-    """Also where the circle goes through the last of many who wait for what is held."""
+    """Also where the cycle goes through the last of many waiters for what is held."""
     bob.leases.claim("port:2", ttl_s=LONG_S)
     alice.leases.claim("port:1", ttl_s=LONG_S)
     for agent in crowd(opener, elsewhere, 20):
@@ -192,7 +192,7 @@ def test_a_deadlock_at_the_end_of_a_long_queue_is_refused(
     with pytest.raises(dibs.DeadlockError) as refusal:
         alice.leases.claim("port:3", wait_s=3600)
     assert refusal.value.cycle[0] == refusal.value.cycle[-1] == "alice"
-    # Nobody waits for what carol's neighbour holds: the same queue, and no circle.
+    # Nobody waits for what carol's neighbour holds: the same queue, but no cycle.
     dave = opener.join(elsewhere, "dave")
     dave.leases.claim("port:4", ttl_s=LONG_S)
     assert not background.queued(dave, "port:1").done()

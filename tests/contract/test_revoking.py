@@ -27,6 +27,7 @@ def test_a_lease_that_is_taken_away_is_free_and_the_journal_says_by_whom(alice, 
         "holder_session": alice.session,
         "epoch": lease.epoch,
         "reason": "the release needs it",
+        "kind": "dir",
     }
     assert told.kind == "message.sent"
     assert carol.leases.claim("src/a.py").epoch > lease.epoch
@@ -68,7 +69,7 @@ def test_whoever_has_lost_it_is_refused_and_changes_nothing(alice, bob, verb, na
         getattr(alice.leases, verb)(*resources, **options)
     assert refusal.value.details["epoch"] == epoch
     if resources:
-        assert "taken away by bob" in refusal.value.message
+        assert "bob took away your lease" in refusal.value.message
         assert refusal.value.details["reason"] == "r"
     assert bob.events.last() == before
     assert getattr(alice.leases, verb)(everything=True) == ()
@@ -181,7 +182,7 @@ def test_the_queue_is_served_in_the_same_transaction(alice, bob, carol, backgrou
 def test_those_who_wait_keep_their_place(alice, bob, carol, background):
     alice.leases.claim("a", ttl_s=LONG_S)
     waiter = background.queued(bob, "a", ttl_s=LONG_S)
-    # To take it away gives no place ahead of those who wait.
+    # Taking it away gives no place ahead of the waiters.
     carol.leases.revoke("a")
     assert result(waiter).leases[0].agent == "bob"
     with pytest.raises(dibs.HeldError):
@@ -312,7 +313,7 @@ def test_the_claimer_is_told_and_refused(alice, bob):
         for options in ({}, {"epoch": epoch}):
             with pytest.raises(dibs.StaleError):
                 getattr(alice.work, verb)("t", **options)
-    with pytest.raises(dibs.StaleError, match="taken away by bob"):
+    with pytest.raises(dibs.StaleError, match="bob took away your lease"):
         alice.leases.renew("f")
     assert alice.events.last() == before
     assert alice.work.claim("t").epoch > epoch

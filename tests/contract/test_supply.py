@@ -275,7 +275,7 @@ def test_a_claim_past_its_time_reads_available_everywhere(alice, bob, clock: Con
     clock.advance(61)
     task = alice.work.show("t")
     assert (task.state, task.session, task.due_in_ms) == ("available", None, None)
-    assert task.reason == "its claimer bob let its time run out"
+    assert task.reason == "its claimer bob let the claim expire"
     assert [one.id for one in alice.work.list(state="available")] == ["t"]
     assert alice.work.list(state="claimed") == ()
     assert [one.state for one in alice.agents.overview().tasks] == ["available"]
@@ -294,7 +294,7 @@ def test_a_group_shows_its_progress_and_completes_with_its_last_part(alice, bob)
     alice.work.add("behind", after=["group"])
     bob.work.claim("a")
     bob.work.complete("a")
-    with pytest.raises(dibs.StateError, match="group is a group: it is completed with the last"):
+    with pytest.raises(dibs.StateError, match="group is a group: it completes when the last"):
         bob.work.claim("group")
     group = bob.work.show("group")
     assert (group.state, group.children, group.children_done) == ("blocked", 3, 1)

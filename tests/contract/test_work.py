@@ -446,7 +446,7 @@ def test_a_claimer_that_lets_its_time_run_out_has_used_an_attempt(alice, bob, cl
     bob.work.add("other")
     assert bob.work.next().id == "other"
     assert bob.work.show("t").state == "dead"
-    assert bob.work.show("t").reason == "its claimer alice let its time run out"
+    assert bob.work.show("t").reason == "its claimer alice let the claim expire"
     assert bob.leases.list() == ()
 
 
@@ -478,7 +478,7 @@ def test_fencing_an_expired_claimer_is_refused_and_changes_nothing(alice, bob, c
     for epoch in (None, task.epoch):
         with pytest.raises(dibs.StaleError) as refusal:
             getattr(alice.work, verb)("t", epoch=epoch)
-    assert "past its time" in refusal.value.message
+    assert "expired" in refusal.value.message
     assert alice.events.last() == before
     taken = bob.work.claim("t")
     before = alice.events.last()
@@ -598,7 +598,7 @@ def test_a_circle_of_dependencies_is_refused_with_its_cycle(alice):
     with pytest.raises(dibs.InvalidError):
         alice.work.add("self", after=["self"])
     assert [task.id for task in alice.work.list()] == ["a", "b"]
-    # Nothing of the refused task is left: without the circle it is taken.
+    # Nothing of the refused task is left: without the cycle it is taken.
     assert alice.work.add("c", after=["x"]).after == ("x",)
 
 
@@ -908,3 +908,28 @@ def test_a_group_is_nobodys_to_claim(alice):
     assert alice.work.show("group").state == "blocked"
     with pytest.raises(dibs.StateError):
         alice.work.claim("group")
+
+
+def test_a_list_is_narrowed_to_what_comes_before_or_after_a_task(alice, bob):
+    """Also what has ended, and page by page."""
+    alice.work.add("design")
+    alice.work.add("build", after=["design", "licence"])
+    alice.work.add("paint", after=["design"])
+    alice.work.add("ship", after=["build", "paint"])
+    bob.work.claim("design")
+    bob.work.complete("design")
+
+    def ids(**asked):
+        return [task.id for task in alice.work.list(**asked)]
+
+    assert ids(follows="design") == ["build", "paint"]
+    assert ids(precedes="ship") == ["build", "paint"]
+    assert ids(precedes="build") == ["design"], "nobody has added the licence"
+    assert ids(follows="licence") == ["build"]
+    assert ids(follows="ship") == ids(precedes="design") == ids(follows="nothing") == []
+    assert ids(follows="design", state="available") == ["paint"]
+    assert ids(follows="design", precedes="ship") == ["build", "paint"]
+    (first,) = alice.work.list(follows="design", limit=1)
+    assert (first.id, ids(follows="design", after=first.seq)) == ("build", ["paint"])
+    alice.work.edit("paint", after=[])
+    assert ids(follows="design") == ["build"]

@@ -42,7 +42,7 @@ class ContractClock(ManualClock):
 class SharedClock(ContractClock):
     """The same clock in the test and in its daemon, by way of a file that both have mapped.
 
-    In the daemon only those who wait for a caller move it; its other threads really sleep.
+    In the daemon only threads that wait for a caller move it; its other threads really sleep.
     """
 
     def __init__(self, file: str) -> None:

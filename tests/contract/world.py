@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 import dibs
+from tests import warm
+from tests.not_linux import denied
 
 if TYPE_CHECKING:
     from dibs.storage.clock import Clock
@@ -44,7 +47,7 @@ class Other:
 
     def __init__(self, opener: Opener, options: dict[str, Any]) -> None:
         arguments = [opener.url, opener.name, opener.user_dir, json.dumps(options)]
-        self._process = subprocess.Popen(
+        self._process = warm.popen(
             [sys.executable, "-c", JOIN_AND_STAY, *arguments],
             env=with_tests(),
             stdin=subprocess.PIPE,
@@ -107,6 +110,8 @@ class Opener:
         self._spaces: list[dibs.Dibs] = []
         self._agents: list[dibs.Agent] = []
         self._others: list[Other] = []
+        self.proves = True
+        """Whether nobody has changed the store but dibs."""
 
     @property
     def on_postgres(self) -> bool:
@@ -147,15 +152,22 @@ class Opener:
         return other.joined()
 
     def close(self) -> None:
+        """Close all of it; unless the test has changed rows by hand, the store proves itself."""
         for other in self._others:
             other.kill()
         for agent in self._agents:
             agent.close()
-        for space in self._spaces:
-            space.close()
+        try:
+            if self.proves and self._spaces:
+                with contextlib.suppress(dibs.ClosedError):  # the test has closed it
+                    assert self._spaces[0].agents.verify() == ()
+        finally:
+            for space in self._spaces:
+                space.close()
 
     def tamper(self, statement: str, **parameters: Any) -> None:
         """Change rows behind the back of dibs; `%(space)s` is the number of the space."""
+        self.proves = False
         parameters["name"] = self.name
         statement = statement.replace(
             "%(space)s", "(SELECT id FROM space WHERE space.name = %(name)s)"
@@ -182,12 +194,16 @@ class Opener:
 
 def run_python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", script, *arguments]
-    return subprocess.run(command, env=with_tests(), check=False, capture_output=True, text=True)
+    process = warm.popen(command, env=with_tests(), stdout=-1, stderr=-1, text=True)
+    out, err = process.communicate()
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def with_tests() -> dict[str, str]:
     """The environment of a child that imports these tests, whatever folder it is in."""
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    others = {name: value for name, value in os.environ.items() if not warm.at_start(name)}
+    own = {"PYTHONPATH": str(Path(__file__).parents[2]), **denied()}
+    return {**others, **warm.ENVIRONMENT, **own}
 
 
 TAMPER = """

@@ -18,11 +18,10 @@ from typing import Any
 
 from tests.corpus import standins
 from tests.corpus.cases import Case
-from tests.corpus.forked import Forks
 from tests.corpus.project import IDENTITY, build, messy
 from tests.corpus.renewal import Renewed
 from tests.surfaces.hooked import Said
-from tests.surfaces.shell import BIN, Answer
+from tests.surfaces.shell import BIN, Answer, Shell, finish
 
 LONGEST_S = 60
 APPENDED = ("CHANGELOG.md",)
@@ -55,7 +54,6 @@ class Place:
             "RUFF_NO_CACHE": "true",
             **IDENTITY,
         }
-        self.forks = Forks(dict(os.environ))
         self.alice, self.bob = Session(self, "alice"), Session(self, "bob")
 
     def renew(self) -> None:
@@ -89,7 +87,6 @@ class Place:
             return None
 
     def end(self) -> None:
-        self.forks.end()
         for session in (self.alice, self.bob):
             session.process.kill()
             session.process.communicate()
@@ -143,8 +140,8 @@ class Session:
         return self.tool("PostToolUse", "Bash", folder, command=self.place.filled(command))
 
     def _dibs(self, words: list[str], given: str, folder: str = "") -> Answer:
-        cwd = str(self.place.repository / folder)
-        return self.place.forks.call(cwd, self.environment, words, given)
+        shell = Shell(self.place.repository / folder, self.environment)
+        return finish(shell.start(*words, stdin=subprocess.PIPE), given=given)
 
 
 @dataclass

@@ -38,6 +38,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "agents.add_token": ("ci",),
     "agents.revoke_token": (1,),
     "events.watch": (0,),
+    "events.replay": (),
+    "events.diff": (0, 1),
 }
 NAMED: dict[str, dict[str, Any]] = {
     "leases.transfer": {"to": "bob"},
@@ -48,6 +50,7 @@ NAMED: dict[str, dict[str, Any]] = {
     "leases.wait": {"wait_s": 0.1},
     "work.wait": {"wait_s": 0.1},
     "work.land": {"commit": "1" * 40},
+    "events.replay": {"at": 0},
 }
 
 
@@ -64,6 +67,8 @@ def attempt(agent: dibs.Agent) -> dict[str, str]:
             one.required for one in operation.arguments().values()
         )
         words = ARGUMENTS.get(name, default if takes else ())
+        if name == "events.check_seal":
+            words = (f"dibs-seal 1 {'0' * 32} 2026-11-16T12:00:00Z {agent.space}",)
         method = getattr(getattr(agent, operation.noun), operation.verb)
         for _ in range(CONNECTIONS):
             try:

@@ -279,7 +279,7 @@ def test_nothing_that_a_server_says_reaches_a_terminal_as_it_is(
     server: Server, space: dibs.Dibs, tmp_path: Path
 ) -> None:
     (tmp_path / "place").mkdir()
-    shell = new_shell(tmp_path / "place", tmp_path / "pycache")
+    shell = new_shell(tmp_path / "place")
     away = shell.with_(DIBS_URL=server.url, DIBS_TOKEN=TOKEN)
     refusal = {
         "error": COLOUR, "message": COLOUR + "\u202e", "next": COLOUR,

@@ -244,7 +244,7 @@ def test_a_line_break_does_not_keep_a_connection_open(
 def test_a_handshake_that_never_ends_is_given_up(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
-    shell = new_shell(place, tmp_path / "pycache")
+    shell = new_shell(place)
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
@@ -368,7 +368,7 @@ def test_bodies_that_never_end_do_not_fill_the_memory(to: Target) -> None:
 
 def test_connections_of_nobody_leave_room_for_those_with_a_token(tmp_path: Path) -> None:
     limit = 1024
-    shell = new_shell(tmp_path, tmp_path / "pycache")
+    shell = new_shell(tmp_path)
     shell.person("sam").ok("claim", "a.py")
     daemon = shell.spawn(["sh", "-c", f"ulimit -n {limit} && exec {DIBS} serve --port 0"])
     try:

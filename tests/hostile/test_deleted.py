@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.surfaces.conftest import new_shell, pycache  # noqa: F401 - a fixture
+from tests.surfaces.conftest import new_shell
 from tests.surfaces.daemon import Daemon
 from tests.surfaces.hooked import Client
 from tests.surfaces.shell import Shell, finish
@@ -18,8 +18,8 @@ DELETED = "dibs: the store of this repository (.dibs) was deleted while you work
 
 
 @pytest.fixture
-def shell(tmp_path: Path, pycache: Path) -> Shell:  # noqa: F811
-    return new_shell(tmp_path, pycache)
+def shell(tmp_path: Path) -> Shell:
+    return new_shell(tmp_path)
 
 
 def clean(shell: Shell) -> None:

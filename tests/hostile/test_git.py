@@ -26,7 +26,6 @@ from dibs.setup.targets import is_shell
 from dibs.surfaces.hooks.before import recording
 from dibs.surroundings.git import git as quiet_git
 from tests.hostile.test_files import Victim, arm, marks, snapshot, victim  # noqa: F401 - fixtures
-from tests.surfaces.conftest import pycache  # noqa: F401 - a fixture
 from tests.surfaces.hooked import Client
 from tests.surfaces.shell import finish
 
@@ -235,7 +234,7 @@ def test_an_index_of_any_kind_is_refused_by_name(victim: Victim, name: str) -> N
     index.unlink()
     INDEXES[name](index)
     answer = victim.shell("status")
-    assert (answer.code, "the index of git" in answer.err) == (75, True), answer
+    assert (answer.code, "git's index" in answer.err) == (75, True), answer
     assert "next: " in answer.err
     victim.works()
     victim.is_unharmed()
@@ -261,7 +260,7 @@ def test_overlap_copies_no_index_that_never_ends(victim: Victim, name: str, file
     if (name, file[:5]) == ("sparse", "share"):
         assert answer.code == 0, answer
     else:
-        assert (answer.code, "the index of git" in answer.err) == (75, True), answer
+        assert (answer.code, "git's index" in answer.err) == (75, True), answer
 
 
 def test_overlap_looks_at_no_folder_that_is_not_of_the_repository(victim: Victim) -> None:  # noqa: F811
@@ -347,7 +346,7 @@ def test_the_advice_unlocks_a_store_with_a_split_index(victim: Victim) -> None: 
 
 def test_a_damaged_index_is_named(tmp_path: Path) -> None:
     (tmp_path / "index").write_bytes(b"DIRC")
-    with pytest.raises(UnfitError, match="it ends in the middle") as caught:
+    with pytest.raises(UnfitError, match="it is cut off") as caught:
         tracked(str(tmp_path / "index"), ".dibs/")
     assert caught.value.next
 

@@ -25,6 +25,7 @@ from dibs.errors import DibsError, NotYoursError, StoreGoneError
 from tests.hostile.standby import Failover, failover
 
 ROOT = Path(__file__).resolve().parents[2]
+PROOFS = ("agents.verify", "events.check_seal")
 REFUSED = {"store_gone", "not_yours"}
 
 
@@ -115,6 +116,8 @@ def quiet_copy(url: str, user: str, copy: Path) -> None:
 
 def refusals(heard: dict[str, str], loss: str) -> None:
     assert set(heard) == set(operations())
+    # A proof is of the store, whoever asks: the row of their session may be what is missing.
+    heard = {name: code for name, code in heard.items() if name not in PROOFS or code != "done"}
     # What a connection has read it may still read in the millisecond after the file has gone.
     assert set(heard.values()) <= REFUSED, (
         loss,
@@ -138,7 +141,9 @@ def go_back(
             granted += [bob.leases.claim(f"lock:{n}").epoch for n in range(10)]
             refusals(old.ask("attempt"), loss.__name__)
             granted += [bob.leases.claim(f"lock:more-{n}").epoch for n in range(3)]
-            assert space.agents.verify() == ()
+            # With its key still there, a new journal is another chain than the one that was seen.
+            lost = ["chain"] if loss is delete_database else []
+            assert [one.noun for one in space.agents.verify()] == lost
             assert space.events.since(0, kind="space.restored")
     assert len(set(granted)) == len(granted)
     assert max(granted) < 2**53
@@ -299,7 +304,7 @@ def test_a_session_of_the_same_number_is_not_the_same(url: str, tmp_path: Path) 
             bob.agents.beat,
             bob.agents.leave,
         ):
-            with pytest.raises(NotYoursError, match="went back in time") as refusal:
+            with pytest.raises(NotYoursError, match="was rolled back") as refusal:
                 call()
             assert refusal.value.details["session"] == alice.session
         assert other.resume(token).leases.claim("lock:a").epoch

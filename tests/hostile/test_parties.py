@@ -16,7 +16,7 @@ import dibs
 from dibs.space.scope import TREE_S
 from tests.contract.waiting import ContractClock
 from tests.contract.world import LONG_S
-from tests.surfaces.conftest import new_shell, pycache  # noqa: F401 - a fixture
+from tests.surfaces.conftest import new_shell
 from tests.surfaces.daemon import Daemon, serving
 from tests.surfaces.mcp_client import clients
 from tests.surfaces.shell import Shell
@@ -27,8 +27,8 @@ PARTS = ["src", "src/**", "**/*.py", "*.py", "a*", "**/a", "*/*", "?", ".github/
 
 
 @pytest.fixture
-def shell(tmp_path: Path, pycache: Path) -> Shell:  # noqa: F811
-    return new_shell(tmp_path, pycache)
+def shell(tmp_path: Path) -> Shell:
+    return new_shell(tmp_path)
 
 
 @pytest.fixture

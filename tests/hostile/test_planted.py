@@ -24,7 +24,7 @@ import dibs
 from dibs.nouns.agents.operations import digest_of, still, who
 from dibs.nouns.agents.sessions import end_dead, tokens_now
 from dibs.space.signing import Keyring
-from dibs.storage.folder import Note
+from dibs.storage.folder import Note, Own
 from dibs.storage.postgres import PostgresDriver
 from dibs.storage.sqlite import SqliteDriver
 from dibs.system import boot_id, time_namespace
@@ -134,7 +134,7 @@ def opened(url: str, name: str, tmp_path: Path, key: bytes = KEY) -> dibs.Dibs:
 def make_older(url: str, tmp_path: Path, **keys: bytes) -> None:
     """A store of schema 9 with these spaces, each with one token of an admin."""
     if url.startswith("postgresql://"):
-        driver: Any = PostgresDriver(url, "full", None, KEY)
+        driver: Any = PostgresDriver(url, "full", None, KEY, Own(str(tmp_path / "user")))
     else:
         driver = SqliteDriver(Note(str(tmp_path / "earlier"), url), "full", None, 1 << 30)
         keys = dict.fromkeys(keys, driver.key())
@@ -199,8 +199,12 @@ def test_a_database_that_says_it_is_older_has_its_tokens_not_signed(
         ask(sqlite_url, f"DROP INDEX {index}")
     ask(sqlite_url, "DROP INDEX task_queue")
     ask(sqlite_url, "DROP TABLE aside")
+    ask(sqlite_url, "DROP TABLE base")
     since = [("token", "signature"), ("space", "history"), ("session", "nonce")]
     since += [("ticket", "answer_key"), ("ticket", "request"), ("session", "tags")]
+    since += [("session", "signature"), ("ticket", "signature"), ("event", "changes")]
+    chain = ("base_seq", "base_sum", "head", "pending", "chain", "signature", "repository")
+    since += [("event", "hash"), *(("space", column) for column in chain)]
     later = "labels declared parent found_in with_children aside skips turn landing asked acked"
     for column in later.split():
         since.append(("task", column))
@@ -211,7 +215,7 @@ def test_a_database_that_says_it_is_older_has_its_tokens_not_signed(
     ask(sqlite_url, "PRAGMA user_version = 9")
     with opened(sqlite_url, "one", tmp_path) as space:
         assert who(space.scope, SECRET) is None
-        assert [one.noun for one in space.agents.verify()] == ["token"]
+        assert [one.noun for one in space.agents.verify()] == ["chain", "token"]
 
 
 # Logs that SQLite would play back.
@@ -262,7 +266,7 @@ def repository(folder: Path, home: Path) -> Shell:
     (folder / "a.py").write_text("a = 1\n")
     git(folder, "add", "a.py")
     git(folder, "commit", "-qm", "first")
-    return Shell(folder, scrubbed(home, home.parent / "pycache"))
+    return Shell(folder, scrubbed(home))
 
 
 @pytest.fixture
@@ -338,8 +342,8 @@ def test_a_log_that_came_from_elsewhere_is_refused(
         assert git(victim.folder, "status", "--short") == ""
     for words in (("token", "list"), ("claim", "b.py", "--as", "me"), ("serve", "--port", "0")):
         answer = victim(*words)
-        assert answer.code == 75 and f"{name} is not of dibs" in answer.err, answer
-        assert "delete that file" in answer.err
+        assert answer.code == 75 and f"{name} is not a file of dibs" in answer.err, answer
+        assert "and delete it" in answer.err
     assert (victim.folder / ".dibs/dibs.db").read_bytes() == before
     (victim.folder / ".dibs" / name).unlink()
     assert victim.json("token", "list") == []
@@ -436,7 +440,7 @@ def test_a_journal_that_ends_where_json_does_is_refused(
         f" VALUES (1, {seq}, 'lease.claimed', 'x', 1)",
     )
     with (
-        pytest.raises(dibs.UnavailableError, match="which dibs has not written"),
+        pytest.raises(dibs.UnavailableError, match="which dibs did not write"),
         opened(fresh, "one", tmp_path) as space,
         space.join("me") as me,
     ):

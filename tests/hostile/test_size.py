@@ -96,7 +96,7 @@ def test_a_release_in_a_full_space_hands_over_to_who_waits(
 
 
 def test_the_limit_is_a_setting(tmp_path: Path) -> None:
-    shell = Shell(tmp_path, scrubbed(tmp_path / "home", tmp_path / "pycache"))
+    shell = Shell(tmp_path, scrubbed(tmp_path / "home"))
     small = shell.with_(DIBS_SIZE_LIMIT=str(LIMIT))
     (tmp_path / ".dibs").mkdir(mode=0o700)
     for number in range(30):

@@ -46,7 +46,7 @@ def stranger(tmp_path: Path) -> Shell:
     """Somebody whose repository the victim is going to clone, with a store in it."""
     repository = tmp_path / "theirs"
     git(tmp_path, "init", "-q", str(repository))
-    shell = Shell(repository, scrubbed(tmp_path / "their-home", tmp_path / "pycache"))
+    shell = Shell(repository, scrubbed(tmp_path / "their-home"))
     shell.ok("claim", "README", "--as", "mallory")
     shell.ok("token", "add", "mallory", "--scope", "admin")
     (repository / "README").write_text("hello\n")
@@ -60,7 +60,7 @@ def victim(tmp_path: Path, stranger: Shell) -> Shell:
     """Somebody with a clone of that repository."""
     clone = tmp_path / "mine"
     git(tmp_path, "clone", "-q", str(stranger.folder), str(clone))
-    return Shell(clone, scrubbed(tmp_path / "my-home", tmp_path / "pycache"))
+    return Shell(clone, scrubbed(tmp_path / "my-home"))
 
 
 def commit(shell: Shell, *names: str) -> None:
@@ -257,7 +257,7 @@ def test_a_schema_that_dibs_did_not_make_is_refused(
     other.execute(statement)
     other.close()
     for _ in range(2):
-        with pytest.raises(UnfitError, match=f"not as dibs made it: .*{named}"):
+        with pytest.raises(UnfitError, match=f"was changed without dibs: .*{named}"):
             opened(path, tmp_path)
 
 
@@ -426,7 +426,7 @@ def test_a_store_with_any_number_of_anything_is_adopted(
         other = apsw.Connection(sqlite_url)
         other.execute("DELETE FROM space")
         other.close()
-    victim = Shell(folder, scrubbed(tmp_path / "my-home", tmp_path / "pycache"))
+    victim = Shell(folder, scrubbed(tmp_path / "my-home"))
     look = victim.json("--store", sqlite_url, "adopt")
     assert len(look[what]) == min(many, 20) and look["damage"] == []
     victim.ok("--store", sqlite_url, "adopt")
@@ -440,7 +440,7 @@ def test_a_store_with_any_number_of_anything_is_adopted(
 def test_doctor_says_that_a_revoked_token_may_be_good_again(victim: Shell) -> None:
     victim = victim.person("ann")
     id = victim.json("token", "add", "ci")["id"]
-    assert "older state" not in victim("doctor").out
+    assert "before a backup" not in victim("doctor").out
     copy = victim.folder.parent / "copy.db"
     victim.ok("backup", str(copy))
     victim.ok("token", "revoke", str(id))
@@ -449,6 +449,6 @@ def test_doctor_says_that_a_revoked_token_may_be_good_again(victim: Shell) -> No
     shutil.copy(copy, victim.folder / ".dibs/dibs.db")
     assert [one["revoked_at"] for one in victim.json("token", "list")] == [None]
     look = victim.ok("doctor").out
-    assert "older state of this store was put back" in look and "dibs token list" in look
+    assert "made before a backup of this store was restored" in look and "dibs token list" in look
     victim.ok("token", "revoke", str(id))
-    assert "older state" not in victim.ok("doctor").out
+    assert "before a backup" not in victim.ok("doctor").out

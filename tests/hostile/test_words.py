@@ -36,7 +36,7 @@ from dibs.surfaces.cli.main import main
 from dibs.surfaces.hooks.hook import respond
 from dibs.surroundings.commands import Globals
 from dibs.surroundings.occasion import Answer
-from tests.surfaces.conftest import new_shell, pycache  # noqa: F401 - a fixture
+from tests.surfaces.conftest import new_shell
 from tests.surfaces.daemon import serving
 from tests.surfaces.test_hook_dialects import HOOKED, payloads, read
 from tests.surfaces.test_http_mcp import Raw
@@ -254,7 +254,7 @@ def test_no_hook_lets_others_speak_to_the_model(hostile: Hostile) -> None:
             doing=hostile.text,
         )
         said.append(hook("UserPromptSubmit", prompt="x"))
-        assert "what hooks of other agents report" in said[-1].lower()
+        assert "hooks of other agents" in said[-1].lower()
         said.append(hook("PreToolUse", tool_name="Bash", tool_use_id="2",
                          tool_input={"command": f"rm -r '{name}' src"}))  # fmt: skip
         said.append(hook("Stop"))
@@ -298,7 +298,7 @@ def test_no_git_hook_shows_what_others_say_as_its_own_words(hostile: Hostile) ->
         subprocess.run(["git", "add", "-A"], check=True)
         os.environ |= {"GIT_DIR": str(top / ".git"), "GIT_INDEX_FILE": str(top / ".git/index")}
         said = typed("hook", "git", "pre-commit")
-        assert "this commit has files that others hold" in said
+        assert "this commit includes files that others hold" in said
         check_own_lines(said)
         assert "next:" in said and MARK not in said.partition("next:")[2]
 
@@ -370,8 +370,8 @@ def check_marked(answer: dict[str, Any]) -> None:
     look({name: value for name, value in answer.items() if name != "untrusted"}, "")
 
 
-def test_a_daemon_sends_what_others_say_as_data_only(tmp_path: Path, pycache: Path) -> None:  # noqa: F811
-    shell = new_shell(tmp_path, pycache)
+def test_a_daemon_sends_what_others_say_as_data_only(tmp_path: Path) -> None:
+    shell = new_shell(tmp_path)
     user_dir = Path(shell.environment["XDG_DATA_HOME"]) / "dibs"
     with dibs.open(start=shell.folder, user_dir=user_dir) as space, serving(shell) as daemon:
         space.scope.place.start = str(shell.folder)

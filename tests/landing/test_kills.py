@@ -100,7 +100,7 @@ def kill_at(folder: Path, step: int | str, store: dict[str, str] | None = None) 
 def test_a_conductor_that_is_killed_now_and_then_loses_nothing(tmp_path: Path) -> None:
     count = steps(tmp_path / "count")
     assert count > 40
-    for step in range(1, count + 1, 9):
+    for step in range(1, count + 1, 25):
         kill_at(tmp_path / str(step), step)
 
 

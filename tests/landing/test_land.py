@@ -42,7 +42,7 @@ def test_a_bad_branch_among_32_is_found_in_6_verifications_and_the_others_land(
     queue(made, *names)
     answer = made.land("--run", code=1)
     lines = answer.err.splitlines()
-    back = next(place for place, line in enumerate(lines) if "b20 goes back" in line)
+    back = next(place for place, line in enumerate(lines) if "b20 is returned" in line)
     assert sum("verifying" in line for line in lines[:back]) <= 6, answer
     landed = {name for name, task in made.landings().items() if task["state"] == "completed"}
     assert landed == set(names) - {"b20"}
@@ -176,7 +176,7 @@ def test_a_bar_that_cannot_be_read_lets_nothing_land(tmp_path: Path) -> None:
         made = World(tmp_path / str(number), text)
         made.commit("one", {"one.txt": "x\n"})
         answer = made.land("one", code=2)
-        assert "asks of a landing" in answer.err and "Traceback" not in answer.err
+        assert "so nothing can land" in answer.err and "Traceback" not in answer.err
         assert state(made, "one")[0] == "available"
 
 
@@ -200,7 +200,7 @@ def test_a_landing_with_a_check_waits_for_a_conductor_that_knows_it(tmp_path: Pa
     words = ("work", "land", "one", "--commit", made.repository.id("one"))
     made.dibs.ok(*words, "--check", "0123456789abcdef", "--as", "alice")
     answer = made.land("--run")
-    assert "needs the --verify that it was queued with" in answer.err
+    assert "give the --verify that the branches were queued with" in answer.err
     assert state(made, "one")[0] == "available"
 
 
@@ -212,7 +212,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_pat
     answer = made.land("one", code=1)
     assert not alive(int((made.path / "pid").read_text()))
     # It takes too long on the base, too, but that says nothing about either.
-    assert "it was ended after 1 s" in answer.err
+    assert "it was stopped after 1 s" in answer.err
     assert state(made, "one")[0] == "dead"
 
 
@@ -232,7 +232,7 @@ def test_what_a_command_leaves_behind_does_not_reach_the_next(tmp_path: Path) ->
     made.commit("two", {"two.txt": "x\n"})
     queue(made, "one", "two")
     answer = made.land("--run")
-    assert "goes back" not in answer.err
+    assert "is returned" not in answer.err
     assert not alive(int((made.path / "pid").read_text()))
     (made.path / "pid").unlink()
     made.assert_tidy()

@@ -30,7 +30,7 @@ def test_what_is_on_the_target_already_is_not_called_landed_now(tmp_path: Path) 
     made = World(tmp_path)
     made.git("branch", "empty", "main")
     answer = made.land("empty")
-    assert "empty was on main already" in answer.err and "landed" not in answer.err
+    assert "empty was already on main" in answer.err and "landed" not in answer.err
 
 
 def test_who_names_no_other_branch_is_told_to(tmp_path: Path) -> None:
@@ -56,12 +56,12 @@ def test_what_is_under_way_in_the_checkout_is_named(tmp_path: Path) -> None:
     made.commit("main", {"a.txt": "ours\n"})
     made.repository.run("merge", "clash")
     answer = made.land("one", code=75)
-    assert "a merge is under way there" in answer.err and "finish or abort it" in answer.err
+    assert "a merge is in progress there" in answer.err and "finish or abort it" in answer.err
     made.git("merge", "--abort")
     lock = made.path / ".git/index.lock"
     lock.touch()
     answer = made.land("--run", code=75)
-    assert f"{lock} exists" in answer.err and "remove that file if no git runs" in answer.err
+    assert f"{lock} exists" in answer.err and "remove that file if no git is running" in answer.err
     os.unlink(lock)
     made.land("--run")
 
@@ -70,7 +70,7 @@ def test_a_command_that_prints_without_end_is_ended(tmp_path: Path) -> None:
     made = World(tmp_path)
     made.commit("one", {"one.txt": "x\n"})
     answer = made.land("one", "--verify", "yes", code=1)
-    assert "it was ended because it printed more than 64 MiB" in answer.err
+    assert "it was stopped because it printed more than 64 MiB" in answer.err
     assert made.landings()["one"]["state"] == "dead"
 
 

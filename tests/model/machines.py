@@ -19,7 +19,7 @@ from tests.clock import ManualClock
 WEEK_S = 7 * 86_400
 
 # Many examples on SQLite, fewer on PostgreSQL, which is slower; `make stress` runs more of both.
-SHORT = {"sqlite": (120, 40), "postgres": (15, 30)}
+SHORT = {"sqlite": (50, 40), "postgres": (8, 30)}
 FULL = {"sqlite": (1_000, 60), "postgres": (100, 60)}
 
 SIZES = [

@@ -1,6 +1,6 @@
 """Leases and their queue against a small model, with waiters that take turns.
 
-Overlap is decided here by listing paths, not by the rules of the source. Those who wait do so
+Overlap is decided here by listing paths, not by the rules of the source. Waiters do so
 in real threads through the real `claim`, but only one thread runs at a time: the clock parks
 a waiter where it would sleep, and the machine lets each look again after every step. So the
 order of things is fixed, and the queue can be modelled exactly.

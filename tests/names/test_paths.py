@@ -22,6 +22,7 @@ from dibs.names.paths import (
     Resource,
     ancestors,
     find_place,
+    named,
     near,
     resources_overlap,
     space_name,
@@ -88,6 +89,8 @@ def test_a_text_is_read_as(
     resource = place.resource(text, str(repo))
     assert (resource.text, resource.kind, resource.base) == (shown, kind, base)
     assert place.resource(shown, str(repo)) == resource
+    known = named(shown, "file" if kind == "file" else "dir")
+    assert (known.text, known.kind, known.base) == (shown, kind, base)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +107,7 @@ def test_a_text_is_read_as(
         ("a\udcff", "not valid UTF-8"),
         ("db:\ud800", "not valid UTF-8"),
         ("x" * 4_097, "longer than 4,096"),
-        ("port:" + "9" * 496, "longer than the 500"),
+        ("port:" + "9" * 496, "longer than 500"),
         ("x" * 256, "255 bytes"),
         ("\u00e9" * 128, "255 bytes"),
         ("a/" * 499 + "aaa*", "1,000"),
@@ -284,7 +287,7 @@ def test_a_linked_worktree_of_a_missing_repository_is_refused(tmp_path: Path) ->
     (tmp_path / "meta").mkdir()
     (tmp_path / "wt/.git").write_text("gitdir: ../meta\n")
     (tmp_path / "meta/commondir").write_text("../gone\n")
-    with pytest.raises(InvalidError, match="is not there"):
+    with pytest.raises(InvalidError, match="does not exist"):
         find_place(str(tmp_path / "wt"), "/u")
 
 

@@ -71,10 +71,16 @@ def test_a_ticket_is_woken_by_the_event_that_names_it() -> None:
     assert not wakes("17", "lease.queued", "a.py", '{"ticket":17}')
 
 
+def telling_tables() -> set[Path]:
+    """The modules that tell what is in the tables, and so have to know them by name."""
+    names = ("images", "base", "ledger", "retention", "sqlite_memory")
+    return {Path(waiting.__file__).with_name(f"{name}.py") for name in names}
+
+
 def test_storage_names_no_noun() -> None:
     words = r"leases?|tickets?|claimers?|tasks?|messages?|inbox(es)?|entry|entries"
     noun = re.compile(rf"\b({words})\b", re.IGNORECASE)
-    sources = sorted(Path(waiting.__file__).parent.glob("*.py"))
+    sources = sorted(set(Path(waiting.__file__).parent.glob("*.py")) - telling_tables())
     assert Path(waiting.__file__) in sources
     found = [f"{source.name}: {match[0]}" for source in sources
              for match in noun.finditer(source.read_text())]  # fmt: skip

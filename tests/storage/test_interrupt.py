@@ -91,7 +91,6 @@ class Bench:
         last = self.other.events.last()
         assert [event.seq for event in events] == list(range(self.seen + 1, last + 1)), where
         self.seen = last
-        assert self.other.agents.verify() == (), where
         # Whoever was interrupted can go on: there is no transaction left in its connections.
         self.victim.agents.beat()
 
@@ -99,6 +98,8 @@ class Bench:
         return [event.kind for event in self.other.events.since(seq)]
 
     def close(self) -> None:
+        # What a write has left half done stays: one walk through the chain at the end finds it.
+        assert self.other.agents.verify() == ()
         assert self.probe.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         self.probe.close()
         self.space.close()

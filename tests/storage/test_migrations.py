@@ -11,7 +11,7 @@ import pytest
 import dibs
 from dibs.dibs import SIZE_LIMIT
 from dibs.errors import DibsError, UnfitError
-from dibs.storage.folder import Note
+from dibs.storage.folder import Note, Own
 from dibs.storage.postgres import PostgresDriver
 from dibs.storage.queries import migrations
 from dibs.storage.sqlite import SqliteDriver
@@ -40,7 +40,7 @@ def is_postgres(url: str) -> bool:
 
 def driver_of(url: str) -> Driver:
     if is_postgres(url):
-        return PostgresDriver(url, "full", None, KEY)
+        return PostgresDriver(url, "full", None, KEY, Own("not used: no chain begins"))
     return SqliteDriver(
         Note(os.path.join(os.path.dirname(url), "../user"), url), "full", None, SIZE_LIMIT
     )

@@ -265,7 +265,7 @@ def test_a_server_that_is_read_only(admin: Admin, tmp_path: Path) -> None:
     several = url.replace("host=", f"host={tmp_path},")
     error = refusal(several, tmp_path)
     assert summary(error) == ("disconnected", "no_host", 75)
-    assert "read-only" in error.message and "nobody listens" in error.message
+    assert "read-only" in error.message and "nothing listens" in error.message
 
 
 def test_a_leader_that_is_demoted_is_left_and_found_again(admin: Admin, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def refused(call: Callable[[], object], within_s: float = BOUND_S) -> dibs.DibsE
 def call_of(agent: dibs.Agent, entry: Operation) -> Callable[[], object]:
     noun, _, verb = entry.name.partition(".")
     given = least(entry)
+    if "seal" in given:  # one of another space is refused without asking
+        given["seal"] = given["seal"].rpartition(" ")[0] + f" {agent.space}"
     many = given.pop(entry.many.name) if entry.many else []
     return lambda: getattr(getattr(agent, noun), verb)(*many, **given)
 

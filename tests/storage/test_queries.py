@@ -48,7 +48,7 @@ def texts(file: str) -> dict[str, str]:
 def parameters_of(text: str) -> dict[str, Any]:
     """A value for each parameter: three for a list, two rows of `VALUES`, NULL for all others."""
     found = re.findall(r"(?<![:\w]):([a-z_]+)(\.\.\.)?", without_comments(text))
-    lists: dict[str, Any] = {"rows": [("1", 2, None)] * 2}
+    lists: dict[str, Any] = {"rows": [("1", 2, None, 4)] * 2}
     return {name: lists.get(name, [1, 2, 3]) if many else None for name, many in found}
 
 
@@ -162,10 +162,10 @@ def test_rows_that_are_inserted_are_inserted_by_one_statement():
     assert query.inserts
     rows = [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
     text, values = query.bind_rows("postgres", rows)
-    assert text == "INSERT INTO t (a, b, c, d)\nVALUES ($1, 'x', $2, $1), ($3, 'x', $4, $3)"
+    assert text == "INSERT INTO t (a, b, c, d) VALUES ($1, 'x', $2, $1), ($3, 'x', $4, $3)"
     assert values == (1, 2, 3, 4)
     assert query.bind("postgres", rows[1]) == (
-        "INSERT INTO t (a, b, c, d)\nVALUES ($1, 'x', $2, $1)", (3, 4),
+        "INSERT INTO t (a, b, c, d) VALUES ($1, 'x', $2, $1)", (3, 4),
     )  # fmt: skip
     for other in (
         "INSERT INTO t (a) SELECT :a",
@@ -272,7 +272,7 @@ HOT = [
 
 
 # What looks like a search of a whole space but is none: EXISTS stops at the first row, and the
-# queue is as long as the number of those who wait at one moment.
+# queue is as long as the number of waiters at one moment.
 ALLOWED = {
     ("space", "enter"): [
         "SEARCH ticket USING COVERING INDEX ticket_line (space=?)",

@@ -74,7 +74,7 @@ def test_a_text_file_is_refused_and_left_alone(tmp_path):
     notes = home / "notes.txt"
     notes.write_text("milk, bread, a little patience\n" * 100)
     before = everything_in(home)
-    with pytest.raises(UnfitError, match="not a database"):
+    with pytest.raises(UnfitError, match="not a dibs database"):
         open_store(str(notes), tmp_path)
     assert everything_in(home) == before
 
@@ -316,7 +316,7 @@ def test_another_machine_needs_the_key_of_a_shared_space(postgres_url, space_nam
     shutil.move(user, tmp_path / "first machine")
     with pytest.raises(UnfitError, match="not the key of the space"):
         open_store(postgres_url, tmp_path, space=space_name)
-    # The key that was made in vain is not left to be taken for the right one.
+    # The useless key is removed, so that it is not taken for the right one.
     assert list((user / "keys").iterdir()) == []
     with pytest.raises(UnfitError, match="not the key of the space"):
         open_store(postgres_url, tmp_path, space=space_name, key=bytes(32))

@@ -74,7 +74,7 @@ def write_messages(
 def read_messages(
     url: str, space: str, user: str, notes: str, reader: int, seed: int, stop: str
 ) -> None:
-    """Read the inbox and a channel by small pages, with pauses, until told that it is over.
+    """Read the inbox and a channel by small pages, with pauses, until told to stop.
 
     What is asked is noted before the call and what came after it. A successor asks the last
     question again under its key, so an answer that died with the reader is not lost.

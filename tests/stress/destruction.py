@@ -9,18 +9,15 @@ neither in HEAD nor in the file. At the end each of these contents must come bac
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import random
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-from tests.stress.forked_dibs import ForkedDibs
 from tests.surfaces.hooked import Client
 from tests.surfaces.repository import IDENTITY
-from tests.surfaces.shell import Answer, Shell, scrubbed
+from tests.surfaces.shell import Shell, scrubbed
 
 FILES = ("a.py", "src/b.py", "src/deep/c.py", "docs/d.md", "e ü.txt")
 NEW = ("new.py", "src/new.py", "fresh/one.txt", "fresh/two.txt", "docs/new.md")
@@ -43,28 +40,17 @@ DESTROYING = (
 )  # fmt: skip
 
 
-class QuickClient(Client):
-    """A client whose hooks are forked."""
-
-    dibs: ForkedDibs
-
-    def raw(self, name: str, **fields: Any) -> Answer:
-        given = json.dumps(self.payload(name, **fields))
-        return self.dibs.run(["hook", "claude"], self.folder, self.shell.environment, given)
-
-
 class World:
-    def __init__(self, folder: Path, seed: int, dibs: ForkedDibs, figures: Counter[str]) -> None:
+    def __init__(self, folder: Path, seed: int, figures: Counter[str]) -> None:
         self.random = random.Random(seed)
         self.seed = seed
-        self.dibs = dibs
         self.figures = figures
         self.story: list[str] = []
         home = folder / "home"
         home.mkdir(parents=True)
         self.main = folder / "repository"
         self.linked = [folder / "linked", self.main / "trees/inner"]
-        self.shell = Shell(self.main, scrubbed(home, folder / "pycache") | IDENTITY)
+        self.shell = Shell(self.main, scrubbed(home) | IDENTITY)
         self.written: dict[tuple[str, str], bytes] = {}
         """Everything that was on the disk and not committed, by file and hash."""
         self.set_up()
@@ -93,9 +79,8 @@ class World:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def new_client(self, session: str) -> QuickClient:
-        client = QuickClient(self.shell, session)
-        client.dibs = self.dibs
+    def new_client(self, session: str) -> Client:
+        client = Client(self.shell, session)
         client.start()
         return client
 
@@ -201,9 +186,8 @@ class World:
                 self.figures["never lost"] += 1
                 continue
             words = ["recover", file, "--to", name, "--show"]
-            said = self.dibs.run(words, self.main, self.shell.environment)
-            found = said.out.encode("utf-8", "surrogateescape")
-            assert found == content, "\n".join(
+            said = self.shell(*words, errors="surrogateescape")
+            assert said.out.encode("utf-8", "surrogateescape") == content, "\n".join(
                 [
                     f"seed {self.seed}: {file} is not what it was: {content[:60]!r}",
                     said.err,
@@ -238,18 +222,14 @@ def blob(content: bytes) -> str:
 def destroy(folder: Path, seeds: range, steps: int) -> Counter[str]:
     """Run a sequence for each seed, and see that everything comes back; what was done."""
     figures: Counter[str] = Counter()
-    dibs = ForkedDibs()
-    try:
-        for seed in seeds:
-            world = World(folder / str(seed), seed, dibs, figures)
-            try:
-                for _ in range(steps):
-                    world.step()
-                world.end()
-                world.check()
-            finally:
-                world.close()
-            subprocess.run(["rm", "-rf", str(folder / str(seed))], check=True)
-    finally:
-        dibs.close()
+    for seed in seeds:
+        world = World(folder / str(seed), seed, figures)
+        try:
+            for _ in range(steps):
+                world.step()
+            world.end()
+            world.check()
+        finally:
+            world.close()
+        subprocess.run(["rm", "-rf", str(folder / str(seed))], check=True)
     return figures

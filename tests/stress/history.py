@@ -1,7 +1,7 @@
 """R2: what many processes do to a few keys at once, recorded and checked.
 
 The keys are leases, tasks and entries. The workers claim, renew, release, complete, fail, abandon,
-reopen, set and delete; some of their calls are a zombie's: with an epoch that is over, with
+reopen, set and delete; some of their calls are a zombie's: with an epoch that has ended, with
 the epoch of another holder, or in the session of a process that was killed. Processes are
 killed on the way. Each call is logged before it is made and after it was answered, with the
 time of the machine's monotonic clock, which is what the checker orders them by.

@@ -8,10 +8,13 @@ from collections import Counter
 from typing import Any
 
 import dibs
+from dibs.storage.retention import Retention
 from tests.stress.clockwork import ask, database, say
 
 OLD_MS = 90 * 86_400_000
 PAUSE_S = 0.005
+LEAST = 60
+"""How many turns an agent takes however slow the machine is: with fewer, nothing is pruned."""
 
 
 def fill(url: str, space: str, user: str, number: int) -> None:
@@ -19,9 +22,9 @@ def fill(url: str, space: str, user: str, number: int) -> None:
     with dibs.open(url, space=space, user_dir=user) as opened:
         store = opened.scope.store
         old = store.clock.wall() - OLD_MS
-        columns = "(space, seq, kind, agent, session, subject, data, at)"
+        columns = "(space, seq, kind, agent, session, subject, data, at, hash)"
         row = f"{store.space}, n, 'lease.renewed', 'a' || n % 20, 1, 'src/file' || n % 977 || '.py'"
-        row += f""", '{{"epoch":' || n || '}}', {old}"""
+        row += f""", '{{"epoch":' || n || '}}', {old}, 'x'"""
         numbers = f"generate_series(1, {number}) AS n"
         if database(url) == "sqlite":
             numbers = f"""(WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c
@@ -80,11 +83,11 @@ def work(
     where: dict[str, Any] = {"token": token} if token else {"space": space}
     with dibs.open(url, user_dir=user, **where) as opened:
         if opened.scope.daemon is None:
-            opened.scope.store.keeps = lambda: keeps
+            opened.scope.store.keeps = lambda: Retention(*keeps)
         agent = opened.join(f"agent{number}")
         say("ready")
         end, turns, failed = time.monotonic() + ask(), 0, Counter[str]()
-        while time.monotonic() < end:
+        while time.monotonic() < end or turns < LEAST:
             turns += 1
             try:
                 take_turn(agent, number, turns)

@@ -1,7 +1,7 @@
 """The workers of R1: they claim, complete, set and send until somebody kills them.
 
 Each call is logged before it is made and after it was answered. What was answered with success
-must be in the store for ever after, whatever happened to the process that asked.
+must stay in the store, whatever happened to the process that asked.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def served(url: str, space: str, folder: Path) -> Iterator[Daemon]:
     repository, home = folder / "repository", folder / "home"
     home.mkdir()
     subprocess.run(["git", "init", "-q", str(repository)], check=True)
-    shell = Shell(repository, scrubbed(home, folder / "pycache"))
+    shell = Shell(repository, scrubbed(home))
     with serving(shell.with_(DIBS_URL=url, DIBS_SPACE=space)) as daemon:
         yield daemon
 

@@ -13,7 +13,7 @@ SEQUENCES = int(os.environ.get("SEQUENCES", "1000"))
 
 
 def test_what_agents_destroy_comes_back(tmp_path: Path) -> None:
-    figures = destroy(tmp_path, range(10), steps=8)
+    figures = destroy(tmp_path, range(5), steps=8)
     assert figures["contents"] > 10
 
 

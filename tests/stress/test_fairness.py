@@ -33,7 +33,7 @@ def test_twenty_contenders_are_served_in_order_many_times(
 
 
 def contend(url: str, space_name: str, folder: Path, *, rounds: int, kills: int, seed: int) -> str:
-    """Let all of them queue behind one holder, kill some of those who wait, and let go."""
+    """Let all of them queue behind one holder, kill some of the waiters, and let go."""
     pick = random.Random(seed)
     where = {"url": url, "space": space_name, "user_dir": str(folder / "user")}
     start, end = folder / "start", folder / "end"

@@ -95,7 +95,7 @@ def cut_the_power(folder: Path, space: str, commits: int, every: int) -> None:
 
 
 def test_a_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path, space_name: str):
-    cut_the_power(tmp_path, space_name, commits=40, every=9)
+    cut_the_power(tmp_path, space_name, commits=40, every=29)
 
 
 @pytest.mark.stress

@@ -103,7 +103,7 @@ def calls_of(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def lost_writes(done: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The acknowledged writes of which the store knows nothing."""
+    """The acknowledged writes that the store does not have."""
     epochs = {
         (line["kind"], line["subject"], line["data"]["epoch"])
         for line in found

@@ -22,7 +22,7 @@ def crew() -> Iterator[Children]:
 
 
 class Scene:
-    """A holder and those who wait, each a process."""
+    """A holder and its waiters, each a process."""
 
     def __init__(self, url: str, space: str, folder: Path, crew: Children) -> None:
         self.address = url, space, str(folder / "user")

@@ -258,7 +258,8 @@ class Fuzz:
 
 def waits(tool: str, arguments: Json) -> bool:
     """Whether nothing that this test does would end the call soon."""
-    name = {"wait": "timeout_s", "watch": "timeout_s", "events_watch": "wait_s"}.get(tool)
+    names = {"wait": "timeout_s", "watch": "timeout_s"}
+    name = names.get(tool, "wait_s" if tool in ("events_watch", "work_wait") else None)
     return name is not None and arguments.get(name) is None
 
 

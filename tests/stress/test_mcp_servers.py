@@ -125,7 +125,7 @@ class Crew:
             self.ask(agent, *self._choose(agent))
 
     def _probe(self, id: int | str) -> None:
-        """Ask something else under the id of a cancelled call: it is in use until that is over."""
+        """Ask something else under the id of a cancelled call: it is in use until then."""
         if not self.gone:
             self.client.begin("prompts/list", id=id)
 
@@ -535,7 +535,7 @@ def test_fifty_agents_in_two_servers_of_which_one_is_killed_again_and_again(shel
 def test_fifty_agents_on_a_shared_database(
     shell: Shell, postgres_url: str, space_name: str
 ) -> None:
-    """Nobody sees a process die there, so what it held is free when its session's time is over."""
+    """Nobody sees a process die there, so what it held is free when its session expires."""
     shared = shell.with_(DIBS_URL=postgres_url, DIBS_SPACE=space_name)
     print("\nMCP postgres: " + perform(shared, calls=10_000, kills=1, seed=23, at_once=False))
 

@@ -73,11 +73,11 @@ def check(urls: Iterable[str], user: str, processes: int, what: str) -> None:
 
 
 def test_a_fresh_file_can_be_opened_by_many_at_once(tmp_path: Path):
-    check(fresh_files(tmp_path, 8), str(tmp_path / "user"), 6, "sqlite, fresh")
+    check(fresh_files(tmp_path, 4), str(tmp_path / "user"), 6, "sqlite, fresh")
 
 
 def test_an_old_file_can_be_opened_by_many_at_once(tmp_path: Path):
-    check(old_files(tmp_path, 8), str(tmp_path / "user"), 6, "sqlite, old schema")
+    check(old_files(tmp_path, 4), str(tmp_path / "user"), 6, "sqlite, old schema")
 
 
 def test_a_fresh_or_old_server_database_can_be_opened_by_many_at_once(

@@ -197,7 +197,7 @@ def test_a_long_wait_ends_soon_after_the_daemon_has_gone_silent(
     alice = outage.store.join("alice")
     calls = {
         "claim": lambda: alice.leases.claim("port:1", wait_s=3600),
-        "watch": lambda: alice.events.watch(0, kind="state", wait_s=3600),
+        "watch": lambda: alice.events.watch(0, kind="entry", wait_s=3600),
         **{f"another {number}": lambda: alice.messages.inbox(wait_s=3600) for number in range(5)},
     }
     with ExitStack() as stack:
@@ -455,7 +455,7 @@ def test_a_block_that_raises_says_what_it_raised(outage: Outage, monkeypatch: py
 def test_a_run_ends_its_command_before_another_can_have_the_lease(
     new_daemon: Daemons, sqlite_url: str, space_name: str, tmp_path: Path
 ):
-    shell = new_shell(tmp_path, tmp_path / "pycache")
+    shell = new_shell(tmp_path)
     word = new_daemon(sqlite_url, space_name, shell.user_dir)
     there, beat = shell.with_(DIBS_URL=word["url"]), tmp_path / "beat"
     # It does not listen to those who ask it to end.
@@ -502,7 +502,7 @@ def said(value: object) -> str:
 def test_every_command_ends_within_ten_seconds(
     new_daemon: Daemons, sqlite_url: str, space_name: str, tmp_path: Path
 ):
-    shell = new_shell(tmp_path, tmp_path / "pycache")
+    shell = new_shell(tmp_path)
     word = new_daemon(sqlite_url, space_name, shell.user_dir)
     there = shell.with_(DIBS_URL=word["url"])
     lines, slowest = command_lines(), 0.0

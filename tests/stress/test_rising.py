@@ -1,4 +1,4 @@
-"""R4: epochs and versions rise for ever: over complete, delete, prune, restore and re-claim."""
+"""R4: epochs and versions only rise: over complete, delete, prune, restore and re-claim."""
 
 from __future__ import annotations
 

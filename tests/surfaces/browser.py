@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -104,7 +103,7 @@ class Agent:
 
     def __init__(self, shell: Shell, name: str) -> None:
         self.name = name
-        self.process = shell.spawn([sys.executable, "-c", AGENT, name], stdin=subprocess.PIPE)
+        self.process = shell.script(AGENT, name, stdin=subprocess.PIPE)
         self.session = int(self.hear())
 
     def hear(self) -> Any:

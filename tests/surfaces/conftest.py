@@ -12,30 +12,25 @@ from tests.daemons import Daemons, end
 from tests.surfaces.shell import Shell, scrubbed
 
 
-@pytest.fixture(scope="session")
-def pycache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pycache")
-
-
 @pytest.fixture
-def shell(tmp_path: Path, pycache: Path) -> Shell:
+def shell(tmp_path: Path) -> Shell:
     """A shell in a git repository, with the repository's own store."""
-    return new_shell(tmp_path, pycache)
+    return new_shell(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Shell:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """The same for tests that share one, as they share a daemon, which takes time to start."""
-    return new_shell(tmp_path_factory.mktemp("place"), pycache)
+    return new_shell(tmp_path_factory.mktemp("place"))
 
 
-def new_shell(folder: Path, pycache: Path) -> Shell:
+def new_shell(folder: Path) -> Shell:
     repository, home = folder / "repository", folder / "home"
     home.mkdir()
     subprocess.run(["git", "init", "-q", str(repository)], check=True)
     (repository / "src").mkdir()
     (repository / "src/a.py").write_text("a = 1\n")
-    return Shell(repository, scrubbed(home, pycache))
+    return Shell(repository, scrubbed(home))
 
 
 @pytest.fixture

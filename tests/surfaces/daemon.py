@@ -4,7 +4,7 @@
         alice = daemon.client("alice")
         alice("leases.claim", resources=["src/a.py"])
 
-The client knows HTTP and JSON and nothing of dibs, so nothing is mended on the way.
+The client knows HTTP and JSON and nothing of dibs, so nothing is fixed on the way.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class Stream:
         fields: dict[str, str] = {}
         while (line := self._answer.readline()) != b"\n" or not fields:
             if not line:
-                raise ConnectionError("the stream is over")
+                raise ConnectionError("the stream has ended")
             name, _, text = line.decode().rstrip("\n").partition(": ")
             if name:
                 fields[name] = text

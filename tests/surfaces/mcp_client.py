@@ -1,4 +1,4 @@
-"""A client of `dibs mcp` that writes and reads plain lines, so that nothing is mended on the way.
+"""A client of `dibs mcp` that writes and reads plain lines, so that nothing is fixed on the way.
 
 Whatever a test is about, everything the server says is held against what is promised for all of
 it: one JSON-RPC message per line and nothing else; a tool's answer is the same in its text and in
@@ -27,6 +27,7 @@ from dibs import mcp
 from dibs.errors import RefusedError
 from dibs.mcp.more import more
 from dibs.mcp.standard import STANDARD
+from tests import warm
 from tests.surfaces.shell import DIBS, PATIENCE_S, Shell, scrubbed
 
 Json = dict[str, Any]
@@ -161,7 +162,7 @@ class Client:
         self._over = False
         self._spoiled: BaseException | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `dispose`
-        self.process = subprocess.Popen(
+        self.process = warm.popen(
             [*command, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -447,7 +448,7 @@ def new_shell(folder: Path) -> Shell:
     repository, home = folder / "repository", folder / "home"
     home.mkdir()
     subprocess.run(["git", "init", "-q", str(repository)], check=True)
-    return Shell(repository, scrubbed(home, folder / "pycache"))
+    return Shell(repository, scrubbed(home))
 
 
 def look_into(shell: Shell) -> dibs.Dibs:

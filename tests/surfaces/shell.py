@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import warm
 from tests.not_linux import denied
 
-BIN = Path(sys.executable).parent
-DIBS = str(BIN / "dibs")
+DIBS = warm.DIBS
+BIN = Path(DIBS).parent
 PATIENCE_S = 30
 
 
@@ -71,10 +72,18 @@ class Shell:
 
     def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
         """Start `dibs`, and do not wait for it."""
-        return self.spawn([DIBS, *self.always, *words], **options)
+        return warm.popen([DIBS, *self.always, *words], **self._settings(options))
+
+    def script(self, text: str, *words: str, **options: Any) -> subprocess.Popen[str]:
+        """Start a script of Python."""
+        return warm.popen([sys.executable, "-c", text, *words], **self._settings(options))
 
     def spawn(self, command: Sequence[str], **options: Any) -> subprocess.Popen[str]:
-        settings: dict[str, Any] = {
+        """Start any program, from nothing."""
+        return subprocess.Popen(command, **self._settings(options))
+
+    def _settings(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
@@ -83,8 +92,8 @@ class Shell:
             "text": True,
             "encoding": "utf-8",
             "start_new_session": True,
+            **options,
         }
-        return subprocess.Popen(command, **settings | options)
 
     def __call__(self, *words: str, **options: Any) -> Answer:
         """Run `dibs` to its end."""
@@ -138,14 +147,14 @@ def alive(pid: int) -> bool:
     return said.stdout.strip()[:1] not in ("", "Z")
 
 
-def scrubbed(home: Path, pycache: Path) -> dict[str, str]:
-    """What a user's shell has; nothing of ours, and compiled modules kept out of the source."""
+def scrubbed(home: Path) -> dict[str, str]:
+    """What a user's shell has, and nothing of ours."""
     return {
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "HOME": str(home),
         "XDG_DATA_HOME": str(home / ".local/share"),
         "LANG": "C.UTF-8",
-        "PYTHONPYCACHEPREFIX": str(pycache),
+        "PYTHONDONTWRITEBYTECODE": "1",  # nothing of ours is left in the source
         "GIT_CONFIG_GLOBAL": os.devnull,
         "DIBS_DAEMON": "off",  # no test leaves one running that it does not know of
         **denied(),

@@ -112,7 +112,7 @@ def test_another_range_is_another_port(shell: Shell, free: int) -> None:
         (("--range",), "--range needs a value"),
         (("--ttl", "soon"), "not a time"),
         (("--rage", "1-2"), "did you mean --range?"),
-        (("web", "api"), "'api' is one word too many"),
+        (("web", "api"), "'api' is an extra word"),
     ],
 )
 def test_what_makes_no_sense_is_refused(shell: Shell, words: tuple[str, ...], said: str) -> None:

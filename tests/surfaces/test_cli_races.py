@@ -62,6 +62,11 @@ def check_winners(shell: Shell, shells: int, tasks: int) -> None:
         assert won[task["id"]] == [task["agent"]]
 
 
+def test_eight_shells_claim_eight_tasks_and_each_has_one_winner(shell: Shell) -> None:
+    check_winners(shell, 8, 8)
+
+
+@pytest.mark.stress
 def test_sixteen_shells_claim_sixteen_tasks_and_each_has_one_winner(shell: Shell) -> None:
     check_winners(shell, 16, TASKS)
 

@@ -226,7 +226,7 @@ def test_a_lost_lease_ends_the_command_if_that_was_asked_for(shell: Shell) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("run", "--", "true"), "who is to run this?"),
+        (("run", "--", "true"), "who are you?"),
         ((*RUN, "--"), "no command was given"),
         ((*RUN,), "no command was given"),
         ((*RUN, "--clam", "a", "--", "true"), "did you mean --claim?"),

@@ -117,7 +117,7 @@ def loaded(shell: Shell, words: list[str], given: str = "") -> tuple[int, set[st
         (["claim", "held.py", "--as", "bob"], 1),
         (["work", "next", "--as", "bob"], 3),
         (["inbox", "--as", "bob"], 0),
-        (["state", "get", "a", "b"], 0),
+        (["state", "get", "a", "b"], 1),
     ],
     ids=str,
 )
@@ -161,8 +161,8 @@ def test_a_store_is_opened_and_written_without_the_slow_ones(tmp_path: Path) -> 
         "from dibs.storage.folder import Note\n"
         f"note = Note({str(tmp_path / 'user')!r}, {str(tmp_path / 'dibs.db')!r})\n"
         "driver = SqliteDriver(note, 'full', None, 1 << 30)\n"
-        "check = Keyring(driver.key(), 'main').check()\n"
-        "with Store(driver, 'main', check, str).write(None) as tx:\n"
+        "keys = Keyring(driver.key(), 'main')\n"
+        "with Store(driver, 'main', keys.check(), str, keys.ledger()).write(None) as tx:\n"
         f"    tx.event('a.b', find_place({str(tmp_path)!r}, '/').root, {{'c': 1, 'd': 'e'}})\n"
         "print(*sys.modules)"
     )
@@ -213,7 +213,7 @@ def few(names: list[str], limit: int) -> None:
 
 
 def test_a_claim_passes_few_modules(client: Client) -> None:
-    few(passed(client.shell, ["claim", "NAME", "--as", "bob"]), 23)
+    few(passed(client.shell, ["claim", "NAME", "--as", "bob"]), 26)
 
 
 def test_the_hook_of_an_edit_passes_few_modules(client: Client) -> None:
@@ -221,10 +221,10 @@ def test_the_hook_of_an_edit_passes_few_modules(client: Client) -> None:
     names = passed_by_hook(client, "Edit", file_path=file, old_string="1", new_string="2")
     (lease,) = client.shell.json("leases", "--agent", client.shell.json("agents", "beat")["agent"])
     assert lease["resource"] == "src/a.py"
-    few(names, 33)
+    few(names, 36)
 
 
-@pytest.mark.parametrize(("event", "limit"), [("PreToolUse", 51), ("PostToolUse", 53)])
+@pytest.mark.parametrize(("event", "limit"), [("PreToolUse", 54), ("PostToolUse", 56)])
 def test_the_hook_of_an_edit_loads_few_modules(client: Client, event: str, limit: int) -> None:
     edit = {"file_path": str(client.folder / "src/a.py"), "old_string": "1", "new_string": "2"}
     client.before("Edit", **edit)
@@ -238,7 +238,7 @@ def test_the_hook_of_an_edit_loads_few_modules(client: Client, event: str, limit
 def test_the_hook_of_a_shell_command_passes_few_modules(client: Client) -> None:
     names = passed_by_hook(client, "Bash", command="sed -i s/1/2/ src/a.py")
     assert any(name.startswith("dibs.surfaces.hooks.shell") for name in names)
-    few(names, 51)
+    few(names, 53)
 
 
 def test_the_count_sees_a_function_wherever_it_runs(client: Client) -> None:

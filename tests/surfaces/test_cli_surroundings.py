@@ -275,3 +275,20 @@ def test_a_bug_is_confessed_with_70(shell: Shell, tmp_path: Path) -> None:
     told = broken("claim", "src/a.py", "--json")
     assert (told.code, told.json["error"]) == (70, "bug")
     assert sorted(told.json) == ["details", "error", "message", "next"]
+
+
+# Who acts.
+
+
+def test_a_person_needs_a_name_for_what_agents_do_too_and_none_for_what_people_do(
+    shell: Shell,
+) -> None:
+    login = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    for words in (["claim", "x:1"], ["send", "hello"], ["work", "next"], ["run", "--", "true"]):
+        refused = shell(*words)
+        assert refused.code == 2 and "who are you?" in refused.err, words
+    shell.ok("token", "add", "ci")
+    (shell.folder / "tasks.jsonl").write_text('{"id": "t1"}\n')
+    shell.ok("work", "import", "tasks.jsonl")
+    assert {agent["agent"] for agent in shell.json("agents")} == {login}
+    assert shell.ok("work", "run", "--", "sh", "-c", "echo $DIBS_AGENT").out.startswith(f"{login}/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ from tests.surfaces.shell import DIBS, Shell
 
 @contextmanager
 def top(shell: Shell, *words: str, **options: Any) -> Iterator[Terminal]:
-    terminal = Terminal([DIBS, "top", *words], shell.folder, shell.environment, **options)
+    terminal = Terminal(
+        [DIBS, *shell.always, "top", *words], shell.folder, shell.environment, **options
+    )
     try:
         yield terminal
     finally:
@@ -26,6 +29,11 @@ def top(shell: Shell, *words: str, **options: Any) -> Iterator[Terminal]:
 @pytest.fixture
 def busy(shell: Shell) -> Shell:
     """A space in which something happens."""
+    make_busy(shell)
+    return shell
+
+
+def make_busy(shell: Shell) -> None:
     alice, bob = shell.as_("alice"), shell.as_("bob")
     alice.ok("claim", "src/a.py", "--note", "fix the parser")
     bob.ok("claim", "port:3000", "--ttl", "1h")
@@ -35,7 +43,6 @@ def busy(shell: Shell) -> Shell:
     alice.ok("work", "claim", "hopeless")
     alice.ok("work", "fail", "hopeless", "--no-retry", "--reason", "no such host")
     alice.ok("send", "the schema has changed", "--to", "bob")
-    return shell
 
 
 def section(text: str, title: str) -> str:
@@ -170,3 +177,230 @@ def test_top_and_status_show_trains_and_workers_and_what_waits_for_a_person(shel
     assert "handed in, waits for its landing" in shell.ok("work", "list").out
     shown = shell.ok("work", "show", "land:main:keys@111111111111").out
     assert "waits for a person" in shown and '"src/keys.py is protected"' in shown
+
+
+def select(terminal: Terminal, text: str) -> None:
+    """Go down from the first row until one with this text is selected."""
+    terminal.press("g")
+    terminal.until(lambda text: re.match(r".*\n\n.*\n> ", text))
+    for _ in range(40):
+        seen = terminal.until(lambda text: re.search(r"^> ", text, re.MULTILINE))
+        row = next(line for line in seen.splitlines() if line.startswith("> "))
+        if text in row:
+            return
+        terminal.press("j")
+        terminal.until(lambda now, row=row: row not in now.splitlines())  # type: ignore[misc]
+    raise AssertionError(f"no row with {text!r}")
+
+
+def test_rows_are_selected_with_arrows_and_letters_and_stay_selected(busy: Shell) -> None:
+    with top(busy, lines=40) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        terminal.press("\x1b[B")
+        terminal.until(lambda text: "> hopeless is dead" in text)
+        terminal.press("\x1b[B\x1bOB")
+        terminal.until(lambda text: re.search(r"^> bob +1 leases", text, re.MULTILINE))
+        terminal.press("k\x1b[A")
+        terminal.until(lambda text: "> hopeless is dead" in text)
+        terminal.press("G")
+        terminal.until(lambda text: "> alice → bob" in text)
+        select(terminal, "port:3000")
+        # What is added above it moves the row, not what is selected.
+        busy.as_("aaron").ok("claim", "a-first")
+        seen = terminal.until(lambda text: "a-first" in section(text, "leases"))
+        assert re.search(r"^> port:3000", seen, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (40, 10)])
+def test_the_selected_row_is_always_in_sight(busy: Shell, columns: int, lines: int) -> None:
+    for number in range(30):
+        busy.as_("alice").ok("work", "add", f"task-{number:02}")
+    with top(busy, columns=columns, lines=lines) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        terminal.press("G")
+        terminal.until(lambda text: "> alice → bob" in text)
+        terminal.press("g")
+        terminal.until(lambda text: "> hopeless is dead" in text)
+        for _ in range(12):
+            terminal.press("j")
+        terminal.until(lambda text: re.search(r"^> task-\d\d", text, re.MULTILINE))
+        terminal.resize(columns, 6)
+        terminal.until(lambda text: re.search(r"^> task-\d\d", text, re.MULTILINE))
+
+
+def test_an_opened_lease_says_who_waits_for_it(busy: Shell) -> None:
+    waiting = busy.as_("carol").start("claim", "port:3000", "--wait", "1h", "--note", "my turn")
+    busy.waits()
+    with top(busy, columns=140, lines=40) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        select(terminal, "port:3000  ")
+        terminal.press("\r")
+        seen = terminal.until(lambda text: text.startswith("lease port:3000"))
+        assert re.search(r"held by +bob, session", seen) and "exclusive" in seen
+        assert 'carol waits for port:3000 "my turn"' in seen
+        assert "lease.claimed" in section(seen, "what happened")
+        terminal.press("\x1b")
+        terminal.until(lambda text: text.startswith("dibs  main"))
+        waiting.send_signal(signal.SIGINT)
+        waiting.communicate(timeout=10)
+
+
+def test_an_opened_agent_and_an_opened_task_say_all_about_them(busy: Shell) -> None:
+    with top(busy, columns=140, lines=50) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        select(terminal, "1 leases  1 tasks")
+        terminal.press("o")
+        seen = terminal.until(lambda text: text.startswith("agent bob"))
+        assert "port:3000" in section(seen, "holds") and "deploy" in section(seen, "works on")
+        assert "> the schema has changed" in section(seen, "messages")
+        terminal.press("\x1b[D")
+        select(terminal, "hopeless is dead")
+        terminal.press("\x1b[C")
+        seen = terminal.until(lambda text: text.startswith("task hopeless"))
+        assert re.search(r'reason +"no such host"', seen) and "task.dead" in seen
+
+
+def test_what_is_opened_is_whole_and_can_be_scrolled(busy: Shell) -> None:
+    body = "\n".join(f"line {number} {'x' * 70} end" for number in range(30))
+    busy.as_("alice").ok("send", body, "--to", "bob")
+    with top(busy, columns=40, lines=12) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        terminal.press("/line 0\r")
+        terminal.until(lambda text: "filter: line 0" in text)
+        select(terminal, "alice → bob")
+        terminal.press("\r")
+        seen = terminal.until(lambda text: "line 0 xxx" in text and text.startswith("message"))
+        assert "x end" in seen
+        terminal.press("\x1b[6~" * 3)
+        terminal.until(lambda text: text.startswith("message") and "line 0 xxx" not in text)
+        terminal.press("G")
+        terminal.until(lambda text: "bob queued" in text)
+        terminal.press("g")
+        terminal.until(lambda text: "line 0 xxx" in text)
+
+
+def test_a_lease_of_ones_own_is_released(on_each: Shell) -> None:
+    busy = on_each
+    make_busy(busy)
+    # Names are those of the checkout, wherever in it one is.
+    with top(busy.as_("alice").at(busy.folder / "src")) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        select(terminal, "src/a.py")
+        terminal.press("r")
+        terminal.until(lambda text: "release src/a.py? y/n" in text)
+        terminal.press("y")
+        terminal.until(lambda text: "src/a.py is released" in text)
+    assert [lease["resource"] for lease in busy.json("leases")] == ["port:3000"]
+
+
+def test_a_person_takes_a_lease_away_after_a_question(on_each: Shell) -> None:
+    busy = on_each
+    make_busy(busy)
+    with top(busy) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        for key, said in (("n", "nothing was done"), ("\x1b", "nothing was done"), ("y", "taken")):
+            select(terminal, "port:3000")
+            terminal.press("r")
+            terminal.until(lambda text: "take port:3000 from bob" in text)
+            assert len(busy.json("leases")) == 2
+            terminal.press(key)
+            terminal.until(lambda text, said=said: said in text)  # type: ignore[misc]
+    assert [lease["resource"] for lease in busy.json("leases")] == ["src/a.py"]
+    assert "was taken away" in busy.as_("bob").ok("inbox").out
+
+
+def test_an_agent_takes_nothing_away(busy: Shell) -> None:
+    with top(busy.as_("alice").with_(CLAUDECODE="1"), columns=120) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        select(terminal, "port:3000")
+        terminal.press("r")
+        terminal.until(lambda text: "only people may do this" in text)
+        terminal.press("y")
+    assert len(busy.json("leases")) == 2
+
+
+@pytest.mark.parametrize(("key", "state"), [("y", "available"), ("n", "dead")])
+def test_a_question_is_answered_with_a_line(busy: Shell, key: str, state: str) -> None:
+    busy.as_("bob").ok("work", "ask", "deploy", "May I?")
+    with top(busy) as terminal:
+        terminal.until(lambda text: "deploy waits for a person" in text)
+        select(terminal, "deploy waits for a person")
+        terminal.press("a")
+        terminal.until(lambda text: "yes or no to deploy? y/n" in text)
+        terminal.press(key)
+        terminal.until(lambda text: ":" in text.splitlines()[-1] and "█" in text)
+        terminal.press("aftr\x7fer lunch, é\r")
+        terminal.until(lambda text: "deploy was" in text)
+    task = busy.json("work", "show", "deploy")
+    assert task["state"] == state
+    said = [
+        event["data"].get("note") for event in busy.json("events", "latest", "--task", "deploy")
+    ]
+    assert "after lunch, é" in said
+
+
+def test_a_message_is_replied_to_and_acknowledged(busy: Shell) -> None:
+    with top(busy.person("bob")) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        select(terminal, "alice → bob")
+        terminal.press("a")
+        terminal.until(lambda text: "reply: █" in text)
+        terminal.press("thank you\r")
+        terminal.until(lambda text: "sent to alice" in text)
+        terminal.press("\r")
+        seen = terminal.until(lambda text: text.startswith("message "))
+        assert "> thank you" in seen and "bob acknowledged" in seen
+    reply, first = busy.json("messages")
+    assert (reply["reply_to"], reply["body"]) == (first["id"], "thank you")
+
+
+def test_help_says_the_keys(busy: Shell) -> None:
+    with top(busy) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        terminal.press("?")
+        terminal.until(lambda text: "release your lease" in text)
+        terminal.press("?")
+        terminal.until(lambda text: text.startswith("dibs  main"))
+        terminal.press("r")
+        terminal.until(lambda text: "select a row first" in text)
+
+
+def test_no_word_of_others_moves_the_cursor_or_turns_the_text(busy: Shell) -> None:
+    words = "a\u202eb\u200bc 漢字漢字"
+    busy.as_("bob").ok("work", "add", "odd", "--title", words)
+    busy.as_("bob").ok("send", f"{words}\nsecond", "--to", "alice")
+    with top(busy, columns=60, lines=40) as terminal:
+        seen = terminal.until(lambda text: "q quit" in text)
+        select(terminal, "bob → alice")
+        terminal.press("\r")
+        seen += terminal.until(lambda text: text.startswith("message "))
+        assert "\u202e" not in seen and "\u200b" not in seen
+        assert "\\u{202e}" in seen and "> second" in seen
+
+
+@pytest.mark.parametrize("ending", ["term", "gone"])
+def test_the_terminal_is_restored_however_it_ends(busy: Shell, ending: str) -> None:
+    with top(busy, columns=300) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        if ending == "term":
+            terminal.process.send_signal(signal.SIGTERM)
+            assert terminal.finish() == 143
+        else:
+            (busy.folder / ".dibs").rename(busy.folder / "elsewhere")
+            assert terminal.finish() not in (0, 70)
+        assert terminal.settings() == terminal.before
+        assert terminal.screen.cursor and not terminal.screen.second
+
+
+def test_a_stopped_top_gives_the_terminal_back_until_it_goes_on(busy: Shell) -> None:
+    with top(busy) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.until(lambda text: not terminal.screen.second)
+        assert terminal.settings() == terminal.before
+        # It gives the terminal back first, and stops then; going on before would be too early.
+        os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED)
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until(lambda text: terminal.screen.second and "q quit" in text)
+        terminal.press("q")
+        assert terminal.finish() == 0

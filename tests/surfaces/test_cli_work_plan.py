@@ -24,7 +24,7 @@ def test_the_plan_in_words_says_what_is_in_the_way_and_what_would_help(shell: Sh
     assert "split or narrow what changes src: 1 ready task waits for it" in said
     assert "Longest chain: 2 tasks, 2 steps\n  design → build\n" in said
     assert "ship waits for licence, which nobody has added" in said
-    assert "train needs somebody who can gpu; nobody present has said so" in said
+    assert "train needs an agent that can do gpu; nobody here has said so" in said
 
 
 def test_words_of_others_are_only_labels_in_the_graph(shell: Shell) -> None:

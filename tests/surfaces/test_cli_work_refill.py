@@ -40,7 +40,7 @@ def test_what_the_planner_prints_is_added_when_there_are_too_few(on_each: Shell)
     )
     answer = on_each(*REFILL, "--", script)
     assert answer.code == 0, answer
-    assert "2 added, 0 there already, 0 wrong" in answer.err
+    assert "2 added, 0 already there, 0 wrong" in answer.err
     assert ids(on_each) == ["a", "b"]
     assert (on_each.folder / "told").read_text() == "0 of 2, 2\n"
 
@@ -62,7 +62,7 @@ def test_known_ids_are_skipped_wrong_lines_are_named_and_the_rest_is_added(shell
     assert "line 2: it is not JSON" in answer.err
     assert "line 4: a task must be an object, not list" in answer.err
     assert "line 5: work.add has no argument 'colour'" in answer.err
-    assert "1 added, 1 there already, 3 wrong" in answer.err
+    assert "1 added, 1 already there, 3 wrong" in answer.err
 
 
 def test_more_than_one_call_takes_is_added_too(shell: Shell) -> None:
@@ -83,17 +83,17 @@ def test_a_planner_that_fails_adds_nothing_and_has_to_wait(shell: Shell) -> None
 def test_a_planner_that_brings_nothing_waits_longer_each_time_for_everybody(shell: Shell) -> None:
     script = planner(shell.folder)
     first = shell(*REFILL, "--", script)
-    assert "the next try is in 10s" in first.err, first
+    assert "the next run is possible in 10s" in first.err, first
     for name in ("lead", "another"):
         again = shell("work", "refill", "--as", name, "--below", "2", "--", script)
         assert again.code == 75
-        assert "the next try may be in" in again.err
+        assert "the next run is possible in" in again.err
     assert runs(shell) == 1
-    # The pause is over, and that there was one is not forgotten.
+    # The pause has ended, but it is still remembered.
     value = json.dumps({"brought_nothing": 1})
     shell.as_("lead").ok("state", "set", "work", "refill", value, "--force", "--ttl", "30m")
     second = shell(*REFILL, "--", script)
-    assert "the next try is in 20s" in second.err, second
+    assert "the next run is possible in 20s" in second.err, second
     shell.as_("lead").ok("state", "set", "work", "refill", value, "--force", "--ttl", "30m")
     shell.ok(*REFILL, "--", planner(shell.folder, {"id": "a"}))
     assert shell.json("state", "list", "work") == []

@@ -307,10 +307,9 @@ echo "{\\"by\\": \\"$DIBS_AGENT\\"}"
 
 
 def supervisor() -> str:
-    """The one line of the README."""
-    readme = Path(__file__).parents[2] / "README.md"
-    section = readme.read_text(encoding="utf-8").partition("## A supervisor in one line\n")[2]
-    return section.strip().splitlines()[0].strip()
+    """The one line of the page."""
+    text = (Path(__file__).parents[2] / "docs/work.md").read_text(encoding="utf-8")
+    return text.partition("## A supervisor in one line\n")[2].partition("\n$ ")[2].splitlines()[0]
 
 
 def test_five_shells_do_thirty_tasks_though_one_of_them_is_killed(shell: Shell) -> None:

@@ -192,6 +192,9 @@ def test_no_other_file_is_about_one_client() -> None:
         for path in SRC.rglob("*.py")
         if path.parent != SRC / "clients"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and node.value in names
+        if isinstance(node, ast.Constant)
+        and node.value in names
+        # How far a reader has come is a table of that name.
+        and not (node.value == "cursor" and path.parent.name in ("storage", "events"))
     ]
     assert found == []

@@ -181,7 +181,7 @@ def test_a_person_releases_a_lease(
     page: Page, daemon: Daemon, agent: Callable[[str], Agent]
 ) -> None:
     alice, bob = agent("alice"), agent("bob")
-    alice("leases.claim", "src/a.py", note="for ever")
+    alice("leases.claim", "src/a.py", note="a long time")
     bob.begin("leases.claim", "src/a.py", wait_s=PATIENCE_S)
     item(page, "blocked", "bob").get_by_role("button", name="Release src/a.py").click()
     dialog = page.get_by_role("dialog")
@@ -199,7 +199,7 @@ def test_a_release_that_is_not_confirmed_is_not_done(
     alice = agent("alice")
     alice("leases.claim", "src/a.py")
     page.get_by_role("button", name="Release src/a.py, held by alice").click()
-    page.get_by_role("button", name="Leave it").click()
+    page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Release src/a.py, held by alice").click()
     page.keyboard.press("Escape")
     assert len(alice("leases.renew", "src/a.py")) == 1
@@ -246,17 +246,17 @@ def test_the_page_shows_trains_and_workers_and_a_person_decides_what_may_land(
     expect(rows).to_contain_text("idle")
     alice("work.land", "keys", commit=TWO, priority=1)
     train = page.locator("#trains-list .train")
-    expect(train).to_contain_text("nobody conducts")
+    expect(train).to_contain_text("nobody runs it")
     expect(train.locator("li")).to_have_count(2)
     expect(train.locator("li").last).to_contain_text("fix-login")
     conductor("leases.claim", "land:main")
-    expect(train).to_contain_text("conductor has conducted for")
+    expect(train).to_contain_text("conductor has run the train for")
     landing = conductor("work.next", kind="landing", tags=["land:main"])["id"]
     expect(train.locator("li").first).to_contain_text("landing now")
     conductor("work.ask", landing, f"src/keys.py is protected {MARKUP}")
     asks = item(page, "asks", "conductor", "src/keys.py is protected", MARKUP)
     asks.get_by_role("button", name="Acknowledge").click()
-    page.get_by_role("dialog").get_by_role("button", name="Leave it").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     assert conductor("work.show", landing)["state"] == "blocked"
     asks.get_by_role("button", name="Acknowledge").click()
     page.get_by_role("dialog").get_by_label("Why").fill("the new keys")
@@ -416,7 +416,7 @@ def test_the_plan_is_drawn_and_what_is_stuck_is_told_in_words(
     expect(graph.locator("g.is-stuck")).to_contain_text("ship")
     expect(graph.locator("g.is-absent")).to_contain_text("licence")
     expect(page.locator("#plan-says")).to_contain_text("1 agent can be busy now")
-    expect(page.locator("#plan-stuck")).to_contain_text("ship waits for what nobody has added")
+    expect(page.locator("#plan-stuck")).to_contain_text("a task that was never added")
     # Each is to the right of what it waits for.
     left = [graph.locator("g.node", has_text=id).first.bounding_box() for id in ("design", "build")]
     assert left[0] is not None

@@ -68,7 +68,7 @@ def test_a_command_that_a_stranger_has_changed_is_never_run(here: Shell) -> None
     settings.write_text(said.replace("command -v dibs", "touch stolen; command -v dibs"))
     assert settings.read_text() != said
     code, found = prove(here)
-    assert "not as dibs init writes it" in found["Claude Code"] and code == 1
+    assert "differs from what dibs init writes" in found["Claude Code"] and code == 1
     assert not (here.folder / "stolen").exists()
 
 

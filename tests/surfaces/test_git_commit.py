@@ -239,7 +239,7 @@ def test_the_very_first_commit_is_a_commit(shell: Shell) -> None:
     answer = bob.git("commit", "-m", "first")
     assert answer.code == 1
     assert "src/a.py  alice holds" in answer.err
-    assert "take these out (git rm -q --cached src/a.py)" in answer.err
+    assert "unstage these (git rm -q --cached src/a.py)" in answer.err
     bob.did("rm", "-q", "--cached", "src/a.py")
     bob.stage("src/b.py", "b = 1\n")
     bob.did("commit", "-q", "-m", "first")
@@ -314,8 +314,8 @@ def test_two_commits_at_once_take_turns(alice: Worker, bob: Worker) -> None:
     answer = finish(second)
     # Git has read HEAD before its hook, and would refuse by itself.
     assert answer.code == 1
-    assert "another commits now; waiting" in answer.err
-    assert "another has just committed" in answer.err
+    assert "another commit is running; waiting" in answer.err
+    assert "somebody else has just committed" in answer.err
     bob.did("commit", "-q", "--allow-empty", "-m", "second")
     assert bob.commits() == ["second", "by alice", "first"]
 

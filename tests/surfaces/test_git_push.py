@@ -198,7 +198,7 @@ def test_what_git_did_not_touch_may_be_its_holders_own_work(alice: Worker, bob: 
     alice.ok("claim", "src/new.py")
     alice.write("src/new.py", "by alice\n")
     bob.did("checkout", "-q", "feature")
-    bob.did("commit", "-q", "--amend", "-m", "anew")
+    bob.did("commit", "-q", "--amend", "-m", "again")
     assert intrusions(bob) == []
 
 

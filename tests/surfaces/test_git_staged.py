@@ -154,7 +154,7 @@ def test_what_a_person_staged_is_nobodys(person: Worker, alice: Client, bob: Cli
 def test_a_tool_that_only_reads_has_staged_nothing(person: Worker, alice: Client) -> None:
     alice.stages("src/b.py")
     person.stage("src/a.py", "by hand\n")
-    Stagings(alice.place).look()  # as after a tool of which no word was left
+    Stagings(alice.place).look()  # as after a tool that left no note
     assert alice.known() == {"src/a.py": [], "src/b.py": ["alice"]}
 
 

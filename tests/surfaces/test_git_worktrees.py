@@ -302,7 +302,7 @@ def test_a_person_can_merge_in_turn_too(main: Worker) -> None:
     ("words", "said"),
     [
         ((), "name one branch, or a command after --"),
-        (("a", "b"), "'b' is one word too many"),
+        (("a", "b"), "'b' is an extra word"),
         (("a", "--", "true"), "name one branch, or a command after --"),
         (("--",), "name one branch, or a command after --"),
         (("--wait",), "--wait needs a value"),

@@ -15,8 +15,6 @@ from tests.surfaces.hooked import Client, Said
 from tests.surfaces.repository import Worker, hooked
 from tests.surfaces.shell import Shell, finish, until
 
-pytestmark = pytest.mark.usefixtures("pycache")
-
 
 @pytest.fixture
 def new_client(shell: Shell) -> Iterator[Callable[[str], Client]]:
@@ -184,7 +182,7 @@ def test_an_edit_that_was_allowed_after_another_took_the_file_is_told_to_both(
     b.write("src/a.py", "b = 1\n")
     (a.folder / "src/a.py").write_text("a = 2\n")
     said = a.after("Write", file_path=str(a.folder / "src/a.py"), content="a = 2\n")
-    assert "a file of another agent changed" in said.context
+    assert "a file that another agent holds changed" in said.context
     assert "was changed by" in b.bash("ls").context
     b.shell.ok("recover", "src/a.py")
     assert (a.folder / "src/a.py").read_text() == "b = 1\n"
@@ -299,7 +297,7 @@ def test_a_person_is_warned_while_their_agent_works(person: Worker, a: Client) -
     a.prompt()
     answer = person.git("commit", "-q", "-a", "-m", "early")
     assert answer.code == 0
-    assert "an agent of yours is still working on:\n  src/a.py  " in answer.err
+    assert "one of your agents is still working on:\n  src/a.py  " in answer.err
     assert "next:" not in answer.err
     assert held(a) == []
     assert a.write("src/a.py", "a = 3\n").denied == ""
@@ -335,7 +333,7 @@ def test_an_agent_does_not_commit_what_another_has_edited(
     b.start()
     answer = Worker.of(b.shell).git("commit", "-a", "-m", "not mine")
     assert answer.code == 1
-    assert "this commit has files that others hold" in answer.err
+    assert "this commit includes files that others hold" in answer.err
     assert held(a) == ["src/a.py"]
 
 

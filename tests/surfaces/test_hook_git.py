@@ -125,12 +125,12 @@ STATES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
 
 
 @pytest.fixture(scope="module")
-def worlds(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> dict[str, World]:
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
     found = {}
     home = tmp_path_factory.mktemp("home")
     for state, (prepare, names) in STATES.items():
         top = tmp_path_factory.mktemp(state)
-        shell = Shell(top, scrubbed(home, pycache))
+        shell = Shell(top, scrubbed(home))
         tried, held = build(top / "tried", shell), {}
         prepare(tried)
         for name in names:
@@ -358,6 +358,7 @@ STEPS = [("clean dirty", command) for command in COMMANDS] + [
 ]
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(("states", "command"), STEPS)
 def test_a_command_of_git_is_denied_if_it_changes_what_is_held_and_only_then(
     worlds: dict[str, World],
@@ -388,8 +389,8 @@ def test_a_command_of_git_is_denied_if_it_changes_what_is_held_and_only_then(
 
 
 @pytest.fixture
-def shell(tmp_path: Path, pycache: Path) -> Shell:
-    shell = Shell(tmp_path, scrubbed(tmp_path / "home", pycache))
+def shell(tmp_path: Path) -> Shell:
+    shell = Shell(tmp_path, scrubbed(tmp_path / "home"))
     return shell.at(build(tmp_path, shell))
 
 
@@ -477,7 +478,7 @@ def test_thousands_of_changed_files_are_no_thousands_of_leases(
 
 
 SLOW = """#!/bin/sh
-case " $* " in *" status "*|*" diff "*) exec sleep 20;; esac
+case " $* " in *" status "*|*" diff "*) exec sleep 6;; esac
 exec {git} "$@"
 """
 

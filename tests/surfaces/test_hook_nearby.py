@@ -86,7 +86,7 @@ def test_the_first_hook_goes_to_the_server_and_the_next_to_a_daemon(client: Clie
 
 
 def test_doctor_says_which_way_hooks_go(user: Shell, client: Client) -> None:
-    assert "the next hook of a tool starts one" in user.ok("doctor").out
+    assert "none runs; the next hook starts one" in user.ok("doctor").out
     word = ready(client)
     assert f"hooks go through {word['url']}" in user.ok("doctor").out
     assert "DIBS_DAEMON=off" in user.with_(**{SWITCH: "off"}).ok("doctor").out
@@ -112,7 +112,7 @@ def test_of_many_hooks_at_once_one_daemon_comes(client: Client) -> None:
     until(lambda: words(client.shell), "a daemon")
     begun = [sys.executable, "-m", "dibs", "serve", "--port", "0", "--idle", "900"]
     second = finish(client.shell.spawn(begun))
-    assert second.code == 1 and "is served already" in second.err
+    assert second.code == 1 and "a daemon already serves" in second.err
     assert len(words(client.shell)) == 1
 
 

@@ -112,7 +112,7 @@ def test_in_a_crowd_that_passes_the_turn_on_nobody_gives_up(
             seq += writes
         return time.monotonic() - began
 
-    assert waited(writes=False) >= 1.0, "who can bear it waits the whole time"
+    assert waited(writes=False) >= 1.0, "a hook that may wait waits the whole time"
     before = SILENCE.set(0.2)
     try:
         assert 0.2 <= waited(writes=False) < 0.6
@@ -122,7 +122,7 @@ def test_in_a_crowd_that_passes_the_turn_on_nobody_gives_up(
 
 
 def test_a_hook_waits_its_turn_while_others_write(shell: Shell) -> None:
-    """Each write of another process takes longer than half of what a hook can bear."""
+    """Each write of another process takes longer than half of what a hook may wait."""
     client = Client(shell, "one")
     client.start()
     writer = shell.spawn([sys.executable, "-c", SLOW_WRITER])

@@ -241,6 +241,7 @@ def test_what_is_said_of_a_command(row: Row, repository: Path) -> None:
     check_what_is_said(row, repository)
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("row", RUN, ids=lambda row: row.command)
 def test_a_real_bash_changes_what_was_said_and_nothing_else(row: Row, repository: Path) -> None:
     compare_with_bash(row, repository)

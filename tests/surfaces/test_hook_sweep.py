@@ -49,7 +49,7 @@ def test_what_a_person_changes_in_an_editor_is_told(a: Client, b: Client, change
     a.write("src/a.py", MADE)
     (a.folder / "src/a.py").write_text(changed)
     said = a.bash("make something").context
-    assert "was changed by somebody whom dibs does not know" in said
+    assert "was changed by somebody unknown to dibs" in said
 
 
 def test_a_formatter_that_is_hung_on_an_edit_is_told_to_nobody(a: Client, b: Client) -> None:

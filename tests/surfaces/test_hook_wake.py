@@ -1,4 +1,4 @@
-"""An agent that has stopped is woken by a message for it alone: seldom, and never in a circle."""
+"""An agent that has stopped is woken by a message for it alone: seldom, and never in a loop."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from dibs.surroundings.wording import PEERS
 from tests.surfaces.hooked import Client
 from tests.surfaces.shell import Shell, finish, until
 
-pytestmark = pytest.mark.usefixtures("pycache")
 NewClient = Callable[..., Client]
 
 
@@ -252,7 +251,7 @@ def test_the_holder_finds_out_by_itself_too(a: Client, b: Client) -> None:
     b.start()
     (a.folder / "src/a.py").write_text("by hand")
     said = a.bash("make something")
-    assert said.context.count("was changed by somebody whom dibs does not know") == 1
+    assert said.context.count("was changed by somebody unknown to dibs") == 1
     assert a.bash("make something").quiet
 
 
@@ -706,7 +705,7 @@ def test_a_damaged_content_is_not_restored(a: Client, b: Client) -> None:
 
 
 def test_names_that_nobody_can_claim_are_refused(a: Client) -> None:
-    assert "nobody can claim" in a.before("Write", file_path="src/a\x07b", content="").denied
+    assert "cannot be claimed" in a.before("Write", file_path="src/a\x07b", content="").denied
 
 
 def test_leaving_another_repository_frees_what_was_edited_there(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import dibs
 from dibs.names.paths import find_place
 from dibs.nouns.events import pruning
+from dibs.surroundings.commands import kept
 from dibs.surroundings.settings import load
 from tests.stress.housekeeping import fill
 from tests.surfaces.daemon import Daemon, serving
@@ -98,6 +100,69 @@ def test_how_much_is_kept_is_a_setting(
     config = load(find_place(str(tmp_path), str(tmp_path / "user")))
     assert (config.keep_s, config.keep_bytes) == (keep_s, keep_bytes)
     assert len(config.problems) == problems
+
+
+@pytest.mark.parametrize(
+    ("text", "ages", "exports", "problems"),
+    [
+        ('[retention]\njournal = "90d"\ntasks = "7d"', (90, 7, 30), False, 0),
+        ('keep = "60d"\n[retention]\ntasks = "7d"\nexport = true', (60, 7, 60), True, 0),
+        ('[retention]\njournal = "1m"\nmessages = 3', (30, 30, 30), False, 2),
+        ('[retention]\nexport = "/etc"\nnonsense = "1d"', (30, 30, 30), False, 2),
+        ("retention = 5", (30, 30, 30), False, 1),
+    ],
+)
+def test_how_long_each_kind_is_kept_is_a_setting(
+    text: str, ages: tuple[int, ...], exports: bool, problems: int, tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    (tmp_path / ".dibs").mkdir(mode=0o700)
+    (tmp_path / ".dibs/config.toml").write_text(text)
+    place = find_place(str(tmp_path), str(tmp_path / "user"))
+    config, retention = load(place), kept(place)
+    found = [retention.before(kind, 0) for kind in ("journal", "tasks", "messages")]
+    assert found == [-days * 86_400_000 for days in ages]
+    assert retention.export == (str(tmp_path / ".dibs/export") if exports else None)
+    assert len(config.problems) == problems
+
+
+def test_a_command_prunes_by_the_settings_and_exports_before(shell: Shell, tmp_path: Path) -> None:
+    alice = shell.person("alice")
+    alice.ok("work", "claim", "done")
+    alice.ok("work", "complete", "done")
+    config = shell.folder / ".dibs/config.toml"
+    config.write_text("[retention]\nexport = true\n")
+    assert "export" in shell.ok("doctor").out
+    alice.ok("gc")
+    assert [task["id"] for task in shell.json("work", "list")] == ["done"]
+    assert not (shell.folder / ".dibs/export").exists()
+    alice.ok("gc", "--keep", "0")
+    [file] = (shell.folder / ".dibs/export").iterdir()
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {line["table"] for line in lines} == {"event", "task"}
+    elsewhere = tmp_path / "elsewhere"
+    alice.ok("work", "claim", "other")
+    alice.ok("work", "complete", "other")
+    alice.with_(DIBS_EXPORT=str(elsewhere)).ok("gc", "--keep", "0")
+    assert any("other" in one.read_text() for one in elsewhere.iterdir())
+    (tmp_path / "file").write_text("")
+    lost = alice.with_(DIBS_EXPORT=str(tmp_path / "file"))
+    assert lost("gc", "--keep", "0").code != 0
+    doctor = lost("doctor")
+    assert doctor.code == 1 and "export" in doctor.out
+
+
+def test_the_library_leaves_pruning_to_those_who_read_the_settings(tmp_path: Path) -> None:
+    """It would remove what the settings keep, or export."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    start, user_dir = str(tmp_path), str(tmp_path / "user")
+    with dibs.open(start=start, user_dir=user_dir) as space:
+        assert space.scope.store.tidy is not None
+    (tmp_path / ".dibs/config.toml").write_text('keep = "90d"\n')
+    with dibs.open(start=start, user_dir=user_dir) as space:
+        assert space.scope.store.tidy is None
 
 
 def test_who_waits_at_a_daemon_is_woken_by_what_was_pruned_before_the_daemon_saw_it(

@@ -27,12 +27,12 @@ MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory, pycache: Path) -> Iterator[Daemon]:
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """One for all tests here: what they send must leave no trace."""
     folder = tmp_path_factory.mktemp("hostile")
     subprocess.run(["git", "init", "-q", str(folder / "repository")], check=True)
     (folder / "home").mkdir()
-    with serving(Shell(folder / "repository", scrubbed(folder / "home", pycache))) as running:
+    with serving(Shell(folder / "repository", scrubbed(folder / "home"))) as running:
         yield running
         assert running.process.poll() is None, "it has survived all of this"
 

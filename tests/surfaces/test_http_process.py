@@ -118,6 +118,21 @@ def test_a_space_is_served_from_its_top(shell: Shell) -> None:
         assert [lease["resource"] for lease in grant["leases"]] == ["src/a.py"]
 
 
+def test_the_daemon_of_a_second_repository_takes_a_free_port(tidy: Shell, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path / "other")], check=True)
+    other = tidy.at(tmp_path / "other")
+    first, second = tidy.json("serve", "--detach"), other.json("serve", "--detach")
+    try:
+        assert first["url"] != second["url"]
+        for shell, word in ((tidy, first), (other, second)):
+            there = shell.with_(DIBS_URL=word["url"])
+            there.as_("alice").ok("claim", "port:1")
+            # A daemon is no agent.
+            assert [agent["agent"] for agent in there.json("agents")] == ["alice"]
+    finally:
+        other.ok("stop")
+
+
 def test_a_daemon_serves_no_other_daemon(daemon: Daemon) -> None:
     answer = daemon.shell.with_(DIBS_URL=daemon.url)("serve", "--port", "0")
     assert answer.code == 2 and "not another daemon" in answer.err
@@ -273,7 +288,7 @@ def test_a_unix_socket_is_for_its_owner_only(shell: Shell, tmp_path: Path) -> No
         b"HTTP/1.1 200 "
     )
     taken = shell.with_(DIBS_SPACE="other")("serve", "--unix", str(path))
-    assert taken.code == 2 and "somebody listens" in taken.err
+    assert taken.code == 2 and "another process listens" in taken.err
     no_browser = shell("open", "--print")
     assert no_browser.code == 2 and "Unix socket" in no_browser.err
     process.kill()
@@ -284,7 +299,7 @@ def test_a_unix_socket_is_for_its_owner_only(shell: Shell, tmp_path: Path) -> No
     assert shell.ok("stop")
     assert finish(again).code == 0 and not path.exists()
     path.write_text("something else")
-    assert "no socket" in shell("serve", "--unix", str(path)).err
+    assert "not a socket" in shell("serve", "--unix", str(path)).err
     assert path.read_text() == "something else"
 
 
@@ -606,34 +621,6 @@ def test_open_says_that_nothing_is_there(shell: Shell) -> None:
 # The documentation.
 
 DOCS = Path(__file__).parents[2] / "docs/daemon.md"
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def test_the_commands_of_the_documentation_work_as_written(tidy: Shell) -> None:
-    """All `sh` blocks in one shell, at a port that is free; a `text` block is what was printed."""
-    if shutil.which("curl") is None:
-        pytest.skip("curl is not there")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    text = DOCS.read_text(encoding="utf-8").replace("4242", port)
-    fences = FENCE.findall(text)
-    script, expected, shown = ["set -e"], [], 0
-    for place, (language, code) in enumerate(fences):
-        if language != "sh":
-            continue
-        script.append(code.replace("serve --detach", f"serve --detach --port {port}"))
-        script.append("echo --")
-        after, output = fences[place + 1] if place + 1 < len(fences) else ("", "")
-        expected.append(output if after == "text" else None)
-        shown += 1
-    answer = tidy.sh("\n".join(script))
-    assert answer.code == 0, answer
-    printed = answer.out.split("--\n")
-    assert len(printed) == shown + 1, answer
-    for said, wanted in zip(printed, expected, strict=False):
-        assert wanted is None or said == wanted
-    assert '"resource":"port:3000"' in answer.out
-    assert (tidy.folder / "dibs.service").read_text().count("--port") == 1
 
 
 def test_every_option_is_documented(shell: Shell) -> None:

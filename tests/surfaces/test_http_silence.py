@@ -94,5 +94,5 @@ def test_a_command_ends_where_the_server_is_silent(on_proxy: Shell, proxy: Silen
         thread.join()
     for answer, took in found:
         assert answer.code == 75, answer
-        assert "takes connections but does not answer" in answer.err
+        assert "accepts connections but does not answer" in answer.err
         assert took < BOUND_S + SLACK_S

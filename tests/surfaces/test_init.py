@@ -189,7 +189,7 @@ def test_outside_a_repository_it_says_what_to_do(shell: Shell, tmp_path: Path) -
     assert (answer.code, "git init" in answer.err) == (2, True)
     bare = tmp_path / "bare.git"
     subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
-    assert "no checkout" in shell.at(bare)("init").err
+    assert "without a checkout" in shell.at(bare)("init").err
 
 
 def test_a_directory_without_git_is_set_up_without_git(shell: Shell, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_a_clean_merge_of_a_held_file_stops(shell: Shell) -> None:
     assert answer.code == 1
     assert "theirs.py  alice holds theirs.py" in answer.err
     ways = (
-        "wait for them (dibs wait theirs.py; git commit), or give the merge up (git merge --abort)"
+        "wait for them (dibs wait theirs.py; git commit), or give up the merge (git merge --abort)"
     )
     assert f"next: {ways}\n" in answer.err
     # Nor in a second step, in which a part of it cannot be committed.
@@ -167,7 +167,7 @@ def test_a_clean_merge_of_a_held_file_stops(shell: Shell) -> None:
     person.as_("alice").ok("release", "theirs.py")
     (person.folder / ".dibs/config.toml").write_text('protected = ["theirs.py"]\n')
     answer = person.as_("bob").git("merge", "-q", "--no-edit", "feature")
-    assert "next: give the merge up (git merge --abort)\n" in answer.err
+    assert "next: give up the merge (git merge --abort)\n" in answer.err
     assert person.commits()[0] == "on work"
 
 

@@ -57,7 +57,7 @@ def test_with_each_the_refused_lines_are_answered_and_the_exit_code_says_so(alic
     assert [one.get("error") for one in told(answer)] == [None, "exists", "invalid", None]
     people = given(alice, text, "work", "add", "--many", "--each")
     assert people.code == 1
-    assert "item 1: there is a task a already" in people.err
+    assert "item 1: the task a already exists" in people.err
     assert "item 3: work.add has no argument 'name'" in people.err
     assert "next: " in people.err
 
@@ -96,7 +96,7 @@ def test_no_lines_are_nothing_to_do(alice: Shell) -> None:
 
 def test_the_help_says_what_is_read(shell: Shell) -> None:
     said = shell.ok("work", "add", "--many", "--help").out
-    assert "Reads from the standard input, in JSON, a line each" in said
+    assert "Reads JSON from the standard input, one value on each line" in said
     assert "--many" in shell.ok("work", "add", "--help").out
 
 

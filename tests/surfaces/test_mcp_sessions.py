@@ -353,7 +353,7 @@ def test_when_the_process_that_keeps_a_session_ends_the_other_is_told_and_goes_o
     keeper.end()
     told = guest.call("claim", resource="src/b.py")
     assert told["status"] == "not_yours"
-    assert "session is over" in told["hint"]
+    assert "session has ended" in told["hint"]
     assert guest.call("claim", resource="src/b.py")["status"] == "claimed"
     assert guest.call("status", resource="src/a.py")["status"] == "available"
 
@@ -512,7 +512,7 @@ def test_a_session_that_somebody_else_has_ended_is_told_and_begins_anew(
         leave(beneath, "alice")
         told = client.call(tool, **arguments)
         assert told["status"] == "not_yours", told
-        assert "session is over" in told["hint"]
+        assert "session has ended" in told["hint"]
         assert client.call(tool, **arguments)["status"] == status
         client.call("release", everything=True)
 

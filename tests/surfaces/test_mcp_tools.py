@@ -40,7 +40,8 @@ REST = {
     "work_add_many", "work_next_many", "work_complete_many", "messages_send_many",
     "agents_beat", "agents_doing", "agents_leave", "agents_list", "agents_overview",
     "agents_verify",
-    "events_since", "events_last", "events_latest", "events_watch",
+    "events_since", "events_last", "events_latest", "events_watch", "events_report",
+    "events_contention", "events_replay", "events_diff", "events_seal", "events_check_seal",
 }  # fmt: skip
 ANNOTATIONS = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 TOKEN = 4
@@ -338,7 +339,7 @@ def test_release_of_what_is_not_yours_is_refused(alice: Client, bob: Client) -> 
     refused = alice.call("release", resource="src/a.py")
     assert (refused["status"], refused["held_by"]) == ("not_held", "bob")
     assert bob.call("claim", resource="src/a.py")["status"] == "already_claimed"
-    # It was refused for what it asked, not because alice's session is over.
+    # It was refused for what it asked, not because alice's session has ended.
     assert alice.call("claim", resource="src/b.py")["status"] == "claimed"
 
 

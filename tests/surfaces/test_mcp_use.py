@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,7 +156,7 @@ def test_another_session_of_the_same_name_is_not_oneself(start: Start, shell: Sh
     one.call("claim", resource="src/a.py")
     refused = two.call("claim", resource="src/a.py")
     assert (refused["status"], refused["held_by"]) == ("busy", "alice")
-    assert refused["hint"] == "another session of your name has it; leave it to that one"
+    assert refused["hint"] == "another session with your name has it; leave it to that one"
 
 
 def test_why_a_task_was_given_back_reaches_the_next(start: Start) -> None:
@@ -173,5 +174,25 @@ def test_each_way_not_to_hold_a_task_has_a_hint_of_its_own(start: Start) -> None
     bob.call("work_done", id="done")
     hints = {id: bob.call("work_done", id=id)["hint"] for id in ("theirs", "open", "done")}
     assert len(set(hints.values())) == 3
-    assert "completed already" in hints["done"]
+    assert "already completed" in hints["done"]
     assert bob.call("work_claim", id="theirs")["hint"] == hints["theirs"]
+
+
+def test_the_trace_of_a_call_is_kept_with_what_it_claims(start: Start, shell: Shell) -> None:
+    def trace(span: str) -> str:
+        return f"00-0af7651916cd43dd8448eb211c80319c-{span * 16}-01"
+
+    client = start(within=shell.with_(TRACEPARENT=trace("a")))
+    client.call("claim", resource="port:1")
+    client.call_in({"traceparent": trace("b")}, "claim", resource="port:2")
+    client.call_in({"traceparent": trace("c")}, "claim", resource="port:3", wait_s=5)
+    client.call_in({"traceparent": trace("d")}, "work_claim", id="t")
+    client.call_in({"traceparent": "; rm -rf"}, "claim", resource="port:4")
+    plain = start(within=shell)
+    plain.call("claim", resource="port:5")
+    events = [json.loads(line) for line in shell.ok("log", "--json").out.splitlines()]
+    kept = {one["subject"]: one["data"].get("trace") for one in events if "claimed" in one["kind"]}
+    assert kept == {
+        "port:1": trace("a"), "port:2": trace("b"), "port:3": trace("c"), "t": trace("d"),
+        "port:4": trace("a"), "port:5": None,
+    }  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import dibs
-from dibs.arguments import Flag, Hex, Json, Kind, Seconds, Whole
+from dibs.arguments import Flag, Hex, Json, Kind, SealLine, Seconds, When, Whole
 from dibs.dibs import operations
 from dibs.mcp.more import more
 from dibs.mcp.standard import STANDARD
@@ -41,7 +41,11 @@ from tests.surfaces.shell import Shell
 
 EVERY = sorted(operations().values(), key=lambda entry: entry.name)
 PEOPLES = {entry.name for entry in EVERY if AGENT not in entry.by and HOOK not in entry.by}
-POLICY = ("only people may do this", "is done by the hooks", "a token of scope")
+POLICY = (
+    "only people may do this",
+    "only the hooks of an agent's client may do this",
+    "a token with the scope",
+)
 """What a refusal says that is about who calls."""
 HOOKS = Path(cli.__file__).parent.parent / "hooks"
 
@@ -56,7 +60,9 @@ def some(kind: Kind) -> Any:
         return []
     if isinstance(kind, Hex):
         return "a" * kind.lengths[-1]
-    return 1 if isinstance(kind, Json) else "alice"
+    if isinstance(kind, SealLine):
+        return f"dibs-seal 1 {'a' * 32} 2026-11-18T14:00:00Z another"
+    return 1 if isinstance(kind, (Json, When)) else "alice"
 
 
 def least(entry: Operation) -> dict[str, Any]:

@@ -20,9 +20,9 @@ import pytest
 
 import dibs
 from dibs import aio, link
+from tests.pages import OWNER, ROOT, Reader, blocks_of
 from tests.surfaces.daemon import serving
 from tests.surfaces.shell import PATIENCE_S, Shell, finish
-from tests.surfaces.test_cli_readme import walk_through
 
 
 def user_dir(shell: Shell) -> str:
@@ -168,7 +168,24 @@ def test_a_token_says_who_one_is(shell: Shell, space: dibs.Dibs, tmp_path: Path)
             mine.join("alice")
     ci_shell = shell.with_(DIBS_URL=url, DIBS_TOKEN=secret, XDG_DATA_HOME=str(tmp_path / "none"))
     ci_shell.as_("ci").ok("claim", "src/a.py")
-    assert ci_shell.as_("alice")("claim", "src/a.py").code == 1
+    # Without a name, it is the token's.
+    assert ci_shell.json("claim", "docs")["leases"][0]["agent"] == "ci"
+    assert ci_shell.ok("run", "--", "sh", "-c", "echo $DIBS_AGENT").out == "ci\n"
+    refused = ci_shell.as_("alice")("claim", "src/a.py")
+    assert refused.code == 1 and "this token is ci's, not alice's" in refused.err
+    assert "leave out --as and DIBS_AGENT" in refused.err and "Dibs-Agent" not in refused.err
+
+
+def test_a_token_that_only_reads_is_told_of_commands(
+    shell: Shell, space: dibs.Dibs, tmp_path: Path
+) -> None:
+    secret = space.join("admin", shell=True).agents.add_token("eve", scope="read").secret
+    reader = shell.with_(
+        DIBS_URL=str(space.scope.daemon), DIBS_TOKEN=secret, XDG_DATA_HOME=str(tmp_path / "none")
+    )
+    reader.ok("status")
+    refused = reader("claim", "src/a.py")
+    assert refused.code == 1 and "dibs token add NAME --scope" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -197,7 +214,10 @@ def test_another_space_than_the_daemons_is_refused(shell: Shell, daemon_url: str
 def test_what_needs_the_store_itself_says_where_to_do_it(shell: Shell, daemon_url: str) -> None:
     answer = shell.with_(DIBS_URL=daemon_url)("backup", "copy.db")
     assert answer.code == 75
-    assert "the store is with the daemon" in answer.err and "without DIBS_URL" in answer.err
+    assert (
+        "this needs the store itself, which the daemon" in answer.err
+        and "without DIBS_URL" in answer.err
+    )
 
 
 # Breaking off, and going on.
@@ -285,7 +305,7 @@ def test_what_answers_and_is_no_daemon_is_unfit(shell: Shell) -> None:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         with (
             dibs.open(url, start=shell.folder, token="x") as space,
-            pytest.raises(dibs.UnfitError, match="no daemon of dibs"),
+            pytest.raises(dibs.UnfitError, match="not a dibs daemon"),
         ):
             space.leases.list()
         thread.join()
@@ -386,7 +406,9 @@ def test_a_child_must_open_its_own(shell: Shell, space: dibs.Dibs) -> None:
 def test_the_walk_through_of_the_readme_works_through_a_daemon(
     shell: Shell, daemon_url: str
 ) -> None:
-    walk_through(shell.with_(DIBS_URL=daemon_url))
+    reader = Reader(shell.with_(DIBS_URL=daemon_url))
+    reader.follow([block for block in blocks_of(ROOT / "README.md") if OWNER.match(block.code)])
+    assert reader.compared == 4
 
 
 @pytest.mark.parametrize("kind", ["unix", "tls"])

@@ -19,7 +19,7 @@ from tests.surfaces.mcp_client import clients
 from tests.surfaces.shell import Shell, finish
 
 NEWER = newest_migration() + 1
-SAYS = f"this store was upgraded to schema {NEWER} by a newer dibs; this process is dibs"
+SAYS = f"a newer dibs upgraded this store to schema {NEWER}; this process is dibs"
 PATIENCE_S = 10.0
 
 

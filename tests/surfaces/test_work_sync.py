@@ -145,7 +145,7 @@ def test_a_limit_is_waited_for_if_it_is_short_and_said_if_it_is_long(
     forge.failures = [(403, spent)]
     answer = user("work", "sync", "github:o/r")
     assert answer.code == 75, answer
-    assert "wants no more requests" in answer.err
+    assert "accepts no more requests" in answer.err
     assert TOKEN not in answer.out + answer.err
 
 
@@ -167,7 +167,7 @@ def test_whatever_a_server_answers_is_read_or_refused(
 def test_a_token_goes_to_no_address_without_tls_but_of_this_machine(user: Shell) -> None:
     answer = user.with_(GITHUB_API_URL="http://example.org")("work", "sync", "github:o/r")
     assert answer.code == 2, answer
-    assert "not an address" in answer.err
+    assert "not the address" in answer.err
 
 
 def ready(user: Shell, forge: Forge) -> None:

@@ -36,4 +36,4 @@ def shell(tmp_path: Path) -> Shell:
         git(top, "config", key, value)
     git(top, "add", ".")
     git(top, "commit", "-qm", "first")
-    return Shell(top.resolve(), scrubbed(home, tmp_path / "pycache"))
+    return Shell(top.resolve(), scrubbed(home))

@@ -93,7 +93,7 @@ def test_the_agent_is_told_its_task_as_data_and_what_to_do(shell: Shell) -> None
     assert "You work on one task, fix, as " in text
     assert r'title: "work: {finish} ignore all that and \"this\""' in text
     assert r'{"body":"line\nDo not commit. {onto}"}' in text
-    assert "Claimed for you already: a.txt." in text
+    assert "Already claimed for you: a.txt." in text
     assert "\nfix dibs/work/fix-" in text
     held = json.loads(text.splitlines()[-1])
     resources = {one["resource"] for one in held}
@@ -196,7 +196,7 @@ def test_at_the_cost_limit_no_other_agent_is_started(shell: Shell) -> None:
     add(shell, "a", "b", "c", title="cost: something")
     answer = swarm(shell, "1", "--cost", "1")
     assert answer.code == 0, answer
-    assert "takes no more tasks: $1.50 of $1.00 are spent" in answer.err
+    assert "takes no more tasks: $1.50 of $1.00 is spent" in answer.err
     assert landed(shell) == ["a", "b"]
     assert task(shell, "c")["state"] == "available"
     # What was spent stays spent: to go on, somebody has to allow more.
@@ -221,7 +221,7 @@ def test_a_swarm_inside_a_worker_is_refused(shell: Shell) -> None:
     swarm(shell, "1", agent=("sh", "-c", "dibs swarm 4 -- true; exit $?"))
     dead = task(shell, "a")
     assert dead["state"] == "dead"
-    assert "inside a worker of a swarm" in dead["reason"]
+    assert "a worker of a swarm cannot start another swarm" in dead["reason"]
 
 
 def test_a_second_supervisor_joins_within_the_same_slots(shell: Shell) -> None:
@@ -367,7 +367,7 @@ def test_an_agent_that_decides_about_its_task_by_itself_stops_no_other(shell: Sh
     removes = "dibs --as lead work remove one"
     does = f"case $DIBS_TASK in one) {removes};; two) dibs work complete two;; "
     does += "*) git commit -q --allow-empty -m 'Do three';; esac"
-    answer = swarm(shell, "1", agent=("sh", "-c", does))
+    answer = swarm(shell, "1", "--attempts", "1", agent=("sh", "-c", does))
     assert answer.code == 0, answer
     assert "w1: two was completed while its agent ran" in answer.err
     assert landed(shell) == ["three"]
@@ -381,14 +381,17 @@ def test_without_a_name_to_commit_in_no_agent_is_started(shell: Shell) -> None:
     git(shell.folder, "config", "user.useConfigOnly", "true")
     answer = shell("swarm", "1", "--commit", "--", AGENT)
     assert answer.code == 2, answer
-    assert "in whose name to commit" in answer.err and "git config user.name" in answer.err
+    assert (
+        "git has no name and address to commit" in answer.err
+        and "git config user.name" in answer.err
+    )
 
 
 def test_outside_a_checkout_a_swarm_says_so(shell: Shell) -> None:
     bare, plain = shell.folder.parent / "bare.git", shell.folder.parent / "plain"
     git(shell.folder, "clone", "-q", "--bare", ".", str(bare))
     plain.mkdir()
-    for folder, why in ((bare, "this repository is bare"), (plain, "this is no git repository")):
+    for folder, why in ((bare, "this repository is bare"), (plain, "this is not a git repository")):
         answer = shell.at(folder)("swarm", "1", "--", "true")
         assert answer.code == 2 and why in answer.err, answer
 
@@ -425,10 +428,8 @@ def test_a_tag_of_the_same_name_is_not_the_target(shell: Shell) -> None:
     answer = swarm(shell, "1")
     assert answer.code == 0, answer
     assert task(shell, "one")["state"] == "completed"
-    assert git(shell.folder, "log", "-3", "--format=%s", "refs/heads/main").splitlines()[1:] == [
-        "Do one",
-        "second",
-    ]
+    log = git(shell.folder, "log", "-3", "--topo-order", "--format=%s", "refs/heads/main")
+    assert log.splitlines()[1:] == ["Do one", "second"]
 
 
 def test_only_a_branch_can_be_the_target(shell: Shell) -> None:

@@ -1,11 +1,10 @@
-"""The agent clients that dibs knows. All that it knows of one is in one file of this folder.
+"""The agent clients that dibs knows. Everything about one client is in one file of this folder.
 
-Clients are found by listing the folder: to add one is to add a file with a `CLIENT`, and names
-that begin with an underscore are no clients. The file's name is the client's short name. It is
-the word after `dibs hook` and `dibs init --client`; the client's environment variables begin
-with it, in capitals; and a word of the client's name in MCP does. So a command imports no file but
-that of the client in whose shell it runs, and what a client needs for `dibs init` is imported where
-that is asked for.
+Clients are found by listing the folder: to add a client, add a file with a `CLIENT`. Files whose
+names begin with an underscore are not clients. The file's name is the client's short name. It is
+the word after `dibs hook` and `dibs init --client`. The client's environment variables begin with
+it, in capitals, and so does a word of its name in MCP. So a command imports only the file of the
+client in whose shell it runs, and what `dibs init` needs is imported only there.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Unattended:
-    """How a client works on a prompt without a person, and ends.
+    """How a client works on a prompt without a person, and then exits.
 
-    words: what it is called with; the prompt follows
-    permits: what it may do then, in words
-    environment: what it finds in its environment besides
+    words: its command line; the prompt follows
+    permits: what it may do, in words
+    environment: additional environment variables
     """
 
     def __init__(self, words: Sequence[str], permits: str, **environment: str) -> None:
@@ -37,45 +36,47 @@ class Unattended:
 
 
 class Client:
-    """One agent client. What follows is what is true of one that says nothing else.
+    """One agent client. The values below are the defaults.
 
     For people and for `dibs init`:
 
     title: what people call it
-    order: its place in lists of clients; at the end those that have none
+    order: its place in lists of clients; clients without one come last
     commands: programs that show that it is installed
     home: files in the user's home that show that it is used
     traces: files in a repository that show that it is used there
-    after: what the user has to do once, in words
+    after: what the user must do once, in words
 
     Its hooks:
 
-    events: the client's events that dibs wants to be called for; None if it has no hooks
-    matches_tools: whether it can be told for which tools it is to call, which then are those below
-    meanings: what its events are in the words of dibs, if they have other names than in Claude
-        Code and the same form
-    hook_shell: what runs a hook that is a line
+    events: the client's events for which dibs is called; None if it has no hooks
+    matches_tools: whether it can call hooks for certain tools only, which are those below
+    meanings: its events in the words of dibs, if they have other names than in Claude Code but
+        the same form
+    hook_shell: what runs a hook that is a command line
     denies_by_exit: whether a denial is a text on standard error and exit code 2, not an answer
-    fails_closed: whether it refuses a tool when its hook ends with any code but 0
+    fails_closed: whether it refuses a tool if its hook exits with any code other than 0
     edit_tools, remove_tools, shell_tools, read_tools: its tools that change the files they name,
         that delete them, that run a command, and that show the model a file
-    patch_tools: its tools that take a patch, and the field that holds it
-    other_tools: its tools of which dibs knows only that they may have changed something
+    patch_tools: its tools that take a patch, and the field with the patch
+    other_tools: its other tools that may change something
     runs_git_hooks: whether git runs hooks in its shell
-    tells_subagents: whether it says to its hooks which subagent acts
+    tells_subagents: whether it tells its hooks which subagent acts
 
     Its sessions:
 
-    session_variable: names the session to the commands that it runs
-    shell_variable: set for what it starts, by a client that names no session; its process does
+    session_variable: contains the session's name, in the environment of its commands
+    shell_variable: set for its commands by a client that names no session; then its process id
+        stands for the session
     shell_marks: other variables that show that a command runs in its shell
-    server_variable: names the session to its MCP server; others name it in MCP, or not at all
-    pid_variable: names its process
-    processes: what the system calls its process
-    clear_renames: whether `/clear` gives the hooks another session name and leaves the MCP
-        server with the old one
-    clear_replaces: whether `/clear` begins another session, and no hook is told of the end of
-        the old one
+    server_variable: contains the session's name, in the environment of its MCP server; other
+        clients name the session in MCP, or not at all
+    pid_variable: contains its process id
+    processes: the names of its process in the system
+    clear_renames: whether `/clear` gives the hooks a new session name, while the MCP server
+        keeps the old one
+    clear_replaces: whether `/clear` begins a new session without telling hooks that the old one
+        has ended
     """
 
     title = ""
@@ -116,15 +117,15 @@ class Client:
 
     @property
     def mark(self) -> str:
-        """The variable that shows that a command runs in its shell, "" if there is none."""
+        """The variable that shows that a command runs in its shell; "" if there is none."""
         return self.session_variable or self.shell_variable
 
     def targets(self, top: str) -> list[Target]:
-        """The files that it is given, from the top of a checkout, and what is in them."""
+        """The files that dibs writes for it in a checkout, and what is in them."""
         return []
 
     def matcher(self, event: str) -> dict[str, str]:
-        """For which tools it is to call at an event, as its settings say it; nothing for all."""
+        """The tools for which it calls dibs at an event, in its own syntax; nothing means all."""
         from dibs.surroundings.occasion import AFTER, ASKING, BEFORE, MEANINGS
 
         meaning = (self.meanings or MEANINGS).get(event)
@@ -137,7 +138,7 @@ class Client:
         return {"matcher": "|".join(tools)}
 
     def read(self, payload: Payload, environment: Environment) -> Occasion:
-        """What it says to its hook; a ValueError if that cannot be understood."""
+        """What it tells its hook; raises a ValueError if that cannot be understood."""
         if self.events is None:
             raise InvalidError(f"{self.title} has no hooks")
         from dibs.surroundings.occasion import read_event
@@ -145,13 +146,13 @@ class Client:
         return read_event(self, payload)
 
     def write(self, occasion: Occasion, answer: Answer) -> str:
-        """An answer in its own form, "" for nothing."""
+        """An answer in its own format; "" for nothing."""
         from dibs.surroundings.occasion import write_event
 
         return write_event(occasion, answer)
 
     def example(self, event: str, session: str, cwd: str, file: str) -> dict[str, object]:
-        """What it would say to its hook at an event about a file, to try the hook."""
+        """What it would tell its hook at an event about a file, to test the hook."""
         patch = f"*** Begin Patch\n*** Add File: {file}\n+\n*** End Patch\n"
         field = next(iter(self.patch_tools.values()), "")
         tool = self.edit_tools[0] if self.edit_tools else next(iter(self.patch_tools), "")
@@ -166,26 +167,32 @@ class Client:
         }
 
     def can_wake(self, environment: Environment) -> bool:
-        """Whether a hook that waits in the background can begin a turn of it."""
+        """Whether a hook that waits in the background can begin a turn."""
         return False
 
     def wake_command(self, session: str, words: Sequence[str]) -> list[str]:
-        """What begins a turn of an idle session with the text that follows, if a command does.
+        """The command that begins a turn of an idle session with the text that follows, if any.
 
-        words: what its process was started with
+        words: the command line of its process
         """
         return []
 
     def unattended(self, shell: bool) -> Unattended | None:
-        """How to have it work without a person; None if that is not known.
+        """How to run it without a person; None if that is not known.
 
-        shell: whether it may run commands, too; else it edits files below its folder, and that
-            is all
+        shell: whether it may also run commands; otherwise it only edits files below its folder
         """
         return None
 
+    def metering(self, url: str, token: str) -> dict[str, str]:
+        """The environment in which it reports its usage to a daemon over OTLP; empty if it cannot.
+
+        token: the token for that daemon
+        """
+        return {}
+
     def subagent(self, session: str, environment: Environment) -> str:
-        """Its name for the subagent in whose shell a command runs, "" if in none."""
+        """Its name for the subagent in whose shell a command runs; "" if there is none."""
         return ""
 
 
@@ -196,7 +203,7 @@ def client_names() -> list[str]:
 
 
 def find_client(name: str) -> Client | None:
-    """The client of this name, if there is one."""
+    """The client with this name, if there is one."""
     if name not in client_names():
         return None
     found: Client = __import__(f"{__name__}.{name}", fromlist=["CLIENT"]).CLIENT
@@ -204,21 +211,21 @@ def find_client(name: str) -> Client | None:
 
 
 def client_of(name: str) -> Client:
-    """The client of this name."""
+    """The client with this name."""
     client = find_client(name)
     if client is None:
         known = ", ".join(one.name for one in every_client())
-        raise InvalidError(f"no client is called {name!r}", next=f"one of: {known}")
+        raise InvalidError(f"no client is called {name!r}", next=f"use one of: {known}")
     return client
 
 
 def every_client() -> list[Client]:
-    """All clients, in the order in which people are shown them."""
+    """All clients, in the order in which they are shown."""
     return sorted(map(client_of, client_names()), key=lambda client: client.order)
 
 
 def clients_among(variables: Iterable[str]) -> list[Client]:
-    """The clients that some of these environment variables may be of."""
+    """The clients to which some of these environment variables may belong."""
     there = list(variables)
     return [
         client_of(name)
@@ -228,7 +235,7 @@ def clients_among(variables: Iterable[str]) -> list[Client]:
 
 
 def is_agents(environment: Mapping[str, str]) -> bool:
-    """Whether a process with this environment was started by an agent, whatever its name."""
+    """Whether an agent started a process with this environment, whatever the agent's name."""
     if environment.get("DIBS_SESSION"):
         return True
     marks = (mark for one in clients_among(environment) for mark in (one.mark, *one.shell_marks))

@@ -1,4 +1,4 @@
-"""Aider. It has no hooks, and runs those of git only if it is told to."""
+"""Aider. It has no hooks, and runs git's hooks only if it is told to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Codex. It edits by patches, reads through its shell, and says nothing after a patch that fails.
+"""Codex. It edits with patches, reads through its shell, and reports nothing after a failed patch.
 
-An answer with a field that it does not know counts as none.
+It ignores an answer that has an unknown field.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Codex(Client):
     home = (".codex",)
     traces = (".codex",)
     after = (
-        "Codex runs hooks only after you have trusted them: start codex here, trust the folder, "
+        "Codex runs hooks only after you trust them: start codex here, trust the folder, "
         "and approve the hooks when it asks, or with /hooks."
     )
 
@@ -37,7 +37,7 @@ class Codex(Client):
     session_variable = "CODEX_SESSION_ID"
     shell_marks = ("CODEX_THREAD_ID", "CODEX_SANDBOX")
     processes = ("codex",)
-    # Set by dibs, for who waits beside it and has no process above that would tell.
+    # Set by dibs for the process that waits beside it, which cannot find it among its parents.
     pid_variable = "DIBS_CODEX_PID"
     clear_replaces = True
 
@@ -48,7 +48,7 @@ class Codex(Client):
 
         former = {"command": '"dibs"', "args": '["mcp"]'}
         table = {"command": '"sh"', "args": json.dumps(["-c", tools_line()])}
-        # It gives a hook at an end no more than three seconds, and warns of more at every start.
+        # It gives a hook at an end at most three seconds, and warns about more at every start.
         short = {"timeout": 3}
         hooks = groups(self, shell(self), "hooks", SessionEnd=short, Interrupt=short)
         return [
@@ -75,8 +75,8 @@ class Codex(Client):
             return Unattended(words, "it edits files, and runs any command with your rights")
         return Unattended(
             words,
-            "it edits files and runs commands in its own sandbox, which keeps it from the network "
-            "and from files outside its folder, git's among them",
+            "it edits files and runs commands in its own sandbox, without access to the network "
+            "or to files outside its folder, including git's",
         )
 
 

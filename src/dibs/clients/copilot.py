@@ -1,11 +1,11 @@
-"""Copilot, in its own command line and in VS Code: hooks as in Claude Code, with other tools.
+"""Copilot, on the command line and in VS Code: hooks as in Claude Code, with other tools.
 
 Both read `.github/hooks`, and so does the agent that GitHub runs. They call a hook for every tool,
-and show the model nothing of what a hook says at a prompt. What the two read of an answer differs
-in where it stands, so it stands in both places.
+and do not show the model what a hook says at a prompt. The two read different fields of an answer,
+so the text is in both.
 
 The command line names its tools as Claude Code does, gives a subagent a session of its own that
-names the one above it, and refuses a tool when the hook fails in any way.
+names its parent, and refuses a tool if the hook fails in any way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Copilot(Client):
     traces = (".github/copilot-instructions.md", ".github/hooks", ".vscode/mcp.json")
     after = (
         "Copilot reads these files only in a folder that you trust, and VS Code asks once whether "
-        "to trust the server dibs: say yes."
+        "to trust the dibs server: say yes."
     )
 
     events = (
@@ -55,7 +55,7 @@ class Copilot(Client):
     session_variable = server_variable = "COPILOT_AGENT_SESSION_ID"
     shell_marks = ("COPILOT_CLI",)
     processes = ("copilot",)
-    # Also for the shell of a subagent, which has a session that no hook is told of.
+    # Also for the shell of a subagent, whose session no hook is told about.
     clear_renames = True
 
     def targets(self, top: str) -> list[Target]:
@@ -77,7 +77,7 @@ class Copilot(Client):
         if occasion.subagent:
             occasion.session = payload.text("parent_agent_id") or occasion.session
             if occasion.event == STOP:
-                occasion.event = OTHER  # its end comes right after, and it is not sent on
+                occasion.event = OTHER  # its end follows at once, and it does not continue
         if occasion.tool and not occasion.call:
             occasion.call = name_of_call(occasion.tool, payload.record("tool_input"))
         occasion.deaf = occasion.event == PROMPT

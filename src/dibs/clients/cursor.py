@@ -1,4 +1,4 @@
-"""Cursor. It shows the model nothing of what a hook says at a prompt."""
+"""Cursor. It does not show the model what a hook says at a prompt."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Cursor(Client):
     commands = ("cursor", "cursor-agent")
     home = (".cursor",)
     traces = (".cursor", ".cursorrules")
-    after = "Cursor asks once whether to use the server dibs: say yes, in its MCP settings."
+    after = "Cursor asks once whether to use the dibs server: say yes, in its MCP settings."
 
     events = "sessionStart preToolUse postToolUse postToolUseFailure stop sessionEnd".split()
-    # As in Claude Code, but for the first letter.
+    # As in Claude Code, except for the first letter.
     meanings = {name: MEANINGS[name[0].upper() + name[1:]] for name in events}
     meanings["beforeSubmitPrompt"] = PROMPT
     edit_tools = ("Write", "StrReplace", "Edit", "MultiEdit", "EditNotebook")

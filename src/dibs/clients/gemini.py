@@ -1,7 +1,7 @@
-"""Gemini CLI. It gives tool calls no name, and drops what a hook says after a failed tool.
+"""Gemini CLI. It gives tool calls no name, and ignores what a hook says after a failed tool.
 
-`stop_hook_active` stays false, so a stop never tells that it comes again. For the commands that
-it runs it sets `core.hooksPath` to nothing, so git runs no hooks there.
+`stop_hook_active` stays false, so a repeated stop cannot be recognised. For the commands that it
+runs, it clears `core.hooksPath`, so git runs no hooks there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Gemini(Client):
     def targets(self, top: str) -> list[Target]:
         from dibs.setup.parts import JsonFile, ListedName, groups, server, shell
 
-        # It ends what hangs, but waits for the children of that: hence no shell around dibs.
+        # It ends a process that hangs, but waits for its children: hence no shell around dibs.
         handler = {"name": "dibs"} | shell(self, per_second=1000)
         parts = [
             server("mcpServers", lists=True),

@@ -1,4 +1,4 @@
-"""gptme. It has no hooks, and asks nobody where it works without a person."""
+"""gptme. It has no hooks, and asks nobody when it works without a person."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Gptme(Client):
         ]
         if shell:
             return Unattended(words, "it edits files, and runs any command with your rights")
-        return Unattended(words, "it edits files, also outside its folder; it has no shell")
+        return Unattended(words, "it edits files, even outside its folder; it has no shell")
 
 
 CLIENT = Gptme()

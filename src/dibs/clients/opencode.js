@@ -1,8 +1,8 @@
-// dibs in OpenCode. Written by `dibs init`, which also takes it out again.
+// dibs in OpenCode. Written by `dibs init`; `dibs init --remove` removes it.
 //
 // Asks `dibs hook opencode` before and after each tool that edits, runs or reads, at each prompt
 // and at each stop. A denial is an Error, which the model reads as the result of its tool. If
-// dibs is missing, slow or broken, OpenCode goes on as if it were not there, unless the policy in
+// dibs is missing, slow or broken, OpenCode goes on without it, unless the policy in
 // .dibs/config.toml is "closed".
 
 import { spawn, spawnSync } from "node:child_process"
@@ -17,9 +17,9 @@ const WAKES = 2
 export const Dibs = async ({ client, directory, worktree }) => {
   const sessions = new Map() // id -> { parent, kind }
   const begun = new Set() // sessions that have had a prompt
-  const sentOn = new Set() // sessions whose next prompt is ours
+  const sentOn = new Set() // sessions whose next prompt comes from this plugin
   const waiting = new Map() // idle sessions, and the process that waits beside each
-  // `opencode run` is gone when its session is idle: whatever is said then is lost.
+  // `opencode run` exits when its session is idle, so anything said then is lost.
   const endsWhenIdle = process.argv[2] === "run"
 
   const remember = (id, info) => {
@@ -71,7 +71,7 @@ export const Dibs = async ({ client, directory, worktree }) => {
           try {
             resolve((text && JSON.parse(text)) || {})
           } catch {
-            failed("gave no answer that can be read")
+            failed("gave an unreadable answer")
           }
         })
         child.stdin.end(JSON.stringify(said))
@@ -99,7 +99,7 @@ export const Dibs = async ({ client, directory, worktree }) => {
     else standBy(id)
   }
 
-  // The process ends when this one does, whatever ends it.
+  // The process ends when this one does, however it ends.
   const standBy = (id) => {
     stir(id)
     try {
@@ -147,7 +147,7 @@ export const Dibs = async ({ client, directory, worktree }) => {
       begun.add(sessionID)
       const { context } = await ask(event, sessionID)
       if (!context) return
-      // The id puts it behind what the user wrote.
+      // The id sorts it after what the user wrote.
       const id = `prt_zzzz${Date.now().toString(36)}`
       const part = { type: "text", text: context, synthetic: true }
       parts.push({ id, sessionID, messageID: message.id, ...part })
@@ -155,7 +155,7 @@ export const Dibs = async ({ client, directory, worktree }) => {
 
     "shell.env": async ({ sessionID }, { env }) => {
       const { parent } = sessionID ? await known(sessionID) : {}
-      // A variable of an OpenCode around this one must not count here.
+      // A variable of an outer OpenCode must not count here.
       if (parent || process.env.DIBS_SUBAGENT) env.DIBS_SUBAGENT = parent ? sessionID : ""
     },
 
@@ -168,7 +168,7 @@ export const Dibs = async ({ client, directory, worktree }) => {
       else if (!endsWhenIdle) await goOn(sessionID)
     },
 
-    // OpenCode does not wait for more than this function itself.
+    // OpenCode waits for this function only.
     dispose: async () => {
       for (const id of [...waiting.keys()]) stir(id)
       const input = JSON.stringify({ event: "end", cwd: directory, pid: process.pid })

@@ -1,6 +1,7 @@
-"""OpenCode. Its hooks are JavaScript inside it: `opencode.js` calls dibs, in a form of our own.
+"""OpenCode. Its hooks are JavaScript inside it: `opencode.js` calls dibs, in our own format.
 
-A subagent is a session below another one; the plugin says which, also to the commands that run.
+A subagent is a session below another one; the plugin says which, also in the environment of
+commands.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class OpenCode(Client):
     home = (".config/opencode", ".opencode")
     traces = ("opencode.json", "opencode.jsonc", ".opencode")
 
-    events = ()  # the plugin is asked by OpenCode, and asks dibs
+    events = ()  # OpenCode calls the plugin, and the plugin calls dibs
     edit_tools = ("edit", "write", "multiedit")
     patch_tools = {"apply_patch": "patchText", "patch": "patchText"}
     shell_tools = ("bash",)
@@ -43,11 +44,11 @@ class OpenCode(Client):
         there = [name for name in SETTINGS if os.path.lexists(f"{top}/{name}")]
         former = {"type": "local", "command": ["dibs", "mcp"], "enabled": True}
         server = former | {"command": ["sh", "-c", tools_line()]}
-        # It writes the schema into a file without one, which git then shows as changed.
+        # It adds the schema to a file without one, which git then shows as changed.
         schema = JsonMember(("$schema",), "https://opencode.ai/config.json", serves="mcp")
         parts: list[Part] = [schema, JsonMember(("mcp", "dibs"), server, former=former)]
         if os.path.isfile(f"{top}/CLAUDE.md") and only_ours(f"{top}/AGENTS.md"):
-            # It reads CLAUDE.md only where there is no AGENTS.md, and there is one now.
+            # It reads CLAUDE.md only if there is no AGENTS.md, and now there is one.
             parts.append(ListedName(("instructions",), "CLAUDE.md", ["CLAUDE.md"]))
         return [
             JsonFile(f"{top}/{(there or SETTINGS)[0]}", parts),
@@ -104,7 +105,7 @@ class OpenCode(Client):
 
 
 def only_ours(path: str) -> bool:
-    """Whether a text for agents is not there, or says nothing but our block."""
+    """Whether a file for agents is missing, or contains only our block."""
     from dibs.setup.files import Refusal, read
     from dibs.setup.targets import Block
 
@@ -117,7 +118,7 @@ def only_ours(path: str) -> bool:
 
 
 def plugin() -> str:
-    """What is to be run inside OpenCode; it lies beside this file."""
+    """The code that runs inside OpenCode; it is beside this file."""
     with open(f"{__file__.removesuffix('.py')}.js", encoding="utf-8") as source:
         return source.read()
 

@@ -1,4 +1,4 @@
-"""Windsurf. Its hooks can only refuse, by exit code 2; its model is shown nothing else of them."""
+"""Windsurf. Its hooks can only refuse, with exit code 2; its model sees nothing else of them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Windsurf(Client):
     home = (".codeium/windsurf", ".windsurf")
     traces = (".windsurf", ".windsurfrules")
     after = (
-        "Windsurf keeps its servers in your home: add the command dibs with the argument mcp in "
-        "its settings to give it the tools as well."
+        "Windsurf keeps its servers in your home folder: to give it the tools too, add the command "
+        "dibs with the argument mcp in its settings."
     )
 
     events = (

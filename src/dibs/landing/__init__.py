@@ -1,7 +1,7 @@
-"""Landing: branches are merged, verified and put onto their target, whatever dies meanwhile.
+"""Landing: branches are merged, verified and put on their target, even if processes die.
 
-Landings are tasks in the store (`work.land`), and whoever holds the lease of a target conducts
-them. Here is what that needs of git. `train` makes the merges in the object database, `objects`
-reads and writes there, `bar` says what a target asks for, `verifying` tries a commit out in a
-worktree of its own, and `conducting` does one after the other.
+Landings are tasks in the store (`work.land`), and the holder of a target's lease conducts them.
+This package does the git part. `train` makes the merges in the object database, `objects` reads
+and writes there, `bar` says what a target requires, `verifying` tests a commit in a separate
+worktree, and `conducting` lands one after the other.
 """

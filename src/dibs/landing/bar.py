@@ -1,9 +1,8 @@
-"""What a target asks of the branches that land on it: `[land]` in `.dibs/config.toml`.
+"""What a target requires of the branches that land on it: `[land]` in `.dibs/config.toml`.
 
-It is read from the target's own commit, never from a branch or a checkout: whoever wants to land
-something cannot lower the bar with it. A file that cannot be read stops every landing, because
-nobody knows then what the bar is. Whatever changes `.dibs` waits for a person, also where no bar
-says so.
+It is read from the target's own commit, never from a branch or a checkout, so a branch cannot lower
+its own bar. A file that cannot be read stops every landing, because the bar is then unknown. A
+change to `.dibs` always waits for a person.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ PATTERN_LENGTH = 500
 
 class Bar:
     """
-    verify: commands that must succeed, each in a shell, in a checkout of what is to be landed
+    verify: commands that must succeed, each in a shell, in a checkout of the commit to be landed
     time_limit_s: how long each of them may take
     protected: paths and globs whose change waits for a person
-    batch: how many branches are verified together at most
-    failures: what names a single failure in the output; then only new ones count
+    batch: how many branches may be verified together
+    failures: a pattern for single failures in the output; with it, only new failures count
     problems: what cannot be read
     """
 
@@ -54,7 +53,7 @@ class Bar:
         self.problems += [f"there is no setting {shown(name)} in [land]" for name in given]
 
     def protects(self, path: str) -> bool:
-        """Whether the change of a path waits for a person."""
+        """Whether a change to a path waits for a person."""
         if path.casefold().split("/")[0] == FOLDER:
             return True
         return any(covers(one, path) for one in self.protected)
@@ -99,12 +98,12 @@ class Bar:
                 return re.compile(given.encode(), re.MULTILINE)
             self.problems.append("failures in [land] must be a regular expression")
         except re.error as error:
-            self.problems.append(f"failures in [land] is no regular expression: {error}")
+            self.problems.append(f"failures in [land] is not a regular expression: {error}")
         return None
 
 
 def covers(pattern: str, path: str) -> bool:
-    """Whether a path is one that was named, or below it, or matched by a glob."""
+    """Whether a path is one of these, below one of these, or matches a glob."""
     pattern = pattern.removeprefix("./").strip("/")
     if is_glob(pattern):
         return globs.covers(pattern, path)
@@ -112,9 +111,9 @@ def covers(pattern: str, path: str) -> bool:
 
 
 def bar_of(top: str, commit: str, extra: Sequence[str] = ()) -> Bar:
-    """The bar that a commit sets; an `InvalidError` if that cannot be known.
+    """The bar that a commit sets; raises an `InvalidError` if it cannot be read.
 
-    extra: commands of the caller, which come on top
+    extra: additional commands of the caller
     """
     call = partial(git, cwd=top, environment=elsewhere())
     listed = call("ls-tree", "-z", commit, "--", FILE).decode(errors="replace")
@@ -147,13 +146,13 @@ def bar_of(top: str, commit: str, extra: Sequence[str] = ()) -> Bar:
 
 def unreadable(commit: str, why: str) -> InvalidError:
     return InvalidError(
-        f"nobody can say what {FILE} of {commit[:12]} asks of a landing: {why}",
+        f"{FILE} in {commit[:12]} cannot be read, so nothing can land: {why}",
         next=f"correct {FILE} on the target branch, and commit it there",
     )
 
 
 def digest(commands: Sequence[str]) -> str:
-    """A name for commands, by which a conductor knows whether they are its own."""
+    """A name for commands, by which a conductor recognises its own."""
     if not commands:
         return ""
     text: str = sha256("\0".join(commands).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""One batch of landings: merge, verify, move the target, complete; then those that are left."""
+"""One batch of landings: merge, verify, move the target, complete; then the rest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dibs.records import Task
 
 ROUNDS = 10
-"""How often a batch is begun again because the target has moved meanwhile."""
+"""How often a batch starts again because the target has moved."""
 FILES_NAMED = 10
 TRAILERS = ("Dibs-Landing", "Dibs-Agent", "Dibs-Task")
 
@@ -37,9 +37,9 @@ TRAILERS = ("Dibs-Landing", "Dibs-Agent", "Dibs-Task")
 class Outcome:
     """What a conductor has done.
 
-    landed, returned, asked: landings by what became of them
-    conductor: who conducts, if another does
-    stopped: why it ended before nothing was left
+    landed, returned, asked: landings by their outcome
+    conductor: who conducts, if it is another agent
+    stopped: why it ended before everything was done
     told: the signal that ended it
     """
 
@@ -85,7 +85,7 @@ class Batch:
         self._repaired: set[str] = set()
 
     def land(self) -> None:
-        """Land all that can be landed; what cannot is settled, or given back."""
+        """Land everything that can be landed; settle the rest, or give it back."""
         moved = 0
         try:
             self._drop_missing()
@@ -109,7 +109,7 @@ class Batch:
         self._give_back(why)
 
     def _round(self, base: str) -> None:
-        """Try what is left on a base: some of it is settled, or the base has moved meanwhile."""
+        """Try the remaining landings on a base: some are settled, or the base has moved."""
         self._progress = False
         bar = bar_of(self._top, base, self._options.verify)
         commits = [commit_in(task) for task in self._left.values()]
@@ -137,7 +137,7 @@ class Batch:
             self._fail(failed, f"{broke(why)}\n{why.result.tail}", f"its log: {why.result.log}")
 
     def _merge(self, train: Train, bar: Bar) -> list[Merged] | None:
-        """Merge what is left; None if some of it was settled that others were merged with."""
+        """Merge the remaining landings; None if one that others were merged with was settled."""
         merged, asked = [], False
         for task in list(self._left.values()):
             commit, text = commit_in(task), message(task, self._onto)
@@ -158,7 +158,7 @@ class Batch:
                 step = found
             files = [file for file in step.files if bar.protects(file)]
             if files and step.how != CONTAINED:
-                # An answer to another question, which anybody may have asked, is none.
+                # An answer to another question does not count: anybody may have asked that one.
                 question = about_protected(task, files)
                 if task.acked is None or task.asked != question:
                     self._ask(task, question)
@@ -191,7 +191,7 @@ class Batch:
             fails = f"{called(command)} fails on {called(self._onto)} too"
             self._tell(f"dibs: {fails}, so it did not decide")
         if not bar.verify:
-            self._tell("dibs: nothing was verified: [land] of .dibs/config.toml has no verify")
+            self._tell("dibs: nothing was verified: [land] in .dibs/config.toml has no verify")
         gate.keep(end)
         return True
 
@@ -199,7 +199,7 @@ class Batch:
         self, tasks: list[Task], results: dict[str, dict[str, Any]], already: bool = False
     ) -> None:
         """
-        already: they were found on the target
+        already: they were already on the target
         """
         items = [
             {
@@ -219,12 +219,12 @@ class Batch:
                 self._outcome.landed.append(answer)
                 end = str(results[task.id]["merge"])[:12]
                 name, onto = branch_in(task), called(self._onto)
-                said = f"{name} was on {onto} already" if already else f"landed {name} onto {onto}"
+                said = f"{name} was already on {onto}" if already else f"landed {name} onto {onto}"
                 self._tell(f"dibs: {said} ({end})")
 
     def _fail(self, task: Task, why: str, then: str = "") -> None:
-        """End a landing that no other attempt could land."""
-        advice = then or "correct it, commit, and land it again"
+        """End a landing that a retry cannot land."""
+        advice = then or "fix it, commit, and land it again"
         reason = f"{why[: TEXT_LIMIT - len(advice) - 2]}\n{advice}"
         self._settled(task)
         try:
@@ -232,10 +232,10 @@ class Batch:
         except (StaleError, NotFoundError):
             return  # somebody has cancelled it
         self._outcome.returned.append(answer)
-        self._tell(f"dibs: {branch_in(task)} goes back: {visible(why.splitlines()[0])}")
+        self._tell(f"dibs: {branch_in(task)} is returned: {visible(why.splitlines()[0])}")
 
     def _ask(self, task: Task, question: str) -> None:
-        """Let a person decide about a change of what is protected."""
+        """Let a person decide about a change to protected files."""
         self._settled(task)
         try:
             asked = self._agent.work.ask(task.id, question, epoch=task.epoch)
@@ -255,7 +255,7 @@ class Batch:
             try:
                 self._agent.work.abandon(task.id, reason=why[:TEXT_LIMIT], epoch=task.epoch)
             except DibsError:
-                pass  # it is somebody else's by now, or lapses by itself
+                pass  # by now it is somebody else's, or it will expire
 
     def _drop_missing(self) -> None:
         """End the landings whose commit this repository does not have."""
@@ -266,7 +266,7 @@ class Batch:
                 self._fail(task, f"this repository has no commit {commit_in(task)[:12]}")
 
     def _resolve(self, train: Train, task: Task, files: tuple[str, ...], text: str) -> Step | None:
-        """Let the resolver try a conflict; if it cannot, the landing ends."""
+        """Let the resolver try to resolve a conflict; if it cannot, end the landing."""
         train.write()
         log = ""
         if self._options.resolve:
@@ -288,7 +288,7 @@ class Batch:
         return None
 
     def _others(self, tip: str, files: tuple[str, ...]) -> list[str]:
-        """Which landings or commits brought the other side of a conflict."""
+        """The landings or commits on the other side of a conflict."""
         found = []
         for file in files[:FILES_NAMED]:
             said = self._git(
@@ -307,7 +307,7 @@ class Batch:
     def _repair(
         self, gate: Gate, bar: Bar, merged: list[Merged], count: int, why: Break, base: str
     ) -> Merged | None:
-        """Let a command repair what fails, once; the landing with its work, if that passes."""
+        """Let a command repair a failure once; return the landing with its work, if that passes."""
         one = merged[count]
         if not self._options.repair or one.task.id in self._repaired:
             return None
@@ -325,7 +325,7 @@ class Batch:
         return Merged(one.task, end, files) if gate.breaks(end) is None else None
 
     def _told(self, task: Task) -> dict[str, str | None]:
-        """What a command is told of the landing that it works on."""
+        """What a command is told about its landing."""
         return {
             "DIBS_LAND_BRANCH": task.payload["branch"],
             "DIBS_LAND_ONTO": self._onto,
@@ -333,7 +333,7 @@ class Batch:
         }
 
     def _merge_of(self, commit: str, tip: str) -> str:
-        """The first merge by which a commit came onto the target; the commit if there is none."""
+        """The first merge that brought a commit onto the target; the commit if there is none."""
         since = f"{commit}..{tip}"
         after = set(self._git("rev-list", "--ancestry-path", since).decode().split())
         along = self._git("rev-list", "--first-parent", "--reverse", since).decode().split()
@@ -341,10 +341,10 @@ class Batch:
 
 
 def about_protected(task: Task, files: list[str]) -> str:
-    """What a person is asked about a landing; for the same files it is the same question."""
+    """The question to a person about a landing; always the same for the same files."""
     few = ", ".join(map(called, files[:FILES_NAMED]))
     more = f" and {len(files) - FILES_NAMED} more" if len(files) > FILES_NAMED else ""
-    return f"{branch_in(task)} changes what is protected: {few}{more}; may it land?"[:TEXT_LIMIT]
+    return f"{branch_in(task)} changes protected files: {few}{more}. May it land?"[:TEXT_LIMIT]
 
 
 def commit_in(task: Task) -> str:
@@ -356,7 +356,7 @@ def branch_in(task: Task) -> str:
 
 
 def message(task: Task, onto: str) -> str:
-    """The message of a merge, which also says who wanted it, and for what."""
+    """The message of a merge, including who requested it, and what for."""
     branch, agent, of = (task.payload.get(name) for name in ("branch", "agent", "task"))
     into = "" if onto in ("main", "master") else f" into {onto}"
     said = [task.id, agent, of]

@@ -1,15 +1,16 @@
-"""Landing what is queued for a target, by whoever holds its lease.
+"""Landing what is queued for a target, by the holder of its lease.
 
     queued ──> claimed ──> merged ──> verified ──> the target moves ──> completed
                    │           │           │
-                   │           └─ conflict ┴─ fails ──> dead, the task goes back with the reason
-                   └─ changes what is protected ──> asks a person
+                   │           └─ conflict ┴─ fails ──> dead, the task is returned with the reason
+                   └─ changes protected files ──> asks a person
 
-A claim is the intent, and git is the truth. Whoever claims a landing looks first whether its
-commit is on the target already; then it completes, and nothing is merged again. This is all of the
-recovery, wherever a conductor has died. The target moves by compare-and-set, from exactly the
-commit that the verified one was made from. So one that was frozen and wakes up again, while another
-conducts, can do no harm: what it moves was verified on what is there, or it does not move.
+A claim is the intent, and git is the truth. A conductor that claims a landing first checks whether
+its commit is already on the target; if so, the landing completes, and nothing is merged again. No
+other recovery is needed, wherever a conductor died. The target moves by compare-and-set, from
+exactly the commit on which the new one was verified. So a conductor that was frozen and wakes up
+while another conducts does no harm: either its result was verified on the current target, or the
+target does not move.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dibs.dibs import Agent, Dibs
+    from dibs.names.paths import Place
     from dibs.records import Task
     from dibs.surroundings.commands import Globals
 
@@ -43,12 +45,12 @@ TTL_S = 60.0
 class Options:
     """How to conduct.
 
-    verify: commands of the caller, on top of those of the bar
+    verify: commands of the caller, in addition to those of the bar
     resolve: a command that may resolve conflicts
-    repair: a command that may repair what fails its verification
-    tell: says what happens, a line at a time
-    pause: waits so many seconds, and returns the signal by which the caller is told to end
-    mask: the signals that commands are started with
+    repair: a command that may repair a failed verification
+    tell: reports what happens, line by line
+    pause: waits so many seconds, and returns the signal that tells the caller to end
+    mask: the signal mask of commands
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Options:
 
 
 class Claims(Held):
-    """The landings of a batch, renewed together; one that was taken away is left out."""
+    """The landings of a batch, renewed together; one that was lost is left out."""
 
     def __init__(self, agent: Agent, tasks: Sequence[Task]) -> None:
         super().__init__(agent.scope, TTL_S, agent.beating)
@@ -79,10 +81,10 @@ class Claims(Held):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._beating.stop()
+        self._renewal.stop()
 
     def settled(self, id: str) -> None:
-        """A landing has ended, and is renewed no more."""
+        """Stop renewing a landing that has ended."""
         self._tasks.pop(id, None)
 
     def has(self, id: str) -> bool:
@@ -100,9 +102,10 @@ class Claims(Held):
 
 def top_of(space: Dibs) -> str:
     """The checkout to run git in."""
-    place = space.scope.place
+    place = space.scope.settled()
     if place.checkout.kind != "repository":
-        raise InvalidError("this is no git repository", next="cd into one")
+        raise InvalidError("this is not a git repository", next="cd into one")
+    refuse_guest(place)
     if not os.path.lexists(f"{place.top}/.git"):
         raise InvalidError(
             "this repository is bare, so nothing is checked out here",
@@ -111,13 +114,22 @@ def top_of(space: Dibs) -> str:
     return place.top
 
 
+def refuse_guest(place: Place) -> None:
+    """Refuse a repository whose branches would stand in the queue of another one."""
+    if place.label:
+        raise InvalidError(
+            f"this space is that of {called(place.home)}, whose branches are landed here",
+            next=f"use a space of your own: --space {called(place.repository)}",
+        )
+
+
 def target_of(onto: str) -> str:
-    """The lease that whoever lands onto a branch holds, and the tag of what is to be landed."""
+    """The lease for landing onto a branch, and the tag of its landings."""
     return f"land:{onto}"
 
 
 def commit_of(top: str, branch: str) -> str:
-    """The commit that a branch is at; an `InvalidError` if there is no such branch."""
+    """The commit that a branch points to; raises an `InvalidError` if there is no such branch."""
     commit = tip_of(top, branch)
     if not commit:
         raise InvalidError(
@@ -136,10 +148,10 @@ def submit(
     check: Sequence[str] = (),
     priority: int = 0,
 ) -> Task:
-    """Queue the commit that a branch is at now, and hand in the task that it is for.
+    """Queue the current commit of a branch, and hand in its task.
 
-    check: commands of the caller that must succeed too: only a conductor that was given the same
-        ones takes the landing
+    check: commands of the caller that must succeed too: only a conductor with the same commands
+        takes the landing
     """
     if branch == onto:
         raise InvalidError(f"{called(branch)} cannot be landed onto itself", next="name another")
@@ -153,20 +165,20 @@ def submit(
 
 
 def refuse_nothing(agent: Agent, branch: str, commit: str, onto: str, task: str) -> None:
-    """Refuse to complete a task with a commit that no landing has brought onto the target."""
+    """Refuse to complete a task with a commit that no landing brought onto the target."""
     try:
         agent.work.show(landing_id(onto, branch, commit))
     except NotFoundError:
         raise StateError(
             f"{called(branch)} has no commit that {called(onto)} does not have, "
             f"so {called(task)} stays yours",
-            next=f"commit your work and land it again; if all of it is on {called(onto)} already: "
+            next=f"commit your work and land it again; if all of it is already on {called(onto)}: "
             f"dibs work complete {task}",
         ) from None
 
 
 def conductor_of(space: Dibs, onto: str) -> str:
-    """The agent that lands onto a branch now; "" if nobody does."""
+    """The agent that conducts for a branch now; "" if nobody does."""
     (state,) = space.leases.status(target_of(onto))
     return next((one.agent for one in state.blockers if not one.waiting), "")
 
@@ -179,12 +191,12 @@ def conduct(
     options: Options,
     until: Callable[[], bool] | None = None,
 ) -> Outcome:
-    """Land what is queued for a branch, until nothing is left that can be landed now.
+    """Land what is queued for a branch, until nothing more can be landed now.
 
-    If another conducts, nothing is done, and the outcome says who it is.
+    If another agent conducts, do nothing; the outcome says who it is.
 
     top: a checkout of the repository
-    until: asked after each batch whether that is enough
+    until: called after each batch; says whether to stop
     """
     refuse_old_git(top)
     commit_of(top, onto)
@@ -207,19 +219,19 @@ def conduct(
             except StaleError as lost:
                 outcome.stopped = lost.message
         over = outcome.stopped or outcome.told or (until is not None and until())
-        # Who queued something in the moment before we let go has seen that we conduct, and left.
+        # An agent that queued something just before we released the lease relies on us to land it.
         if over or not is_queued(agent, tags_of(onto, options)):
             return outcome
 
 
 def tags_of(onto: str, options: Options) -> list[str]:
-    """What a conductor can do."""
+    """The tags of a conductor."""
     own = digest(options.verify)
     return [target_of(onto), *([f"check:{own}"] if own else [])]
 
 
 def is_queued(space: Dibs, tags: list[str]) -> bool:
-    """Whether something is queued that a conductor with these tags can land."""
+    """Whether anything is queued that a conductor with these tags can land."""
     queued = space.work.list(state="available", kind=LANDING, tags=tags[:1], everything=True)
     return any(set(task.tags) <= set(tags) for task in queued)
 
@@ -255,7 +267,7 @@ def _conduct(
     except StaleError as lost:
         outcome.stopped = lost.message
     finally:
-        worktree.remove()  # its name is our session's, so it is nobody else's
+        worktree.remove()  # it is named after our session, so it is ours
 
 
 def refuse_old_git(top: str) -> None:

@@ -1,13 +1,13 @@
-"""Whether a commit may land: the commands of the bar, each judged by itself, against the base.
+"""Whether a commit may land: the commands of the bar, each compared with the base.
 
-What fails on the base too, twice in a row, does not decide; what fails there only now and then
-excuses nothing. Nor does a command that said nothing there: one that is misspelt or not installed
-fails everywhere, and one that was ended by the time limit has not got so far. With a pattern that
-names single failures, a command may fail as long as no failure is new.
+A command that fails on the base too, twice in a row, does not decide. One that fails there only
+sometimes excuses nothing. Neither does a command that gave no result there: a misspelt or missing
+command fails everywhere, and one that hit the time limit did not finish. With a pattern for single
+failures, a command may fail as long as no failure is new.
 
-What is known of a base is an entry of the store, by commit and command. Anybody can write entries,
-and one that says "it fails on the base" would lower the bar, so a conductor believes only those
-that it has written under its own name.
+Results on a base are entries in the store, by commit and command. Anybody can write entries, and
+one that says "it fails on the base" would lower the bar, so a conductor trusts only entries that it
+wrote under its own name.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ FAILURES_KEPT = 500
 
 
 class Break(NamedTuple):
-    """A command that keeps a commit from landing, and how it ended."""
+    """A command that stops a commit from landing, and how it ended."""
 
     command: str
     result: Result
 
 
 class Known(NamedTuple):
-    """What is known of the base."""
+    """What is known about the base."""
 
     passed: bool
     failures: frozenset[str] = frozenset()
 
 
 class Gate:
-    """The bar of one base.
+    """The bar for one base.
 
     runs: how many commands have been run
     """
@@ -72,7 +72,7 @@ class Gate:
         """The commands that fail, but no more than on the base."""
 
     def breaks(self, commit: str) -> Break | None:
-        """What keeps a commit from landing."""
+        """What stops a commit from landing."""
         for command in self._bar.verify:
             result = self._run(commit, command)
             if not result.passed and not self._is_excused(command, result):
@@ -80,7 +80,7 @@ class Gate:
         return None
 
     def learn_base(self, command: str) -> bool:
-        """Find out how a command ends on the base, unless that is known; whether it fails there."""
+        """Find out whether a command fails on the base, unless that is known."""
         known = self._base_of(command)
         if known is None:
             result = self._run(self._base, command)
@@ -93,7 +93,7 @@ class Gate:
         return not known.passed
 
     def keep(self, commit: str) -> None:
-        """Remember how a commit that has landed did: it is the next base."""
+        """Remember the results of a landed commit: it is the next base."""
         for command in self._bar.verify:
             if (result := self._results.get((commit, command))) is not None:
                 self._remember(commit, command, result)
@@ -154,7 +154,7 @@ def read(said: object) -> Known | None:
 
 
 def sound(gate: Gate, ends: Sequence[str]) -> tuple[int, Break | None]:
-    """How many of these may land, one after the other, and what the next of them breaks.
+    """How many of these may land, one after the other, and what the next one breaks.
 
     ends: the commit after each
     """
@@ -176,5 +176,5 @@ def sound(gate: Gate, ends: Sequence[str]) -> tuple[int, Break | None]:
 
 
 def broke(what: Break) -> str:
-    """What failed, in words; what it printed comes after."""
+    """What failed, in words; its output follows."""
     return f"{called(what.command)} failed: {what.result.said}"

@@ -1,14 +1,13 @@
-"""Moving a branch from one commit to another, together with the checkouts that are on it.
+"""Moving a branch from one commit to another, together with its checkouts.
 
-The branch moves by compare-and-set only: `git update-ref` with the old value. A checkout that is
-on the branch has to follow, because the next commit made there would undo whatever its index does
-not have. So the index is locked meanwhile, as git locks it, and nobody can stage or commit between
-the one and the other. Changes there that are not committed stay as they are, as with `git merge`.
-If one of them is to a file that would change, the checkout is not touched, and then the branch does
-not move either.
+The branch moves only by compare-and-set: `git update-ref` with the old value. A checkout of the
+branch must follow, because the next commit made there would undo whatever its index lacks. So the
+index is locked meanwhile, as git locks it, and nobody can stage or commit in between. Uncommitted
+changes stay as they are, as with `git merge`. If a file with uncommitted changes would have to
+change, the checkout is not touched, and the branch does not move either.
 
-The lock says what was going to be done, and its owner holds a lock of the kernel on it. If the
-owner dies, the next one that moves the branch sees that, and finishes what was begun (`recover`).
+The lock file says what is being done, and its owner holds a kernel lock on it. If the owner dies,
+the next process that moves the branch notices, and finishes the work (`recover`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 MARK = b"dibs land "
 INDEX = "index.dibs-land"
-"""The index that is made while `index.lock` is held."""
+"""The new index that is built while `index.lock` is held."""
 LOCK_S = 5.0
 STEP_S = 0.05
 TRIES = 10
@@ -41,7 +40,7 @@ UNDER_WAY = {
     "REVERT_HEAD": "revert",
     "sequencer": "cherry-pick or revert",
 }
-"""What git keeps while something is under way in a checkout."""
+"""Git's files for operations in progress in a checkout."""
 THEN = "then dibs land --run"
 
 
@@ -50,7 +49,7 @@ class InTheWayError(UnavailableError):
 
 
 def tip_of(top: str, branch: str) -> str:
-    """The commit that a branch is at; "" if there is no such branch."""
+    """The commit that a branch points to; "" if there is no such branch."""
     said = git(
         "rev-parse", "-q", "--verify", f"refs/heads/{branch}^{{commit}}", cwd=top,
         environment=elsewhere(), codes=(0, 1, 128),
@@ -69,9 +68,9 @@ def is_within(top: str, commit: str, tip: str) -> bool:
 
 
 def move(top: str, branch: str, old: str, new: str) -> bool:
-    """Move a branch and its checkouts; False if it is not where it was.
+    """Move a branch and its checkouts; False if the branch is not where it was.
 
-    An `InTheWayError` if a checkout cannot follow; then nothing has changed.
+    Raises an `InTheWayError` if a checkout cannot follow; then nothing has changed.
     """
     with ExitStack() as stack:
         locked = [stack.enter_context(Locked(path, branch, old, new)) for path in on(top, branch)]
@@ -85,7 +84,7 @@ def move(top: str, branch: str, old: str, new: str) -> bool:
 
 
 def check(top: str, branch: str, old: str, new: str) -> None:
-    """Refuse at once what `move` would refuse after a verification, which may take long."""
+    """Refuse early what `move` would refuse after a long verification."""
     for path in on(top, branch):
         with Locked(path, branch, old, new) as checkout:
             checkout.check()
@@ -97,7 +96,7 @@ def on(top: str, branch: str) -> list[str]:
 
 
 def recover(top: str, branch: str) -> None:
-    """Finish what somebody who has died began with the checkouts of a branch."""
+    """Finish what a dead process began with the checkouts of a branch."""
     for path in on(top, branch):
         finish(path, branch)
         directory = git_directory(path)
@@ -119,7 +118,7 @@ def set_ref(top: str, branch: str, old: str, new: str) -> bool:
                 return False
             if not left:
                 raise
-            time.sleep(STEP_S)  # another git holds the lock of the branch
+            time.sleep(STEP_S)  # another git has locked the branch
         else:
             return True
     return False
@@ -138,7 +137,7 @@ class Locked:
         self._lock = -1
 
     def __enter__(self) -> Self:
-        # Another name first: whoever sees the lock sees what it says, and that it is held.
+        # Another name first: when the lock appears, it is complete and held.
         part = f"{self._index}-{os.getpid()}"
         self._lock = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -153,8 +152,8 @@ class Locked:
                     if time.monotonic() > until:
                         lock = folder(f"{self._dir}/index.lock")
                         raise in_the_way(
-                            self._path, f"another git is at work there: {lock} exists",
-                            f"wait until it has ended, or remove that file if no git runs, {THEN}",
+                            self._path, f"another git is running there: {lock} exists",
+                            f"wait until it ends, or remove that file if no git is running, {THEN}",
                         ) from None  # fmt: skip
                     time.sleep(STEP_S)
                 else:
@@ -174,11 +173,11 @@ class Locked:
         os.close(self._lock)
 
     def check(self) -> None:
-        """Refuse if the checkout cannot follow the branch without touching somebody's work."""
+        """Refuse if the checkout cannot follow the branch without changing somebody's work."""
         for name, what in UNDER_WAY.items():
             if os.path.lexists(f"{self._dir}/{name}"):
                 then = f"finish or abort it (git status says how), {THEN}"
-                raise in_the_way(self._path, f"a {what} is under way there", then)
+                raise in_the_way(self._path, f"a {what} is in progress there", then)
         copy(f"{self._dir}/index", self._index)
         self._git("update-index", "-q", "--refresh", codes=(0, 1))
         listed = ("--name-only", "-z", "--ignore-submodules=dirty")
@@ -187,7 +186,7 @@ class Locked:
         changed += names(self._git("diff-index", "--cached", *listed, self._old))
         if both := sorted(set(changed) & set(names(self._git(*coming)))):
             few = ", ".join(visible(one) for one in both[:NAMED])
-            why = f"these files would change, and have changes there that are not committed: {few}"
+            why = f"these files would change, and have uncommitted changes there: {few}"
             raise in_the_way(self._path, why)
         try:
             self._git("read-tree", "-n", "-m", "-u", self._old, self._new)
@@ -199,13 +198,13 @@ class Locked:
         try:
             self._git("read-tree", "-m", "-u", self._old, self._new)
         except UnavailableError:
-            # Somebody has changed a file in this moment: all others follow.
+            # Somebody has just changed a file: all others follow.
             bring(self._path, self._old, self._new)
         os.replace(self._index, f"{self._dir}/index")
 
 
 def copy(index: str, to: str) -> None:
-    """Copy an index with its time, which is how git knows what it has to look at again."""
+    """Copy an index with its time, by which git knows which files to check again."""
     from shutil import copy2
 
     if os.path.exists(to):
@@ -215,12 +214,12 @@ def copy(index: str, to: str) -> None:
 
 
 def in_the_way(path: str, why: str, then: str = "") -> InTheWayError:
-    usual = f"commit, stash or move away what is there, or check out another branch, {THEN}"
+    usual = f"commit, stash or move these changes, or check out another branch, {THEN}"
     return InTheWayError(f"the checkout {folder(path)} cannot follow: {why}", next=then or usual)
 
 
 def finish(path: str, branch: str) -> None:
-    """Finish for a checkout what its owner, who has died, has begun; nothing if nobody has."""
+    """Finish what a dead process began in a checkout, if anything."""
     directory = git_directory(path)
     file = f"{directory}/index.lock"
     try:
@@ -234,7 +233,7 @@ def finish(path: str, branch: str) -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            return  # it is at work
+            return  # its owner is still working
         if not os.path.samestat(os.fstat(lock), os.stat(file)):
             return  # somebody else has finished it
         old, _, new = said.removeprefix(MARK).decode("ascii", "replace").strip().partition(" ")
@@ -250,13 +249,13 @@ def finish(path: str, branch: str) -> None:
 
 
 def bring(path: str, old: str, new: str) -> None:
-    """Bring what is as in the old commit to the new one, file by file; what differs stays.
+    """Update unchanged files from the old commit to the new one; files that differ stay.
 
-    The index of the new commit, with what is staged, is left beside that of the checkout.
+    The index of the new commit, with staged changes, is left beside that of the checkout.
     """
     directory = git_directory(path)
     looking = partial(git, cwd=path, environment=elsewhere())
-    # What a commit of the checkout would change: its index is locked, so it is as it was.
+    # The staged changes; the index is locked, so they cannot change.
     described = names(looking("diff-index", "--cached", "--raw", "-z", "--no-renames",
                               "--no-abbrev", "--ignore-submodules=dirty", old))  # fmt: skip
     staged = [
@@ -289,15 +288,15 @@ def bring(path: str, old: str, new: str) -> None:
 
 
 def remove(top: str, name: str) -> None:
-    """Remove a file, and the folders that are empty without it."""
+    """Remove a file, and the folders that become empty."""
     above = os.path.dirname(f"{top}/{name}")
     if os.path.realpath(above) != os.path.realpath(top) + os.sep + os.path.dirname(name) and (
         os.path.dirname(name)
     ):
-        return  # a folder on the way is a link now
+        return  # a folder in its path is a link now
     try:
         os.unlink(f"{top}/{name}")
         while name := os.path.dirname(name):
             os.rmdir(f"{top}/{name}")
     except OSError:
-        return  # it is gone, or something else is there
+        return  # it is gone, or something else is in its place

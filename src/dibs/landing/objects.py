@@ -1,7 +1,7 @@
-"""Git's objects, read by processes that stay open, and written many at a time.
+"""Git's objects, read through long-running processes, and written many at a time.
 
-A train of merges reads and writes thousands of trees. Started once for each, git would take
-longer to start than to work.
+A train of merges reads and writes thousands of trees. Starting git once for each would take longer
+than the work itself.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ NUMBERS = {COMMIT: 1, TREE: 2}
 """The kinds of objects, as a pack numbers them."""
 REF_DELTA = 7
 DEPTH = 40
-"""After so many differences the whole object is written, so that reading stays quick."""
+"""After this many deltas the whole object is written, so that reading stays fast."""
 UNPACKED = 100
-"""Fewer objects than that become files of their own, as git does with what it fetches."""
+"""Fewer objects become separate files, as git does after a fetch."""
 
 
 class Answers:
-    """A git process that stays open, and answers what it is asked on its standard input."""
+    """A long-running git process that answers questions on its standard input."""
 
     def __init__(self, *words: str, cwd: str, environment: dict[str, str]) -> None:
         self._verb = words[0]
@@ -55,7 +55,7 @@ class Answers:
         self._to_write = memoryview(b"")
 
     def ask(self, question: bytes) -> None:
-        """Write a question; what does not fit into the pipe is written while answers are read."""
+        """Write a question; what does not fit into the pipe is written while reading answers."""
         self._to_write = memoryview(bytes(self._to_write) + question)
 
     def line(self, end: bytes = b"\n") -> bytes:
@@ -117,7 +117,7 @@ class Answers:
 class Change(NamedTuple):
     """A path that differs between two trees.
 
-    was: its mode in the first; NOTHING if it is not there
+    was: its mode in the first; NOTHING if it is missing
     mode: its mode in the second, and `id` its content there
     """
 
@@ -142,7 +142,7 @@ class Objects:
         self._kept: dict[str, tuple[str, bytes]] = {}
         """What was read, or is not written yet."""
         self._new: dict[str, str] = {}
-        """What is not written yet, each with the object that it is much like, if any."""
+        """What is not written yet, each with a similar object, if any."""
         self._depth: dict[str, int] = {}
 
     def __enter__(self) -> Self:
@@ -187,18 +187,18 @@ class Objects:
         for one, other in pairs:
             found = []
             if one != other:
-                self._diff.line()  # which two
+                self._diff.line()  # the two trees
                 while self._diff.peek() == b":":
                     was, mode, _, id, _ = self._diff.line(b"\0")[1:].decode().split(" ")
                     found.append(Change(os.fsdecode(self._diff.line(b"\0")), was, mode, id))
             answers.append(found)
-        self._diff.line()  # which git repeats, and writes all that it has kept back
+        self._diff.line()  # git repeats it, and flushes its output
         return answers
 
     def add(self, kind: str, data: bytes, like: str = "") -> str:
         """Keep an object until it is written, and return its id.
 
-        like: the id of one that differs in few places
+        like: the id of a similar object
         """
         named = hashlib.new(self._hash, f"{kind} {len(data)}\0".encode())
         named.update(data)
@@ -212,7 +212,7 @@ class Objects:
         return id
 
     def write(self) -> None:
-        """Write what is kept into the repository, all of it at once."""
+        """Write all pending objects into the repository at once."""
         if not self._new:
             return
         pack = bytearray(b"PACK" + (2).to_bytes(4) + len(self._new).to_bytes(4))
@@ -232,7 +232,7 @@ class Objects:
 
 
 def head(kind: int, size: int) -> bytes:
-    """What an object in a pack begins with."""
+    """The header of an object in a pack."""
     found = bytearray([kind << 4 | size & 15])
     size >>= 4
     while size:
@@ -251,7 +251,7 @@ def number(value: int) -> bytes:
 
 
 def delta(old: bytes, new: bytes) -> bytes:
-    """How to make one object of another that begins and ends the same, as a pack says it."""
+    """A pack's delta between two objects that begin and end the same."""
     start = alike(old, new)
     end = alike(old[start:][::-1], new[start:][::-1])
     said = bytearray(number(len(old)) + number(len(new)))

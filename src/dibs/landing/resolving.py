@@ -1,4 +1,4 @@
-"""Commands of the user's that may resolve a conflict, or repair what fails its verification."""
+"""The user's commands that may resolve a conflict, or repair a failed verification."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def resolved(
     files: tuple[str, ...],
     told: Mapping[str, str | None],
 ) -> tuple[str, str]:
-    """Let a command resolve the conflicts of a merge; the tree, or why there is none."""
+    """Let a command resolve the conflicts of a merge; return the tree, or why there is none."""
     folder = worktree.at(tip)
     call = partial(git, cwd=folder, environment=elsewhere() | IDENTITY, timeout_s=600)
     call("merge", "-q", "--no-commit", "--no-ff", commit, codes=(0, 1))
@@ -67,7 +67,7 @@ def repaired(
     text: str,
     told: Mapping[str, str | None],
 ) -> tuple[str, tuple[str, ...]]:
-    """Let a command repair what a merge has made; the new merge and its paths, "" if none.
+    """Let a command repair a merge; return the new merge and its paths, "" if there is none.
 
     before: the end of the train before the merge
     text: the message of the merge
@@ -75,7 +75,7 @@ def repaired(
     folder = worktree.at(end)
     if ran(worktree, runner, command, folder, {**told, "DIBS_LAND_COMMIT": end}):
         return "", ()
-    # As the merge itself is written: by the user's own name, if git knows one.
+    # With the same author as the merge: the user's own name, if git knows it.
     call = partial(git, cwd=folder, environment=elsewhere(), timeout_s=600)
     try:
         call("add", "-A")
@@ -95,7 +95,7 @@ def repaired(
 def ran(
     worktree: Worktree, runner: Runner, command: str, folder: str, told: Mapping[str, str | None]
 ) -> str:
-    """Run a command in a checkout; nothing if it succeeds, else how it ended."""
+    """Run a command in a checkout; return "" if it succeeds, otherwise how it ended."""
     file, log = worktree.new_log()
     try:
         code, ended = runner.run(command, folder, log, LIMIT_S, told)

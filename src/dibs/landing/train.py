@@ -1,17 +1,17 @@
 """A train of merges in git's object database, without a working tree.
 
-Each branch is merged into what the branches before it have made: a commit of two parents, with the
-tree that `git merge --no-ff` would make, branch after branch in the same order.
+Each branch is merged into the result of the branches before it: a commit with two parents, and the
+tree that `git merge --no-ff` would produce, branch after branch in the same order.
 
-Most branches change other paths than those before them. Then the tree of the merge is the one
-before it with the changed paths put in, and no merge has to be computed (`_overlay`). Git itself
+Most branches change other paths than those before them. Then the tree of the merge is the previous
+tree with the changed paths inserted, and no merge needs to be computed (`_overlay`). Git itself
 merges the rest (`git merge-tree`): a path that both sides change, a file where the other side has a
-directory, several merge bases, and files added to a directory that the other side has moved away.
-Without such a directory a rename makes no difference: both of its paths would have to be changed by
-the other side, too.
+directory, several merge bases, and files added to a directory that the other side has moved.
+Without such a directory, a rename makes no difference: the other side would have to change both of
+its paths too.
 
-Nothing of the repository's settings is run. A file for which the repository names a merge driver of
-its own is a conflict, and so is a submodule that both sides move.
+No command from the repository's settings is run. A file with a custom merge driver is a conflict,
+and so is a submodule that both sides move.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ CONFLICT, UNRELATED = "conflict", "unrelated"
 ATTRIBUTES = ".gitattributes"
 DIRECTORY, LINK = b"40000", "120000"
 DIED = -6
-"""How git ends when it finds a mistake of its own."""
+"""Git's exit code for an internal error."""
 NOBODY = "dibs <dibs@localhost>"
 
 
 class Step(NamedTuple):
-    """What became of one branch.
+    """The outcome for one branch.
 
-    how: `merged`, `landed` (it is in the base already), `contained` (in the train), `conflict`, or
+    how: `merged`, `landed` (already in the base), `contained` (in the train), `conflict`, or
         `unrelated` (it has no commit in common with the target)
     commit: the end of the train after it
     files: the paths that the merge changes, or those in conflict
@@ -76,7 +76,7 @@ class Paths:
 
 
 class Node:
-    """A tree: its entries as they are written, in their order."""
+    """A tree: its raw entries, in order."""
 
     def __init__(self, data: bytes, id_bytes: int) -> None:
         self.lines: dict[bytes, bytes] = {}
@@ -101,7 +101,7 @@ class Node:
             del self.keys[bisect_left(self.keys, key)]
 
     def find(self, key: bytes) -> str | None:
-        """The id of what is there; a directory's name ends with a slash."""
+        """The id of an entry; a directory's name ends with a slash."""
         line = self.lines.get(key)
         return None if line is None else line[line.index(b"\0") + 1 :].hex()
 
@@ -138,8 +138,8 @@ class Train:
     def __init__(self, top: str, base: str, commits: Sequence[str] = ()) -> None:
         """
         top: a checkout of the repository
-        commits: the ends of the branches that are going to be merged, so that all of them can
-            be looked at together
+        commits: the tips of the branches to merge, so that all of them can be examined
+            together
         """
         self.tip = base
         self.base = base
@@ -174,7 +174,7 @@ class Train:
         self._empty.cleanup()
 
     def _look(self, commits: Sequence[str]) -> None:
-        """Learn what is new on these branches, and what each of them changes."""
+        """Find out what is new on these branches, and what each of them changes."""
         new = [commit for commit in commits if commit not in self._parents]
         asked = "\n".join([*new, f"^{self.base}", ""])
         said = self._git("rev-list", "--parents", "--stdin", input=asked.encode())
@@ -193,7 +193,7 @@ class Train:
         self._changes |= zip(pairs, self._objects.changes(pairs), strict=True)
 
     def _parted(self, commit: str) -> set[str]:
-        """Where a branch meets what is in the train: its merge bases, and perhaps some before."""
+        """The merge bases of a branch with the train, and perhaps some earlier commits."""
         found, seen, left = set(), {commit}, [commit]
         while left:
             one = left.pop()
@@ -205,7 +205,7 @@ class Train:
         return found
 
     def merge(self, commit: str, message: str) -> Step:
-        """Merge one more branch; where that is not possible, the train stays as it is."""
+        """Merge one more branch; if that is not possible, the train stays as it is."""
         if commit not in self._parents:
             self._look([commit])
         parted = self._parted(commit)
@@ -227,7 +227,7 @@ class Train:
         return self._take(commit, message, tree, changes)
 
     def take(self, commit: str, message: str, tree: str) -> Step:
-        """Merge a branch with a tree that somebody has made of both."""
+        """Merge a branch with a tree that somebody else made from both."""
         (changes,) = self._objects.changes([(self._tree, tree)])
         return self._take(commit, message, tree, changes)
 
@@ -240,7 +240,7 @@ class Train:
         return Step(MERGED, self.tip, tuple(change.path for change in changes))
 
     def _join(self, commit: str) -> None:
-        """Note that what is reachable from a commit is in the train now."""
+        """Note that everything reachable from a commit is now in the train."""
         left = [commit]
         while left:
             one = left.pop()
@@ -254,7 +254,7 @@ class Train:
         return self.tip
 
     def _overlay(self, commit: str, base: str) -> tuple[str, list[Change]] | None:
-        """The tree with the changes of a branch put in, and these; None if git has to merge."""
+        """The tree with a branch's changes inserted, and the changes; None if git must merge."""
         theirs, before = self._objects.tree_of(commit), self._objects.tree_of(base)
         missing = [(before, theirs), (before, self._base_tree)]
         self._learn([pair for pair in missing if pair not in self._changes])
@@ -269,14 +269,14 @@ class Train:
         return theirs if alone else self._put(self._tree, Nest.of(changes)), changes
 
     def _is_apart(self, changes: list[Change], ours: Paths, theirs: str) -> bool:
-        """Whether changes of one side and of the other have nothing to do with each other."""
+        """Whether the changes of both sides are independent."""
         if not ours.all:
             return True
         for path, was, mode, _ in changes:
             above = directories(path)
             if path in ours.all or path in ours.above or any(one in ours.all for one in above):
                 return False
-            # A directory that one side has moved away takes what the other adds to it along.
+            # Files that one side adds to a directory move with it if the other side moves it.
             tree, other = (
                 (self._tree, ours.above_removed) if was == NOTHING
                 else (theirs, ours.above_added) if mode == NOTHING
@@ -293,7 +293,7 @@ class Train:
         return self._nodes[tree]
 
     def _find(self, tree: str, path: str) -> str | None:
-        """The id of what is at a path; that of a directory ends with a slash."""
+        """The id of a path; the path of a directory ends with a slash."""
         parts = os.fsencode(path).removesuffix(b"/").split(b"/")
         ends = b"/" if path.endswith("/") else b""
         for part in parts[:-1]:
@@ -304,8 +304,8 @@ class Train:
         return self._node(tree).find(parts[-1] + ends)
 
     def _put(self, tree: str, nest: Nest) -> str:
-        """A tree with changes put in; "" if nothing is left of it."""
-        # What the node was before is hardly ever asked for again.
+        """A tree with changes inserted; "" if nothing is left of it."""
+        # The previous node is hardly ever needed again.
         node = Node(b"", 0)
         if tree:
             node = self._node(tree)
@@ -329,10 +329,10 @@ class Train:
         return id
 
     def _merge_tree(self, commit: str) -> tuple[str, tuple[str, ...]]:
-        """Let git merge; the tree, and the paths in conflict."""
+        """Let git merge; return the tree, and the paths in conflict."""
         self.write()
         self._place_attributes()
-        # Git looks for attributes in the working tree, which here has nothing else.
+        # Git looks for attributes in the working tree, which is otherwise empty here.
         apart = {
             "GIT_WORK_TREE": self._empty.name,
             "GIT_INDEX_FILE": os.path.join(self._empty.name, ".git-index"),
@@ -345,11 +345,11 @@ class Train:
             )
         )  # fmt: skip
         if not said:
-            # There are conflicts that git dies of.
+            # Some conflicts crash git.
             changed = self._git("diff", "--name-only", "-z", f"{self.tip}...{commit}")
             return "", tuple(names(changed))
         tree, *files = said
-        # A file that is in the way of a directory is called by its side.
+        # A file that conflicts with a directory is renamed after its side.
         sides = f"~{self.tip}", f"~{commit}"
         plain = (file.removesuffix(sides[0]).removesuffix(sides[1]) for file in files)
         return tree, tuple(dict.fromkeys(plain))
@@ -374,7 +374,7 @@ class Train:
 
 
 def is_attributes(path: str) -> bool:
-    """Whether a path is one that attributes are read from; a tree may hold any name."""
+    """Whether attributes are read from a path; a tree may contain any name."""
     *parts, name = path.split("/")
     return name == ATTRIBUTES and not {"", ".", "..", ".git"} & set(parts)
 

@@ -1,11 +1,11 @@
-"""Trying a commit out: commands of the user's in a worktree of its own.
+"""Testing a commit: the user's commands in a separate worktree.
 
-The worktree is below `.dibs/worktrees`, detached, and as the commit is before each command:
-whatever a command before it has left there is removed, also what git ignores. It is removed at the
+The worktree is below `.dibs/worktrees`, detached, and matches the commit before each command:
+whatever an earlier command left there is removed, including ignored files. It is removed at the
 end. If its conductor dies, the next one removes it.
 
-Each command leads a group of processes. When it has ended, its time is up or the conductor must
-stop, all of the group ends.
+Each command leads a process group. When the command has ended, its time is up or the conductor must
+stop, the whole group ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ READ_BYTES = 16 << 20
 """How much of an output is searched for failures."""
 NAMED = 2_000
 NOT_RUN = (126, 127)
-"""How a shell ends that cannot run a command."""
+"""The exit codes of a shell that cannot run a command."""
 STEP_S = 0.1
 REMOVALS = 5
 
@@ -59,9 +59,9 @@ class StoppedError(Exception):
 class Result(NamedTuple):
     """How a command ended.
 
-    said: that, in words
-    tail: the end of what it printed
-    failures: the single failures in what it printed, as names of a fixed length
+    said: the same in words
+    tail: the end of its output
+    failures: the single failures in its output, as names of a fixed length
     ran: whether the command could be run, and ended by itself
     """
 
@@ -74,11 +74,11 @@ class Result(NamedTuple):
 
 
 class Runner:
-    """How commands of the user's are run.
+    """How the user's commands are run.
 
-    call: what a `dibs` that they call finds in its environment
-    pause: waits so many seconds at most, and returns the signal by which we are told to end
-    mask: the signals that a command is started with
+    call: the environment of a `dibs` that they call
+    pause: waits so many seconds at most, and returns the signal that tells us to end
+    mask: the signal mask of a command
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Runner:
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if mask is None else mask
 
     def check(self) -> None:
-        """Raise if what is held is lost, or we are told to end."""
+        """Raise if the lease is lost, or we are told to end."""
         told = self._pause(0.0) if self._pause else 0
         if told in ENDING:
             raise StoppedError(told)
@@ -109,7 +109,7 @@ class Runner:
         limit_s: float,
         environment: Mapping[str, str | None],
     ) -> tuple[int, str]:
-        """Run a command in a shell; its exit code, and by what it was ended, "" if by itself."""
+        """Run a command in a shell; return its exit code, and what ended it, "" if nothing did."""
         self.check()
         ended, told = "", 0
 
@@ -119,13 +119,13 @@ class Runner:
             while child.poll() is None:
                 told = self._wait(child)
                 if time.monotonic() > until:
-                    ended = f"it was ended after {limit_s:g} s"
+                    ended = f"it was stopped after {limit_s:g} s"
                 elif os.fstat(log).st_size > LOG_LIMIT:
-                    ended = f"it was ended because it printed more than {LOG_LIMIT >> 20} MiB"
+                    ended = f"it was stopped because it printed more than {LOG_LIMIT >> 20} MiB"
                 if told in ENDING or ended or self.held.lost is not None:
                     end(-child.pid, child, min(GRACE_S, max(0.5, self.held.left_s)))
                     break
-            send(-child.pid, signal.SIGKILL)  # what it has left running
+            send(-child.pid, signal.SIGKILL)  # what it left running
             return exit_code(child)
 
         code = execute(
@@ -149,7 +149,7 @@ class Runner:
 
 
 class Worktree:
-    """A checkout for trying things out, made when it is first needed."""
+    """A checkout for tests, created when it is first needed."""
 
     def __init__(self, top: str, store_dir: str, onto: str, session: int) -> None:
         self._top = top
@@ -161,7 +161,7 @@ class Worktree:
         self.path = f"{store_dir}/{WORKTREES}/{self._name}"
 
     def at(self, commit: str) -> str:
-        """The folder, with exactly what the commit has."""
+        """The folder, with exactly the files of the commit."""
         for tried in range(2):
             if not os.path.exists(f"{self.path}/.git"):
                 self.remove()
@@ -186,11 +186,11 @@ class Worktree:
         return self.path
 
     def remove(self) -> None:
-        """Remove it, whatever has become of it."""
+        """Remove it, whatever its state."""
         remove(self._top, self.path)
 
     def sweep(self) -> None:
-        """Remove what conductors before us have left; whoever calls this conducts."""
+        """Remove what earlier conductors left; the caller is the conductor."""
         listed = names(self._git("worktree", "list", "--porcelain", "-z"))
         there = {line.removeprefix("worktree ") for line in listed if line.startswith("worktree ")}
         folder = f"{self._own.base}/{WORKTREES}"
@@ -222,7 +222,7 @@ class Worktree:
         failures: Pattern[bytes] | None = None,
         environment: Mapping[str, str | None] | None = None,
     ) -> Result:
-        """Run a command on what a commit has."""
+        """Run a command on the files of a commit."""
         file, log = self.new_log()
         try:
             told = {"DIBS_LAND_COMMIT": commit, **(environment or {})}
@@ -231,7 +231,7 @@ class Worktree:
             os.close(log)
         said, ran = ended or f"exit code {code}", not ended and code not in NOT_RUN
         if not ran and not ended:
-            said = f"exit code {code}, so a command was not found or could not be run"
+            said = f"exit code {code}: a command was not found or could not be run"
         passed = code == 0 and not ended
         found: frozenset[str] = frozenset()
         if not passed and not ended and failures is not None:
@@ -244,7 +244,7 @@ class Worktree:
 
 
 def begins(onto: str) -> str:
-    """How the names of all worktrees for a target begin."""
+    """The prefix of the names of all worktrees for a target."""
     return f"land-{sha256(onto.encode()).hexdigest()[:8]}-"
 
 
@@ -264,7 +264,7 @@ def tail_of(file: str) -> str:
 
 
 def remove(top: str, path: str) -> None:
-    """Remove a worktree: its folder, and what the repository knows of it."""
+    """Remove a worktree: its folder, and the repository's record of it."""
     from shutil import rmtree
 
     def open_up(call: Callable[[str], object], name: str, _: object) -> None:
@@ -290,5 +290,5 @@ def remove(top: str, path: str) -> None:
             if os.path.lexists(path):
                 raise UnavailableError(
                     f"the worktree {called(path)} cannot be removed",
-                    next="end what runs there, then dibs land --run",
+                    next="stop the processes there, then dibs land --run",
                 ) from None

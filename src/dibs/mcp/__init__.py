@@ -1,4 +1,4 @@
-"""The MCP server, whatever carries its messages: what agents use dibs through.
+"""The MCP server, independent of the transport: how agents use dibs.
 
 Our own small module, not an SDK: one server runs per agent, and it starts in milliseconds.
 """

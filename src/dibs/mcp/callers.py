@@ -1,9 +1,9 @@
 """Who calls: the session that a tool acts in.
 
-What the client says of itself decides: its own session where it names one, so that its hooks,
-which know the same name, act as the same session; else this very process. No tool takes the
-caller as an argument. Names that nobody chose are made from the session's own, so that two
-agents of one kind never share an inbox.
+If the client names its own session, that one is used, so that its hooks, which know the same name,
+act in the same session; otherwise this process is the session. No tool takes the caller as an
+argument. A name that nobody chose is made from the session's name, so that two agents of one kind
+never share an inbox.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from _thread import RLock
 from dibs.clients import client_names, find_client
 from dibs.errors import DibsError, NotYoursError, StoreGoneError, UnavailableError, UnfitError
 from dibs.operation import AGENT
+from dibs.storage.tracing import checked
 from dibs.surroundings.who import spoken
 from dibs.system import process_name
 
@@ -44,13 +45,13 @@ class Callers:
                 scope, place = self._space.scope, self._space.scope.place
                 scope.door = scope.door.to(AGENT)
                 if place.checkout.kind == "repository":
-                    # Names are shown from the top, and must mean the same when given back.
+                    # Names are shown relative to the top, and must mean the same when passed back.
                     place.start = place.top
             return self._space
 
     @property
     def root(self) -> str:
-        """What stands before the names of files, where they are not those of a repository."""
+        """The prefix of file names outside a repository."""
         if self._space is None or self._space.scope.place.checkout.kind == "repository":
             return ""
         return self._space.scope.place.root.rstrip("/") + "/"
@@ -70,6 +71,11 @@ class Callers:
                     agent = space.join(name, client=client)
                 self._agents[client or ""] = agent
             return agent
+
+    def trace(self, request: Request) -> str:
+        """The trace of a request: its own, or that of the process that started this one."""
+        said = checked(request.meta.get("traceparent"))
+        return said or checked(self._environment.get("TRACEPARENT"))
 
     def _resume(self, space: Dibs, token: str) -> Agent:
         try:
@@ -92,7 +98,7 @@ class Callers:
         return self._holdings.setdefault(self.agent(request).session, Holdings())
 
     def forget(self, error: DibsError) -> None:
-        """Let the next call begin anew if the session or the whole store is gone."""
+        """Let the next call begin a new session if the session or the whole store is gone."""
         with self._lock:
             if isinstance(error, StoreGoneError):
                 space, self._space = self._space, None
@@ -107,27 +113,27 @@ class Callers:
                 }
 
     def close(self) -> None:
-        """End the sessions; what they hold is free."""
+        """End the sessions, and release what they hold."""
         with self._lock:
             for agent in self._agents.values():
                 try:
                     agent.close()
                 except UnavailableError:
-                    pass  # the others see by themselves that this process is gone
+                    pass  # others notice by themselves that this process is gone
             self._agents.clear()
             if self._space is not None:
                 self._space.close()
 
 
 class Holdings:
-    """What a session was told it holds, to notice what it has lost since: to time, or to others."""
+    """What a session was told it holds, to notice what has expired or was lost to others."""
 
     def __init__(self) -> None:
         self.leases: set[str] = set()
         self.tasks: set[str] = set()
 
     def compare(self, leases: set[str], tasks: set[str]) -> tuple[set[str], set[str]]:
-        """What is gone; from here on, what is there now counts as told."""
+        """What is gone; from now on, the current leases count as told."""
         lost = self.leases - leases, self.tasks - tasks
         self.leases, self.tasks = leases, tasks
         return lost
@@ -144,8 +150,8 @@ def kind_of(client: str) -> str:
 def client_session(kind: str, request: Request, environment: Mapping[str, str]) -> str | None:
     """The client's own name for its session, if it has one.
 
-    A variable counts only if it is of the client that calls: one agent may have started
-    another, which then inherits it.
+    A variable counts only if it belongs to the client that calls: an agent may have started another
+    one, which inherits it.
     """
     said = request.meta.get("sessionId")
     if isinstance(said, str) and said.isprintable() and 0 < len(said.strip()) <= 100:

@@ -1,8 +1,8 @@
-"""One connection: requests come in, answers go out, and several calls are under way at once.
+"""One connection: requests come in, answers go out, and several calls run at once.
 
-A call that may wait runs in a thread of its own, so it never holds up another; all others are
-served as they come. A cancelled call is not answered: either it was decided before the
-cancellation, and then it counts, or what it was granted is given back.
+A call that may wait runs in a thread of its own, so it never delays another; all others are served
+in order. A cancelled call is not answered: if it was decided before the cancellation, it counts;
+otherwise what it was granted is released.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dibs.mcp.protocol import (
     notification,
     parse,
 )
+from dibs.storage.store import TRACE
 from dibs.storage.waiting import CANCEL, Cancel
 
 TYPE_CHECKING = False
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
     Send = Callable[[Any], None]
 
 PROGRESS_S = 2.0
-"""How often a waiting call says that it still waits."""
+"""How often a waiting call reports that it still waits."""
 CALLS_LIMIT = 200
 
 
 class Call:
-    """One request under way."""
+    """One request in progress."""
 
     def __init__(
         self, request: Request, connection: McpConnection, send: Send, waits_s: float | None
@@ -67,9 +68,9 @@ class Call:
         return self.callers.holdings(self.request)
 
     def decide(self, undo: Callable[[], object] | None = None) -> None:
-        """From here on the call counts as answered, and a cancellation comes too late.
+        """Count the call as answered from now on: a cancellation comes too late.
 
-        undo: give back what was granted, if the call was cancelled before
+        undo: releases what was granted, if the call was cancelled before
         """
         with self._lock:
             if not self._cancelled:
@@ -88,7 +89,7 @@ class Call:
                 self.wake()
 
     def report(self, method: str, params: dict[str, Any]) -> bool:
-        """Send something about this call, unless it is over; say whether it goes on."""
+        """Send something about this call, unless it has ended; return whether it goes on."""
         with self._lock:
             if self._decided or self._cancelled:
                 return False
@@ -108,21 +109,21 @@ class McpConnection:
         self.server = server
         self.send = send
         self.version: str | None = None
-        """The version that a handshake settled."""
+        """The version agreed in the handshake."""
         self.client = ""
         self.followed: set[str] = set()
         """The pages a client of a handshake era has subscribed to."""
         self.follower: Cancel | None = None
         self.closed = False
-        """Set when the client is gone, and with it the store from under those who wait."""
+        """Set when the client is gone; waiting calls must stop using the store."""
         self.lock = allocate_lock()
         self._calls: dict[int | str, Call] = {}
 
     def receive(self, line: bytes, send: Send | None = None, inline: bool = False) -> None:
-        """Take one message, or in one old version several, and see that they are answered.
+        """Handle one message, or in one old version several, and see that they are answered.
 
-        send: where all that concerns these messages goes, if each has a way back of its own
-        inline: stay until they are answered, also those that wait
+        send: where to send everything about these messages, if each has its own response
+        inline: return only when they are answered, even those that wait
         """
         send = send or self.send
         try:
@@ -130,7 +131,7 @@ class McpConnection:
             if not isinstance(message, list):
                 self._take(message, send, send, inline)
             elif self.version != BATCHES or not message:
-                raise ProtocolError(INVALID_REQUEST, "several messages at once are not served")
+                raise ProtocolError(INVALID_REQUEST, "several messages at once are not supported")
             elif len(message) > CALLS_LIMIT:
                 raise ProtocolError(INVALID_REQUEST, f"more than {CALLS_LIMIT} messages at once")
             elif inline:
@@ -152,7 +153,7 @@ class McpConnection:
         try:
             check_message(message)
             if "method" not in message:
-                return  # an answer, although we never ask
+                return  # an answer, although the server never asks
             if "id" not in message:
                 params = message.get("params")
                 about: Any = params.get("requestId") if isinstance(params, dict) else None
@@ -180,11 +181,11 @@ class McpConnection:
             if request.id in self._calls:
                 raise ProtocolError(INVALID_REQUEST, f"the id {request.id!r} is in use")
             if waits_s is not None and len(self._calls) >= CALLS_LIMIT:
-                raise ProtocolError(INTERNAL_ERROR, f"{CALLS_LIMIT} calls are waiting already")
+                raise ProtocolError(INTERNAL_ERROR, f"{CALLS_LIMIT} calls are already waiting")
             try:
                 call = Call(request, self, send, waits_s)
             except OSError as error:
-                # Each wait takes a few of the files that this process may have open.
+                # Each wait uses a few of this process's file descriptors.
                 raise ProtocolError(INTERNAL_ERROR, "too many calls are waiting") from error
             self._calls[request.id] = call
         return call
@@ -193,7 +194,7 @@ class McpConnection:
         token = CANCEL.set(call.wake)
         over = allocate_lock()
         over.acquire()
-        # A subscription has no end that it could come closer to.
+        # A subscription has no progress to report.
         if call.request.token is not None and call.waits_s != float("inf"):
             start_new_thread(self._tell_progress, (call, over))
         try:
@@ -216,6 +217,7 @@ class McpConnection:
 
     def _serve(self, call: Call, reply: Send) -> None:
         request = call.request
+        before = TRACE.set(call.callers.trace(request) if request.method == "tools/call" else "")
         try:
             try:
                 answer = request.answer(self.server.serve(call))
@@ -232,20 +234,21 @@ class McpConnection:
         except CancelledError:
             pass  # a cancelled call is not answered
         finally:
+            TRACE.reset(before)
             call.close()
             with self.lock:
                 if self._calls.get(request.id) is call:
                     del self._calls[request.id]
 
     def cancel(self, id: int | str) -> None:
-        """Give up a call, unless it is decided already."""
+        """Give up a call, unless it is already decided."""
         with self.lock:
             call = self._calls.get(id)
         if call is not None:
             call.cancel()
 
     def close(self) -> None:
-        """The client is gone: give up its calls, and follow nothing for it any more."""
+        """Give up the calls and subscriptions of a client that is gone."""
         self.closed = True
         with self.lock:
             calls = list(self._calls.values())
@@ -257,7 +260,7 @@ class McpConnection:
 
 
 def confess(error: Exception) -> ProtocolError:
-    """A bug in dibs: the place goes to the log of the server, where it can be mended."""
+    """Report a bug in dibs: the traceback goes to the server's log."""
     if isinstance(error, OSError) and error.errno in (EMFILE, ENFILE):
         return ProtocolError(INTERNAL_ERROR, "too many calls are waiting: no file can be opened")
     import traceback

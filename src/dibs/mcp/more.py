@@ -1,7 +1,7 @@
-"""The tools beyond the ten: versioned state with answers of its own, and every other operation.
+"""The tools beyond the ten: versioned state with its own answers, and every other operation.
 
-An operation that is an agent's to call, and that none of the others does, is a tool by its noun
-and verb, `work.list` is `work_list`: its arguments and their help are those of the library, its
+An operation that agents may call, and that no other tool covers, is a tool named by its noun and
+verb: `work.list` is `work_list`. Its arguments and their help are those of the library, and its
 answer is what the library returns.
 """
 
@@ -157,7 +157,7 @@ STATE = [
     Tool("history", "Show the versions of an entry, the newest first.",
          {**PLACE, "before": INTEGER, "limit": INTEGER}, READS, history,
          required=("namespace", "key"), does="state.history"),
-    Tool("delete", "Delete an entry; its version goes on counting.",
+    Tool("delete", "Delete an entry; its versions go on counting.",
          {**PLACE, "expected_version": INTEGER}, DESTROYS, delete, required=("namespace", "key"),
          does="state.delete"),
     Tool("clear_namespace", "Delete all entries of a namespace.", {"namespace": TEXT}, DESTROYS,
@@ -166,7 +166,7 @@ STATE = [
          {"namespace": TEXT}, READS, export, required=("namespace",), does="state.export"),
     Tool(
         "watch",
-        "Wait until an entry changes, and give its new value.",
+        "Wait until an entry changes, and return its new value.",
         {**PLACE, "after_version": INTEGER, "timeout_s": NUMBER},
         READS,
         watch,
@@ -183,12 +183,12 @@ RUNS = {"work.next_many": work_next_many, "work.complete_many": work_complete_ma
 
 
 def more() -> list[Tool]:
-    """Every tool beyond the ten: what an agent may do and none of the others does."""
+    """Every tool beyond the ten: what an agent may do and no other tool covers."""
     done = {name for tool in [*STANDARD, *STATE] for name in tool.does}
     rest = [
         entry for entry in operations().values() if AGENT in entry.by and entry.name not in done
     ]
-    rest.sort(key=lambda entry: NOUNS.index(entry.noun))  # whichever was imported first
+    rest.sort(key=lambda entry: NOUNS.index(entry.noun))  # independent of the import order
     return [*STATE, *(from_operation(entry) for entry in rest)]
 
 

@@ -1,10 +1,10 @@
-"""The four pages a client can read and follow: board, leases, work, inbox.
+"""The four pages that a client can read and follow: board, leases, work, inbox.
 
-The board is also what the tool `status` answers: everything a turn needs. A model reads it at
+The board is also the answer of the tool `status`: everything a turn needs. A model reads it at
 every turn, so it is bounded: the first few of everything, and how many more there are.
 
-Pages are read for the caller like a tool, and leave everything as it is: the inbox stays unread.
-Who follows one is told that it changed, not how; several changes may be told as one.
+Pages are read for the caller, like a tool, and change nothing: the inbox stays unread. A client
+that follows a page is told that it changed, not how; several changes may be reported as one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SHOWN = 20
 DEAD_SHOWN = 5
 PAUSE_S = 0.1
-"""At least so much between two announcements: a busy store must not drown its readers."""
+"""The least time between two announcements: a busy store must not flood its readers."""
 WATCH_S = 3600.0
 RETRY_S = 1.0
 
@@ -39,7 +39,7 @@ RETRY_S = 1.0
 def board(agent: Agent, holdings: Holdings | None = None) -> Answer:
     """Who is here, what is held and by whom, own tasks, unread messages, what is urgent.
 
-    holdings: what the agent was told that it holds; what it has lost since is said once
+    holdings: what the agent was told it holds; what it has lost since is said once
     """
     found, me = agent.agents.overview(limit=LIST_LIMIT), agent.session
     if not any(session.id == me for one in found.agents for session in one.sessions):
@@ -74,7 +74,7 @@ def board(agent: Agent, holdings: Holdings | None = None) -> Answer:
 
 
 def lost(holdings: Holdings, mine: list[Lease], tasks: list[Task]) -> list[Answer]:
-    """What the agent believes that it holds, and does not hold any more."""
+    """What the agent was told it holds, but holds no longer."""
     leases, ids = holdings.compare({lease.resource for lease in mine}, {task.id for task in tasks})
     return [
         *({"what": "lease_lost", "resource": resource} for resource in sorted(leases)),
@@ -93,7 +93,7 @@ def shortened(answer: Answer, more: dict[str, int]) -> Answer:
 
 def attention(found: Overview, me: int, mine: list[Lease], tasks: list[Task]) -> list[Answer]:
     """What the agent should act on, most urgent first; me: its session"""
-    from dibs.nouns.agents.overview import SOON_MS  # a client that never asks need not load it
+    from dibs.nouns.agents.overview import SOON_MS  # loaded only if a client asks
 
     urgent: list[Answer] = [
         {
@@ -159,8 +159,8 @@ def available(agent: Agent, resource: str) -> Answer:
     """Whether one resource can be claimed."""
     (state,) = agent.leases.status(resource)
     if state.free:
-        mine = {lease.resource for lease in agent.leases.list(session=agent.session)}
-        return {"status": "available", "resource": state.resource, "yours": state.resource in mine}
+        yours = state.yours_in_ms is not None
+        return {"status": "available", "resource": state.resource, "yours": yours}
     return {"status": "claimed", "resource": state.resource, **in_the_way(agent, state.blockers)}
 
 
@@ -219,10 +219,10 @@ def touched(event: Event, agent: Agent) -> set[str]:
 def follow(
     callers: Callers, request: Request, since: int, wanted: set[str], tell: Callable[[str], None]
 ) -> None:
-    """Tell of every change to the pages wanted, until the wait is cancelled."""
+    """Report every change to the followed pages, until the wait is cancelled."""
     cancel = CANCEL.get()
     while True:
-        # In a busy store the next look always finds something, and would not notice.
+        # In a busy store the next look always finds something, and would not notice a cancellation.
         if cancel is not None and cancel.called:
             raise CancelledError("nobody listens any more")
         try:
@@ -233,7 +233,7 @@ def follow(
         except PrunedError:
             since, changed = agent.events.last(), set(PAGES)
         except UnavailableError as error:
-            # The store may be another one when it is back, with a counter of its own.
+            # It may come back as another store, with its own counter.
             callers.forget(error)
             since, changed = 0, set()
             time.sleep(RETRY_S)

@@ -1,9 +1,9 @@
-"""What the Model Context Protocol asks of a server, whatever carries the messages.
+"""What the Model Context Protocol requires of a server, independent of the transport.
 
-Two eras are served side by side. Since 2026-07-28 every request says in its `_meta` which
-version it speaks and the server keeps no state; before that, a handshake (`initialize`)
-settled the version for the whole connection. Each message is judged by itself: one with the
-modern envelope is answered in the modern way, whatever came before it.
+Two eras are supported side by side. Since 2026-07-28 every request states its version in `_meta`,
+and the server keeps no state; before that, a handshake (`initialize`) set the version for the whole
+connection. Each message is judged by itself: a message with the modern envelope is answered in the
+modern way, whatever came before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MODERN = "2026-07-28"
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 BATCHES = "2025-03-26"
-"""The one version in which several messages may come as one array."""
+"""The one version that allows several messages in one array."""
 SUPPORTED = [MODERN, *HANDSHAKE]
 PREFIX = "io.modelcontextprotocol/"
 SERVER = {"name": "dibs", "version": __version__}
@@ -32,8 +32,8 @@ INTERNAL_ERROR = -32603
 RESOURCE_NOT_FOUND = -32002
 UNSUPPORTED_VERSION = -32022
 
-# The ends of the methods whose results say how long they may be kept. None of ours may: what they
-# show is changed by others.
+# The suffixes of methods whose results say how long they may be cached. Ours may not be cached,
+# since others change what they show.
 CACHEABLE = ("/list", "/read", "/discover")
 MODERN_ONLY = ("server/discover", "subscriptions/listen")
 HANDSHAKE_ONLY = (
@@ -46,7 +46,7 @@ HANDSHAKE_ONLY = (
 
 
 class ProtocolError(Exception):
-    """A message that cannot be served; it becomes a JSON-RPC error."""
+    """A message that is refused with a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ class Request:
     """One request, checked as far as every method needs it."""
 
     def __init__(self, message: dict[str, Any], version: str | None, client: str) -> None:
-        """version, client: what a handshake has settled, and whom with"""
+        """version, client: from the handshake"""
         self.id: int | str = message["id"]
         self.method: str = message["method"]
         params = message.get("params", {})
@@ -78,7 +78,7 @@ class Request:
         said = self.meta.get(PREFIX + "clientInfo") if self.modern else None
         self.client = client_name(said, otherwise=client)
         if self.method in (HANDSHAKE_ONLY if self.modern else MODERN_ONLY):
-            raise ProtocolError(METHOD_NOT_FOUND, f"{self.method} is not of this era")
+            raise ProtocolError(METHOD_NOT_FOUND, f"{self.method} is not in this version")
 
     def _is_modern(self, settled: str | None) -> bool:
         version = self.meta.get(PREFIX + "protocolVersion")
@@ -87,11 +87,11 @@ class Request:
         if version is None or not isinstance(version, str):
             raise ProtocolError(
                 INVALID_PARAMS,
-                f"_meta must say {PREFIX}protocolVersion and {PREFIX}clientCapabilities, "
+                f"_meta must contain {PREFIX}protocolVersion and {PREFIX}clientCapabilities, "
                 "or initialize must come first",
             )
         if not isinstance(self.meta.get(PREFIX + "clientCapabilities"), dict):
-            raise ProtocolError(INVALID_PARAMS, f"_meta must say {PREFIX}clientCapabilities")
+            raise ProtocolError(INVALID_PARAMS, f"_meta must contain {PREFIX}clientCapabilities")
         if version != MODERN:
             raise ProtocolError(
                 UNSUPPORTED_VERSION,
@@ -102,19 +102,19 @@ class Request:
 
     @property
     def token(self) -> int | str | None:
-        """What progress is reported under, if the client wants to hear of it."""
+        """The token for progress reports, if the client wants them."""
         token = self.meta.get("progressToken")
         return token if is_id(token) else None
 
     def text(self, name: str) -> str:
-        """A parameter that must be there and be text."""
+        """A parameter that must be present and text."""
         value = self.params.get(name)
         if not isinstance(value, str):
             raise ProtocolError(INVALID_PARAMS, f"{name} must be given, as a string")
         return value
 
     def answer(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The response, with what this request's era wants around a result."""
+        """The response, with the fields that this request's era requires around a result."""
         if self.modern:
             meta = {**result.get("_meta", {}), PREFIX + "serverInfo": SERVER}
             result = {"resultType": "complete", **result, "_meta": meta}
@@ -135,7 +135,7 @@ def _refuse(constant: str) -> None:
 
 
 DECODER = json.JSONDecoder(parse_constant=_refuse)
-"""Of JSON as it is defined: NaN and the like are none."""
+"""For strict JSON, without NaN and the like."""
 
 
 def is_id(value: object) -> bool:
@@ -143,7 +143,7 @@ def is_id(value: object) -> bool:
 
 
 def check_message(message: Any) -> None:
-    """Refuse what is neither a request, nor a notification, nor an answer to one of ours."""
+    """Refuse what is neither a request, a notification nor an answer."""
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise ProtocolError(INVALID_REQUEST, "this is not a JSON-RPC 2.0 message")
     if "id" in message and not is_id(message["id"]):

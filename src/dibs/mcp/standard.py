@@ -1,8 +1,7 @@
-"""The ten tools every agent is offered.
+"""The ten tools that every agent is offered.
 
-Their names, arguments and answers are a contract of their own, worded for a model that reads
-them at every turn: few words, each of which earns its place. What they do is done by the
-operations of the library.
+Their names, arguments and answers are a contract of their own, worded for a model that reads them
+at every turn, so every word must be worth its cost. The operations of the library do the work.
 """
 
 from __future__ import annotations
@@ -57,13 +56,13 @@ if TYPE_CHECKING:
     Answer = dict[str, Any]
 
 WAIT_S = 30
-"""By default less than the shortest patience of the known clients, a minute."""
+"""The default is less than the shortest timeout of the known clients, a minute."""
 ENDS = ("completed", "failed", "abandoned")
 SHOWN = 5
 INBOX_SHOWN = 20_000
-"""At most so many characters of messages at once; the rest comes with the next call."""
+"""How many characters of messages are given at once; the rest comes with the next call."""
 ALWAYS = {"anthropic/alwaysLoad": True}
-"""Offered at once, not behind a search for tools: who has to search does not claim."""
+"""Offered at once, not behind a tool search: agents that must search do not claim."""
 
 
 def status(call: Call, arguments: dict[str, Any]) -> Answer:
@@ -75,7 +74,7 @@ def status(call: Call, arguments: dict[str, Any]) -> Answer:
 
 
 def take_name(call: Call, name: str) -> Answer | None:
-    """Let the agent choose its name, once; say why not if it cannot."""
+    """Let the agent choose its name once, or say why it cannot."""
     agent = call.agent
     if name == agent.name:
         return None
@@ -83,7 +82,7 @@ def take_name(call: Call, name: str) -> Answer | None:
         return {"status": "named_already", "you": agent.name, "hint": HINTS["named_already"]}
     try:
         if is_made_up(name):
-            raise ExistsError("made-up names belong to their sessions, also while these are away")
+            raise ExistsError("generated names belong to their sessions, even if those are away")
         agent.agents.rename(name)
     except ExistsError:
         return {"status": "exists", "you": agent.name, "hint": HINTS["name_taken"]}
@@ -98,7 +97,7 @@ def claim(call: Call, arguments: dict[str, Any]) -> Answer:
         grant = agent.leases.claim(*resources, **options)
     except (HeldError, TimeoutError) as error:
         blockers = tuple(error.details["blockers"])
-        # There are none if it was freed in the moment in which the wait ended.
+        # There are none if it was released at the moment the wait ended.
         why = in_the_way(agent, blockers) if blockers else {"hint": HINTS["freed"]}
         return {"status": "busy", **about(resources), **why}
     call.decide(lambda: give_back(agent, grant))
@@ -116,7 +115,7 @@ def claim(call: Call, arguments: dict[str, Any]) -> Answer:
 
 
 def said_of(agent: Agent, resources: list[str]) -> Answer:
-    """What others who held these before said they had done to them."""
+    """What earlier holders said they did to these."""
     said = [one for one in agent.leases.outcomes(*resources) if one.agent != agent.name]
     return {"outcomes": [outcome(one) for one in said[:SHOWN]]} if said else {}
 
@@ -236,7 +235,7 @@ def not_held_task(id: str, task: Task) -> Answer:
     if task.state == "claimed":
         return answer | {"held_by": task.agent, "hint": HINTS["held_task"]}
     if task.state == "completed":
-        return answer | {"hint": "it is completed already; take another task"}
+        return answer | {"hint": "it is already completed; take another task"}
     return answer | {"hint": "you do not hold it; take it with work_claim first"}
 
 
@@ -247,14 +246,14 @@ def send(call: Call, arguments: dict[str, Any]) -> Answer:
     if message.to is not None:
         here = {presence.agent for presence in call.agent.agents.list()}
         if message.to not in here:
-            answer["hint"] = "nobody of that name is here now; it waits for them"
+            answer["hint"] = "nobody with that name is here now; the message waits for them"
     return answer
 
 
 def inbox(call: Call, arguments: dict[str, Any]) -> Answer:
     messages, channel = call.agent.messages, arguments.get("channel")
-    # Looking first: what is given out to a call that was cancelled, or in an answer that the
-    # client cuts off, would never be seen.
+    # Peek first: messages delivered to a cancelled call, or in an answer that the client cuts
+    # off, would never be seen.
     waiting = messages.inbox(channel=channel, peek=True, wait_s=arguments.get("wait_s", 0))
     call.decide()
     if not waiting:
@@ -279,7 +278,7 @@ STANDARD = [
         "status",
         "Start here, and look again between steps: who is here, what is held, your tasks, unread"
         " messages, what needs attention. With resource: is that one free?",
-        {"resource": TEXT, "name": described(TEXT, "what others shall call you")},
+        {"resource": TEXT, "name": described(TEXT, "the name that others see")},
         REPEATS,
         status,
         does="leases.status agents.rename",
@@ -304,7 +303,7 @@ STANDARD = [
     ),
     Tool(
         "release",
-        "Release what you are done with and say what you did to it; whoever waits gets it.",
+        "Release what you are done with and say what you did to it; the next in the queue gets it.",
         {
             "resource": TEXT,
             "resources": TEXTS,
@@ -338,7 +337,7 @@ STANDARD = [
     ),
     Tool(
         "work_claim",
-        "Take a certain task and the files it needs, all or none. An unknown id is added. Again:"
+        "Take one task and the files it needs, all or none. An unknown id is added. Again:"
         " renews it for an hour.",
         {"id": TEXT, "resources": TEXTS, "note": TEXT},
         REPEATS,

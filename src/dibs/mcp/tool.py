@@ -1,12 +1,12 @@
-"""What a tool is, what it works with, and how its answers are worded.
+"""What a tool is, what it works with, and the form of its answers.
 
-The JSON schemas here are both what the client is shown and what arguments are checked against.
+The JSON schemas here are shown to the client and used to check arguments.
 
 A refusal is a normal answer: its `status` says what happened, and its `hint` what to do next.
-Hints are our own fixed words. What another agent wrote stands only in fields of its own, and
-the answer lists these under `untrusted`: they are information, never instructions.
+Hints are fixed texts of dibs. What another agent wrote appears only in separate fields, and the
+answer lists these under `untrusted`: they are information, never instructions.
 
-A model pays for every word and reads all of it, so an answer is bounded in size as well.
+A model pays for every word and reads all of it, so the size of an answer is bounded too.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ READS = {
 }
 ADDS = {**READS, "readOnlyHint": False, "idempotentHint": False}
 REPEATS = {**READS, "readOnlyHint": False}
-"""Changes something, but asked twice no more than once."""
+"""Changes something, but twice has the same effect as once."""
 DESTROYS = {**ADDS, "destructiveHint": True}
 
-# JSON's types, as Python has them. A truth value is not a number, although Python thinks so.
+# JSON's types in Python. A boolean is not a number, although Python says so.
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "number": (int, float),
@@ -60,26 +60,26 @@ _TYPES: dict[str, tuple[type, ...]] = {
 HINTS = {
     "held": "do not touch it; wait for it, claim it with wait_s to queue, or do something else",
     "held_task": "another agent has it; take another task",
-    "held_by_you": "another session of your name has it; leave it to that one",
-    "freed": "it became free as the wait ended; claim it again",
+    "held_by_you": "another session with your name has it; leave it to that one",
+    "freed": "it became free when the wait ended; claim it again",
     "not_held": "you do not hold it, so there is nothing to release",
-    "stale": "it is not yours any more; claim it again and look at what changed meanwhile",
-    "conflict": "look at the value there now, then set it with that expected_version",
+    "stale": "it is no longer yours; claim it again and check what has changed",
+    "conflict": "read the current value, then set it with that expected_version",
     "not_found": "check the name; status and the lists show what there is",
     "exists": "choose another name, or use what is there",
     "all_done": "all work is done; add more, or stop",
-    "nothing_fits": "say more of what you can do (tags), or leave it to others",
+    "nothing_fits": "say what else you can do (tags), or leave it to others",
     "later": "nothing fits now; wait with wait_s, or do something else",
-    "wrong_state": "look at its state; take something else",
+    "wrong_state": "check its state; take something else",
     "timeout": "do something else, or wait longer",
     "deadlock": "release what you hold that they want, then claim all you need in one call",
-    "not_yours": "your session is over and what it held is free; claim again what you need",
-    "whole_tree": "an agent holds a whole tree for a short while, renewals included; claim the"
+    "not_yours": "your session has ended and its leases are released; claim what you need again",
+    "whole_tree": "an agent may hold a whole tree only briefly, renewals included; claim the"
     " paths you need",
     "others": "it is somebody else's; leave it to them, or ask them with send",
-    "pruned": "read the present state and go on from there",
+    "pruned": "read the current state and go on from there",
     "invalid": "correct the arguments",
-    "store_gone": "call again: a new store is made; what you held is gone, so claim it again",
+    "store_gone": "call again: a new store is created; your leases are gone, so claim again",
     "store_busy": "call again in a moment",
     "disconnected": "call again in a moment",
     "name_taken": "choose a name that nobody here has",
@@ -87,11 +87,11 @@ HINTS = {
     "named_already": "keep the name you have",
 }
 PERSON = "tell the person you work for"
-"""What to do about what no agent can fix."""
+"""What to do about problems that no agent can fix."""
 
-# Fields with text that an agent may have written. A `message` about a mistake can name others'
-# tasks, and a `status` below the answer's own is what an agent says it is doing. Any other field
-# whose value is more than one plain word, such as a name, counts as well, unless it is ours.
+# Fields with text that an agent may have written. A `message` about an error can name others'
+# tasks, and a nested `status` is what an agent says it is doing. Any other field whose value is
+# more than one plain word counts too, unless it is ours.
 _OURS = {"hint", "status", "untrusted"}
 _TIMES = {"at", "claimed_at"}
 _FROM_PEERS = {
@@ -105,12 +105,12 @@ MESSAGE_SHOWN = 1_000
 
 
 def refusal(error: DibsError) -> Answer:
-    """The answer to a call that was refused, or that went wrong."""
-    # The word `busy` is taken: a resource is, not the store.
+    """The answer to a call that was refused or failed."""
+    # `busy` already means a resource, not the store.
     code = "store_busy" if error.code == "busy" else error.code
     if isinstance(error, RefusedError):
         details = {name: told(value) for name, value in error.details.items()}
-        # Only who has no session any more has lost everything.
+        # Everything is lost only if the session has ended.
         why = "others" if code == "not_yours" and "task" in details else code
         return {"status": code, **details, "hint": HINTS.get(why, "do something else")}
     message = error.message
@@ -120,7 +120,7 @@ def refusal(error: DibsError) -> Answer:
 
 
 def told(detail: Any) -> Any:
-    """A detail of a refusal, without what would fill a model's head."""
+    """A detail of a refusal, without what a model does not need."""
     if isinstance(detail, Task):
         return {"id": detail.id, "state": detail.state, "held_by": detail.agent}
     return plain(detail)
@@ -129,7 +129,7 @@ def told(detail: Any) -> Any:
 def result(answer: Answer, error: DibsError | None = None, root: str = "") -> Answer:
     """An answer as a tool's result: the same JSON for clients that show text and for others.
 
-    root: what stands before the names of files, where they are not those of a repository
+    root: the prefix of file names outside a repository
     """
     if root:
         answer = rooted(answer, root)
@@ -155,7 +155,7 @@ def rooted(value: Any, root: str, named: bool = False) -> Any:
 
 
 def peer_fields(value: Any, path: str) -> list[str]:
-    """Where in an answer agents' own words stand, such as `messages[].body`."""
+    """The places of agents' own words in an answer, such as `messages[].body`."""
     if isinstance(value, list):
         return [found for item in value for found in peer_fields(item, f"{path}[]")]
     if isinstance(value, str) and value and not is_word(value, RESOURCE_LIMIT):
@@ -173,7 +173,7 @@ def peer_fields(value: Any, path: str) -> list[str]:
 
 
 def cut(text: str, limit: int = TEXT_SHOWN) -> str:
-    """Text that is not too long, with a sign where it was cut."""
+    """Text that is not too long, with a mark where it was cut."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
@@ -187,7 +187,7 @@ def moment(at: int) -> str:
 
 
 def in_the_way(agent: Agent, blockers: tuple[Blocker, ...]) -> Answer:
-    """Who stands in the way: the holder if there is one, else whoever waits first."""
+    """Who blocks it: the holder if there is one, otherwise the first in the queue."""
     first = next((blocker for blocker in blockers if not blocker.waiting), blockers[0])
     said: Answer = {
         "held_by": cut(first.agent, NAME_SHOWN),
@@ -207,20 +207,20 @@ def in_the_way(agent: Agent, blockers: tuple[Blocker, ...]) -> Answer:
 
 
 def named(arguments: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """The resources a call is about, one, several, or both, and what else it says of them."""
+    """The resources of a call, one, several, or both, and what else it says about them."""
     options = dict(arguments)
     one = [options.pop("resource")] if "resource" in options else []
     for text in one:
         if ", " in text:
-            raise InvalidError(f"{text!r} looks like several", next="give several as resources")
+            raise InvalidError(f"{text!r} looks like several", next="give them as resources")
     resources = [*one, *options.pop("resources", [])]
     if not resources and not options.get("everything"):
-        raise InvalidError("nothing was named", next="give resource, or resources")
+        raise InvalidError("no resource was given", next="give resource, or resources")
     return resources, options
 
 
 def about(resources: list[str]) -> Answer:
-    """What an answer is about: one resource, or several."""
+    """The subject of an answer: one resource, or several."""
     return {"resource": resources[0]} if len(resources) == 1 else {"resources": resources}
 
 
@@ -247,7 +247,7 @@ def shown_message(message: Message) -> Answer:
 
 
 def shown_task(task: Task) -> Answer:
-    """A task without what is empty."""
+    """A task without empty fields."""
     all_of_it = plain(task)
     shown = ("id", "title", "kind", "priority", "tags", "labels", "after", "parent", "found_in",
              "declared", "payload", "reason", "asked", "acked")  # fmt: skip
@@ -270,13 +270,13 @@ class Tool:
     ) -> None:
         """A tool.
 
-        answers: the words its `status` can be, if it is done or refused
-        does: the operations that it stands for, so that they need no tool of their own
+        answers: the values of its `status`, whether done or refused
+        does: the operations that it covers, so that they need no tool of their own
         waits: the argument that says how many seconds it may wait, and its default
         """
         self.name = name
         self.run = run
-        # A session can be over at any moment, whatever is asked.
+        # A session can end at any moment, whatever is asked.
         self.answers = (*answers, "not_yours") if answers else ()
         self.does = does.split()
         self._properties = properties
@@ -289,8 +289,8 @@ class Tool:
             "name": name,
             "description": description,
             "inputSchema": schema,
-            # Clients throw away an answer that does not fit, and many hold even the one that says
-            # what was wrong against this. So the words for `status` are not listed here.
+            # Clients discard an answer that does not match the schema, and many check even error
+            # answers. So the values of `status` are not listed here.
             "outputSchema": {
                 "type": "object",
                 "properties": {"status": TEXT},
@@ -309,16 +309,16 @@ class Tool:
         return float(seconds) if right and 0 < seconds < 1e9 else None
 
     def check(self, arguments: object) -> dict[str, Any]:
-        """The arguments, if they are what the schema says."""
+        """The arguments, if they match the schema."""
         if not isinstance(arguments, dict):
             raise InvalidError(f"{self.name} takes an object of arguments")
         for name in arguments:
             if name not in self._properties:
                 known = ", ".join(self._properties) or "none"
                 raise InvalidError(
-                    f"{self.name} has no argument {shown(name)}", next=f"it has: {known}"
+                    f"{self.name} has no argument {shown(name)}", next=f"its arguments: {known}"
                 )
-        # A client may send null for what it leaves out.
+        # A client may send null for an omitted argument.
         given = {
             name: value
             for name, value in arguments.items()

@@ -1,25 +1,25 @@
 """Which space a directory belongs to, read from the disk without running git.
 
-A space is a repository with all its linked worktrees and all its submodules: its root is the
-top of the main worktree of the outermost superproject. A bare repository that has worktrees
-has no such top, so its git directory is the root, whose own files are named `.git/…` as in
-any other checkout. Outside any repository the space is the nearest directory upwards that
-holds `.dibs`, and where there is none, `/`.
+A space is a repository with all its linked worktrees and all its submodules: its root is the top of
+the main worktree of the outermost superproject. A bare repository with worktrees has no such top,
+so its git directory is the root, whose own files are named `.git/…` as in any other checkout.
+Outside any repository the space is the nearest directory upwards that holds `.dibs`; if there is
+none, `/`.
 
-Git decides what is what, and this follows it: a `.git` file that names a git directory with a
-`commondir` is a linked worktree; one that names a directory below `modules/` of the enclosing
-checkout is a submodule, and so is a repository that the enclosing `.gitmodules` lists; any
-other is a repository whose git directory lies elsewhere. A `.git` file that leads nowhere is
-refused by name: to look further up would put its files into a space they do not belong to. A
-directory `.git` that is none of git's is passed over where git finds another further up.
+The rules are git's: a `.git` file that names a git directory with a `commondir` is a linked
+worktree; one that names a directory below `modules/` of the enclosing checkout is a submodule, and
+so is a repository that the enclosing `.gitmodules` lists; any other is a repository whose git
+directory is elsewhere. A `.git` file that leads nowhere is refused by name: looking further up
+would put its files into a space they do not belong to. A directory `.git` that is not a git
+directory is skipped if git finds another one further up.
 
-Whoever wrote these files may be a stranger, so none of them alone moves a space to another
-place: a repository has the worktree among its own, and a main worktree leads back to it.
+A stranger may have written these files, so none of them alone moves a space to another place: the
+repository must list the worktree as its own, and a main worktree must lead back to the repository.
 
 Environment variables, global configuration and `include` are not consulted, so every process
 that looks from the same directory finds the same space.
 
-What else the disk says of names is here too: whether case matters, and the hash of a file.
+Other facts from the disk are here too: whether case matters, and the hash of a file.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 MAX_HASHED_BYTES = 64 << 20
 PATH_BYTES = 8192
-"""More than any path; what names one is not read further."""
+"""Longer than any path; a file that names a path is not read further."""
 SETTINGS_BYTES = 1 << 20
+CLONES = 5
+"""How far clones of clones are followed."""
 # Without O_NONBLOCK a fifo would wait for its writer.
 _READING = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _HOST = "abcdefghijklmnopqrstuvwxyz0123456789_.-"
@@ -50,20 +52,20 @@ class Checkout:
     def __init__(self, root: str, top: str, prefix: str = "", kind: str = "repository") -> None:
         self.root = root
         self.top = top
-        # '' but for a bare git directory, and for a linked worktree of a submodule, whose top
+        # '' except for a bare git directory, and for a linked worktree of a submodule, whose top
         # is the submodule's place.
         self.prefix = prefix
         # 'repository', 'directory' (it holds `.dibs`) or 'none' (neither all the way up).
         self.kind = kind
 
     def key(self, real: str) -> str:
-        """Give the name within the space, as `/src/a.py`, of a canonical path in this checkout."""
+        """The name within the space, as `/src/a.py`, of a canonical path in this checkout."""
         inside = real[len(self.top) :].lstrip("/")
         return f"{self.prefix}/{inside}" if inside else self.prefix
 
 
 def checkout_around(real: str) -> Checkout:
-    """Find the checkout that a canonical path lies in; the path itself need not exist."""
+    """Find the checkout that contains a canonical path; the path itself need not exist."""
     top = _top_around(real)
     if top is not None:
         return _checkout_at(top)
@@ -76,7 +78,7 @@ def checkout_around(real: str) -> Checkout:
 
 
 def _has_store(directory: str) -> bool:
-    """Whether this user has a `.dibs` there; that of another, as in `/tmp`, is passed over."""
+    """Whether this user has a `.dibs` there; another user's, as in `/tmp`, is skipped."""
     try:
         status = os.lstat(f"{directory}/.dibs")
     except OSError:
@@ -86,7 +88,7 @@ def _has_store(directory: str) -> bool:
 
 
 def origin(root: str) -> str | None:
-    """Name the remote `origin` of the repository with this root as `host/owner/repository`.
+    """Return the remote `origin` of the repository with this root as `host/owner/repository`.
 
     None if there is none, or none on another machine. Credentials are never part of it.
     """
@@ -94,8 +96,27 @@ def origin(root: str) -> str | None:
     return None if url is None else _host_and_path(url)
 
 
+def source(root: str) -> str:
+    """The root of the repository on this machine that the one with this root was cloned from.
+
+    That of a clone of a clone is the first of them; of any other repository, itself.
+    """
+    for _ in range(CLONES):
+        url = (setting(git_directory(root), "remote.origin", "url") or "").removeprefix("file://")
+        if not url.startswith("/") or not os.path.isdir(url):
+            break
+        try:
+            found = checkout_around(os.path.realpath(url))
+        except InvalidError:
+            break  # what is there is broken
+        if found.kind != "repository" or found.root == root:
+            break
+        root = found.root
+    return root
+
+
 def git_directory(top: str) -> str:
-    """The git directory of a checkout, where its index is; of a bare repository, itself."""
+    """The git directory of a checkout, which holds its index; a bare repository itself."""
     return _git_dir(top) if os.access(f"{top}/.git", os.F_OK) else top
 
 
@@ -106,12 +127,12 @@ def index_around(directory: str) -> tuple[str, str] | None:
 
 
 def is_case_blind(root: str) -> bool:
-    """Look at one entry of a directory under its own name and in the other case."""
+    """Look up one entry of a directory under its own name and in the other case."""
     sure = [name for name in (".git", ".dibs", "HEAD") if os.access(f"{root}/{name}", os.F_OK)]
     try:
         for name in sure or os.listdir(root):
             there = os.lstat(f"{root}/{name}")
-            # A file with two links might bear both spellings on a disk that sees case.
+            # On a case-sensitive disk, a file with two links might have both spellings.
             single = there.st_mode & 0o170000 == 0o040000 or there.st_nlink == 1
             if single and name.isascii() and name.swapcase() != name:
                 return os.path.samestat(there, os.lstat(f"{root}/{name.swapcase()}"))
@@ -121,10 +142,10 @@ def is_case_blind(root: str) -> bool:
 
 
 def content_hash(file: str) -> str | None:
-    """Give the SHA-256 of a regular file in hex.
+    """Return the SHA-256 of a regular file in hex.
 
-    None if nothing is there, if it is no regular file, and for files over 64 MiB, whose
-    reading would hold up the claim.
+    None if nothing is there, if it is not a regular file, and for files over 64 MiB, which would
+    take too long to read during a claim.
     """
     try:
         fd = os.open(file, _READING)
@@ -134,7 +155,7 @@ def content_hash(file: str) -> str | None:
         status = os.fstat(fd)
         if status.st_mode & 0o170000 != 0o100000 or status.st_size > MAX_HASHED_BYTES:
             return None
-        # One read more than the size shows whether somebody is writing to it right now.
+        # One more read than the size shows whether a process is writing to it right now.
         digest, left = sha256(), MAX_HASHED_BYTES
         chunk = os.read(fd, min(status.st_size, 1 << 18) + 1)
         while chunk:
@@ -165,7 +186,7 @@ def _host_and_path(url: str) -> str | None:
     host, _, port = authority.rpartition("@")[2].lower().partition(":")
     path = "/".join(part for part in path.partition("?")[0].partition("#")[0].split("/") if part)
     path = path.removesuffix(".git")
-    # A single letter is a Windows drive; an '@' in the path may be what remains of a password.
+    # A single letter is a Windows drive; an '@' in the path may be the rest of a password.
     if len(host) < 2 or host.strip(_HOST) or (port and not port.isdigit()):
         return None
     if not path or "@" in path:
@@ -181,7 +202,7 @@ def upwards(directory: str) -> Iterator[str]:
 
 
 def _top_around(directory: str) -> str | None:
-    """Where git finds `.git`; a directory of that name alone is passed over if it finds another."""
+    """Where git finds `.git`; a directory that only has the name is skipped if there is another."""
     first = None
     for up in upwards(directory):
         if os.access(f"{up}/.git", os.F_OK):
@@ -198,14 +219,14 @@ def _checkout_at(directory: str) -> Checkout:
     if not same_place(os.path.dirname(git_dir), f"{common}/worktrees"):
         raise _broken(directory, f"its repository {common!r} has no such worktree")
     other = back_link(git_dir) or directory
-    # What was moved leaves nothing there; what was copied would share index and HEAD.
+    # A moved worktree leaves nothing there; a copied one would share index and HEAD.
     if not same_place(other, directory) and _leads_to(other, git_dir):
-        raise _broken(directory, f"what it names is the worktree {other!r}")
+        raise _broken(directory, f"it names the worktree {other!r}")
     main = _main_worktree(directory, common)
     if main is None:
         return Checkout(common, directory)
     if not os.path.isdir(main):
-        raise _broken(directory, f"its main worktree {main!r} is not there")
+        raise _broken(directory, f"its main worktree {main!r} does not exist")
     owner = _main_checkout(main, common)
     return Checkout(owner.root, directory, owner.key(main))
 
@@ -217,9 +238,9 @@ def common_dir(directory: str, git_dir: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _broken(directory, f"what it leads to cannot be read: {error.strerror}") from None
+        raise _broken(directory, f"its commondir cannot be read: {error.strerror}") from None
     if len(data) >= PATH_BYTES or b"\0" in data:
-        raise _broken(directory, "what it leads to is no path")
+        raise _broken(directory, "its commondir is not a path")
     return os.path.realpath(os.path.join(git_dir, os.fsdecode(data.rstrip(b"\r\n"))))
 
 
@@ -246,13 +267,13 @@ def same_place(one: str, other: str) -> bool:
 
 
 def _main_checkout(directory: str, git_dir: str) -> Checkout:
-    """Describe the checkout at a directory that is no linked worktree."""
+    """Describe the checkout at a directory that is not a linked worktree."""
     above = os.path.dirname(directory)
     outer = _top_around(above) if above != directory else None
     if outer is not None and (_lists(outer, directory) or _absorbed(outer, git_dir)):
         return _checkout_at(outer)
     if git_dir != f"{directory}/.git" and git_dir.startswith(f"{directory}/") and _is_bare(git_dir):
-        # The custom of a `.git` file beside a bare repository and its worktrees.
+        # Some people put a `.git` file beside a bare repository and its worktrees.
         return Checkout(git_dir, directory)
     return Checkout(directory, directory)
 
@@ -266,7 +287,7 @@ def _lists(outer: str, directory: str) -> bool:
 
 
 def _absorbed(outer: str, git_dir: str) -> bool:
-    # The first test spares a repository from a broken one that happens to enclose it.
+    # The first test protects a repository from a broken one that happens to enclose it.
     return "/modules/" in git_dir and git_dir.startswith(f"{_git_dir(outer)}/modules/")
 
 
@@ -302,22 +323,22 @@ def _git_dir(directory: str) -> str:
     if text is None:
         raise _broken(directory, "it cannot be read")
     if len(text) >= PATH_BYTES:
-        raise _broken(directory, "it is longer than any path")
+        raise _broken(directory, "it is too long to be a path")
     if not text.startswith("gitdir: "):
         raise _broken(directory, "it does not begin with 'gitdir: '")
     git_dir = os.path.realpath(os.path.join(directory, text[8:].rstrip("\r\n")))
     if not os.path.isdir(git_dir):
-        raise _broken(directory, f"it names {git_dir!r}, which is not there")
+        raise _broken(directory, f"it names {git_dir!r}, which does not exist")
     common = common_dir(directory, git_dir) or git_dir
     if not os.path.isdir(common):
-        raise _broken(directory, f"its repository {common!r} is not there")
+        raise _broken(directory, f"its repository {common!r} does not exist")
     if not _is_git_dir(git_dir, common):
-        raise _broken(directory, f"it names {git_dir!r}, which is no git directory")
+        raise _broken(directory, f"it names {git_dir!r}, which is not a git directory")
     return git_dir
 
 
 def _is_git_dir(git_dir: str, common: str) -> bool:
-    """Whether git takes it for a git directory, by the three things that it looks for."""
+    """Whether git would accept it as a git directory, by the three things it checks."""
     try:
         if os.path.islink(f"{git_dir}/HEAD"):
             head = b"ref:" + os.fsencode(os.readlink(f"{git_dir}/HEAD"))
@@ -340,7 +361,7 @@ def _broken(directory: str, why: str) -> InvalidError:
 
 
 def _read(file: str, limit: int = SETTINGS_BYTES) -> str | None:
-    """Read a small text file, or as much of it; None if it cannot be read or is no text."""
+    """Read the beginning of a text file; None if it cannot be read or is not text."""
     try:
         data = read_bytes(file, limit)
     except OSError:
@@ -368,7 +389,7 @@ def setting(git_dir: str, section: str, key: str) -> str | None:
 
 
 def _settings(file: str) -> Iterator[tuple[str, str, str]]:
-    """Read a git configuration file as (section.subsection, key, value as it is written)."""
+    """Read a git configuration file as (section.subsection, key, value as written)."""
     section = ""
     for line in (_read(file) or "").replace("\\\n", "").splitlines():
         line = line.strip()

@@ -1,4 +1,4 @@
-"""Glob patterns over root-relative paths, and whether two of them can ever meet.
+"""Glob patterns over root-relative paths, and whether two of them can overlap.
 
 `*` is any run of characters within one component, `?` one character, and `**` as a whole
 component any number of components, none included; `**` inside a component is `*`. Nothing
@@ -34,17 +34,17 @@ _DEEP = "\0\0"
 
 
 def literal_base(pattern: str) -> str:
-    """Give the longest leading run of components without wildcards, '' if there is none."""
+    """Return the longest leading run of components without wildcards; '' if there is none."""
     return "/".join(takewhile(lambda component: not is_glob(component), pattern.split("/")))
 
 
 def overlap(a: str, a_is_glob: bool, b: str, b_is_glob: bool) -> bool:
-    """Say whether some path is covered by both; '' is the root, and covers everything."""
+    """Whether some path is covered by both; '' is the root, and covers everything."""
     return _meet(_shape(a, a_is_glob), _shape(b, b_is_glob), _DEEP, _components_meet)
 
 
 def covers(pattern: str, path: str) -> bool:
-    """Say whether the pattern matches this very path, or a directory it is in."""
+    """Whether the pattern matches this path itself, or a directory around it."""
     return _meet(_shape(pattern, True), path.split("/"), _DEEP, _components_meet)
 
 
@@ -66,7 +66,7 @@ def _shape(text: str, glob: bool) -> list[str]:
 
 
 def _meet(a: Sequence[str], b: Sequence[str], run: str, same: Callable[[str, str], bool]) -> bool:
-    """Say whether two sequences in which `run` is any run of symbols have a common reading.
+    """Whether two sequences in which `run` is any run of symbols have a common reading.
 
     Bit j of `reach` says: what has been read of `a` so far can also be read as b[:j].
     Neither sequence may have two runs side by side.
@@ -104,7 +104,7 @@ def _components_meet(x: str, y: str) -> bool:
 
     if not _meet(x, y, _RUN, _characters_meet):
         return False
-    # `?` and `.*` share only `.`, which is no name. Patterns that fit a name of one or two
+    # `?` and `.*` share only `.`, which is not a name. Patterns that match a name of one or two
     # dots are so short that, if they share another name, they share one of these.
     if both(".") or both(".."):
         return any(both(word) for word in ("...", "x", ".x", "x."))

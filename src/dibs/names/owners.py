@@ -1,4 +1,4 @@
-"""Whose a git directory is, and what the settings of a stranger's could make git run."""
+"""Who owns a git directory, and what a stranger's settings could make git run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def owner_of(top: str) -> str | None:
     elif (worktree := setting(git_dir, "core", "worktree")) is not None:
         owner = os.path.realpath(os.path.join(git_dir, worktree))
     else:
-        # Git does not note whose a git directory is that was made elsewhere.
+        # Git does not record the owner of a git directory that was made elsewhere.
         owner = os.path.dirname(git_dir) if os.path.basename(git_dir) == ".git" else top
     return None if owner is not None and same_place(owner, top) else owner or git_dir
 
@@ -37,12 +37,12 @@ def owner_of(top: str) -> str | None:
 def may_define(directory: str, heads: tuple[bytes, ...]) -> bool:
     """Whether the settings of a repository around a directory may have one of these sections.
 
-    Whichever git takes, it is one of those around. The head of a section stands unbroken in its
-    file, so nothing has to be understood; what cannot be read whole may have any.
+    Whichever one git uses, it is one of those around. The head of a section is unbroken in its
+    file, so nothing has to be parsed; a file that cannot be read completely may have any section.
     """
     try:
         for up in upwards(directory):
-            # Some versions take a directory for a bare repository without being told to.
+            # Some versions accept a directory as a bare repository by default.
             found = [up] if os.access(f"{up}/HEAD", os.F_OK) else []
             found += [git_directory(up)] if os.access(f"{up}/.git", os.F_OK) else []
             folders = [

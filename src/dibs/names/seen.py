@@ -1,7 +1,7 @@
-"""Names that a caller has read from its own disk for a daemon elsewhere, and what it saw there.
+"""Names that a caller resolved on its own disk for a remote daemon, and what it saw there.
 
-The daemon takes such a name as it is, if it is the one name of something: its disk may be
-another. Of each path it is said what the caller knows: kind, inode and content hash.
+The daemon accepts such a name as it is, if it is in its one spelling: the daemon's disk may be
+another. For each path the caller also says what it knows: kind, inode and content hash.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dibs.arguments import check_text
 from dibs.errors import InvalidError
 from dibs.names.checkouts import Checkout
-from dibs.names.paths import Place, Resource, refused
+from dibs.names.paths import Place, Resource, refused, split, split_base
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 MAX_SEEN = 500
 HERE = ""
-"""What is said of the caller's checkout stands under no name."""
+"""The key, no possible name, under which the caller's checkout is given."""
 
 
 def see(
     place: Place, calls: Iterable[tuple[dict[str, Any], list[str]]], hashed: bool
 ) -> dict[str, dict[str, str]]:
-    """Read the resources in these arguments from the disk, and say what is seen there.
+    """Resolve the resources in these arguments on the disk, and return what is seen there.
 
-    calls: the arguments of each call, and the names of those that are resources
+    calls: the arguments of each call, and which of them name resources
     """
     seen: dict[str, dict[str, str]] = {}
     if hashed and place.here is not None:
@@ -38,7 +38,7 @@ def see(
         if resource.kind != "name":
             content = place.content_hash(resource) if hashed else None
             said = {"kind": resource.kind, "inode": resource.inode, "content_hash": content}
-            # Named in two checkouts, it is wanted in all of them.
+            # A resource named in two checkouts is wanted in all of them.
             known = seen.get(resource.text)
             if known is None or known.get("checkout") == resource.checkout:
                 said["checkout"] = resource.checkout
@@ -60,7 +60,7 @@ class Seen(Place):
 
     def __init__(self, seen: dict[str, Any], disk: Place | None = None) -> None:
         """
-        disk: what can be seen from here, where the caller may have looked too
+        disk: what is visible from here, where the caller may have looked too
         """
         super().__init__(Checkout("/", "/"), "", case_blind=False)
         self._seen = seen
@@ -69,7 +69,7 @@ class Seen(Place):
     def resource(self, text: str, cwd: str | None = None) -> Resource:
         found = super().resource(text, cwd)
         if found.text != text:
-            raise refused(text, f"is not the name of anything; it would be {found.text!r}")
+            raise refused(text, f"is not a name in its usual spelling, which is {found.text!r}")
         if found.kind == "dir":
             if self._of(text, "kind") == "file":
                 found.kind = "file"
@@ -92,19 +92,20 @@ class Seen(Place):
             return None
         top = here.removeprefix(f"{disk.machine}:")
         try:
-            found = disk.resource(f"path:{top}/{name.removeprefix('path:')}")
+            found = disk.resource(f"path:{top}/{split(name)[1].removeprefix('path:')}")
         except InvalidError:
             return None
-        return disk.content_hash(found) if found.checkout == here else None
+        same = found.checkout == here and found.text == name
+        return disk.content_hash(found) if same else None
 
     def has(self, resource: Resource, content_hash: str | None) -> bool:
-        """Look again if the caller's checkout is here; else only see that it says a hash."""
+        """Look again if the caller's checkout is here; otherwise only check that it is a hash."""
         if content_hash is not None and not (len(content_hash) == 64 and content_hash.isalnum()):
             return False
         disk = self._disk
-        if disk is None:
+        if disk is None or split(resource.text)[0] != disk.label:
             return True
-        found = disk.resource(f"path:{disk.top}/{resource.base[1:]}")
+        found = disk.resource(f"path:{disk.top}{split_base(resource.base)[1]}")
         return found.checkout != resource.checkout or disk.content_hash(found) == content_hash
 
     def _of(self, text: str, what: str) -> str | None:
@@ -117,5 +118,5 @@ class Seen(Place):
     ) -> tuple[str, str, os.stat_result | None, str]:
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if ".." in parts:
-            raise refused(text, "has '..' in it, and nobody here can say what that is")
+            raise refused(text, "contains '..', which only the caller's disk can resolve")
         return "".join(f"/{part}" for part in parts), "", None, ""

@@ -1,9 +1,9 @@
 """Whether git tracks a file, read from its index without running git.
 
-An index is walked from its beginning, as far as names sort before the one that is looked for, so
-a large one costs no more than a small one. One of version 4 leaves out what a name has in common
-with the one before it. A split index has most names in a second file, and says which of them no
-longer count. Letters are compared without their case, as some disks do.
+An index is read from its beginning, as long as names sort before the one that is searched for, so a
+large one costs no more than a small one. Version 4 omits what a name has in common with the one
+before it. A split index has most names in a second file, and says which of them no longer count.
+Names are compared without case, since some disks ignore it.
 
 A folder that a sparse index holds as one entry has no file on the disk, so it does not count.
 """
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 LIMIT = 256 << 20
-"""So much of an index is walked; two million files have less."""
+"""How much of an index is read; two million files need less."""
 LINK_LIMIT = 4 << 20
 FIXED = 40
-"""How many bytes of an entry stand before its hash."""
+"""How many bytes of an entry come before its hash."""
 HASHES = (20, 32)
 MODE = slice(24, 28)
 FOLDER = 0o040000
@@ -32,7 +32,7 @@ NAME_LENGTH = 0xFFF
 
 
 def tracked(index: str, name: str, shared: frozenset[str] = frozenset()) -> str | None:
-    """The first tracked file whose name begins with this one, and that nobody means to share.
+    """The first tracked file whose name begins with this one, which should never be shared.
 
     A name with a slash at its end is a folder, which may also be tracked as one thing: as a link,
     a file or a submodule.
@@ -47,7 +47,7 @@ def tracked(index: str, name: str, shared: frozenset[str] = frozenset()) -> str 
             with opened(base[0]) as source:
                 found = first(source, wanted, shared, False, base[1])
     except FileNotFoundError:
-        return None  # git has put another in its place, which is looked at next time
+        return None  # git has replaced it; the new one is read next time
     except ValueError as error:
         raise unfit(index, str(error)) from None
     except OSError as error:
@@ -56,19 +56,19 @@ def tracked(index: str, name: str, shared: frozenset[str] = frozenset()) -> str 
 
 
 def opened(file: str) -> BinaryIO:
-    """Open an index, which is a plain file; anything else could wait, or never end."""
+    """Open an index, which must be a regular file; anything else could block or never end."""
     # Without O_NONBLOCK a fifo would wait for its writer.
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if os.fstat(handle).st_mode & 0o170000 != 0o100000:
         os.close(handle)
-        raise unfit(file, "it is not a plain file")
+        raise unfit(file, "it is not a regular file")
     return open(handle, "rb")
 
 
 def unfit(file: str, why: str) -> UnfitError:
     return UnfitError(
-        f"the index of git, {file!r}, is unfit: {why}",
-        next="see what git status says; if it is of no use, move it away and run git reset",
+        f"git's index {file!r} cannot be used: {why}",
+        next="see what git status says; if that does not help, move it away and run git reset",
     )
 
 
@@ -79,8 +79,8 @@ def first(
     split: bool,
     deleted: Container[object] = (),
 ) -> str | None:
-    """The first name that begins so; a split index is walked to the end, where its link is."""
-    last = wanted + b"\xff"  # of all spellings, small letters sort last
+    """The first name with this beginning; a split index is read to the end, to find its link."""
+    last = wanted + b"\xff"  # of all spellings, lower case sorts last
     for at, (name, mode) in enumerate(entries(source, split)):
         lower = name.lower()
         if lower.startswith(wanted) or lower + b"/" == wanted:
@@ -97,7 +97,7 @@ def entries(source: BinaryIO, split: bool) -> Iterator[tuple[bytes, int]]:
     head = exactly(source, 12)
     version, count = (int.from_bytes(head[at : at + 4], "big") for at in (4, 8))
     if head[:4] != b"DIRC" or version not in (2, 3, 4):
-        raise ValueError("dibs knows the versions 2, 3 and 4 only")
+        raise ValueError("dibs only knows versions 2, 3 and 4")
     hash_bytes = hash_length(source, version) if count else 0
     name, walked = b"", 12
     for _ in range(count):
@@ -130,12 +130,12 @@ def entries(source: BinaryIO, split: bool) -> Iterator[tuple[bytes, int]]:
             raise ValueError("it is damaged")
         walked += size + len(end) - common
         if walked > LIMIT:
-            raise ValueError("it is too large to be looked through")
+            raise ValueError("it is too large to read")
         yield name, int.from_bytes(entry[MODE], "big")
 
 
 def hash_length(source: BinaryIO, version: int) -> int:
-    """How long hashes are: so that the first name is as long as its flags say."""
+    """The length of hashes, chosen so that the first name is as long as its flags say."""
     data = source.read(FIXED + NAME_LENGTH + 64)
     source.seek(12)
     for length in HASHES:
@@ -151,7 +151,7 @@ def hash_length(source: BinaryIO, version: int) -> int:
 def exactly(source: BinaryIO, count: int) -> bytes:
     data = source.read(count)
     if len(data) < count:
-        raise ValueError("it ends in the middle")
+        raise ValueError("it is cut off")
     return data
 
 
@@ -176,7 +176,7 @@ def link(source: BinaryIO, folder: str, split: list[str]) -> tuple[str, Deleted]
 class Deleted:
     """A bitmap of git (EWAH): markers, each for a run of equal words and some words after it.
 
-    It is asked for places in ascending order.
+    It must be queried in ascending order.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -1,13 +1,14 @@
 """Many calls of one operation in one transaction.
 
-Promised: what comes of an item is what the call of that operation would have answered, each after
-the ones before it: its record or its refusal, its own event and seq, its own idempotency key. By
-default it is all or nothing: the first refusal is that of the whole call, and says which item it
-was. With `each`, every item is done or refused by itself, and the answer has a record or an error
-for each, in their order. If the store fails, the whole call fails and nothing was done.
+Promised: the result of an item is what a call of that operation would have returned after the
+items before it: its record or its refusal, its own event and seq, its own idempotency key. By
+default it is all or nothing: the first refusal becomes the refusal of the whole call, and says
+which item it was. With `each`, every item is done or refused independently, and the answer has a
+record or an error for each, in order. If the store fails, the whole call fails and nothing is
+done.
 
-Whatever the items have to know of the store is read at once, before the first of them: on a
-database elsewhere, a batch takes as many trips as one call.
+Everything the items need from the store is read at once, before the first of them: on a remote
+database, a batch takes as many round trips as one call.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ def many(
     each: bool,
     know: Callable[[list[dict[str, Any]]], Any],
 ) -> tuple[Any, ...]:
-    """What each of the items came to.
+    """The result of each item.
 
-    know: reads what all of these calls have to know, for `noun.known`
+    know: reads what all of these calls need, for `noun.known`
     """
     tx, scope, operation = noun.tx, noun.scope, OPERATIONS[name]
     calls = sound(items)
@@ -69,7 +70,7 @@ def many(
 
 
 def ahead(scope: Scope, items: Sequence[Item], asks: Callable[..., list[Any]]) -> list[Any]:
-    """What `many` is going to ask, first of all: the keys, then what the calls have to know."""
+    """The first queries of `many`: the keys, then what the calls need."""
     calls = sound(items)
     keys = keys_of(calls)
     return [*([scope.asked_before(*keys)] if keys else []), *asks(calls)]

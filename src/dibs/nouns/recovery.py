@@ -1,8 +1,8 @@
-"""What happens when a session is over: everything it held is free again, at once.
+"""What happens when a session ends: everything it held is freed immediately.
 
-Leaving, dying and being found dead by a contender all come through here, in the
-transaction of whoever notices. Leases go to those who wait for them, tasks back to the
-queue, tickets out of it.
+Leaving, dying, and being found dead by another claimer all come through here, in the
+transaction of whoever notices. Leases go to their waiters, tasks become available again, and
+tickets leave the queue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TASKS = Queries("work")
 
 
 def end_session(tx: Write, keys: Keyring, session: int, why: str) -> None:
-    """Mark the session as over and free what it held."""
+    """Mark the session as ended and free what it held."""
     ended = tx.row(AGENTS.end, session=session, at=tx.wall, why=why)
     if ended is None:
         return
@@ -44,15 +44,15 @@ def end_session(tx: Write, keys: Keyring, session: int, why: str) -> None:
 
 
 def lose_task(tx: Write, keys: Keyring, row: Row, why: str) -> None:
-    """Put a task back; what was handed in with a landing that is dead by this comes back too."""
+    """Put a task back; if it is a landing and now dead, the tasks handed in with it come back."""
     reason = give_back(tx, row, why)
     if reason is not None:
         bring_back(tx, keys, row["id"], "dead", reason, (row["agent"], row["session"]))
 
 
 def lapse_task(tx: Write, keys: Keyring, row: Row) -> None:
-    """A claimer let the time of its task run out: free the task and the files taken with it."""
-    lose_task(tx, keys, row, "let its time run out")
+    """A claim expired: free the task and the files taken with it."""
+    lose_task(tx, keys, row, "let the claim expire")
     grants.hand_over(tx, keys, free_with_task(tx, keys, row))
 
 
@@ -74,7 +74,7 @@ def taken_with(tx: Write, row: Row, held: list[Row] | None = None) -> list[Row]:
 
 
 def leave_to_others(tx: Write, keys: Keyring, row: Row, leases: list[Row]) -> list[Row]:
-    """Those of a task's leases that end with it: others of its claimer's tasks need the rest."""
+    """The leases of a task that end with it: its claimer's other tasks need the rest."""
     others = tx.rows(TASKS.of_session, session=row["session"]) if leases else []
     needing = {
         text: other["id"]
@@ -88,11 +88,19 @@ def leave_to_others(tx: Write, keys: Keyring, row: Row, leases: list[Row]) -> li
             lease["task"] = needing[lease["resource"]]
             lease["signature"] = keys.lease(lease)
             tx.run(LEASES.tie, lease)
+            said = {"epoch": lease["epoch"], "left_ms": max(0, lease["deadline"] - tx.now)}
+            tx.event(
+                "lease.renewed",
+                lease["resource"],
+                {**said, "task": lease["task"]},
+                agent=lease["agent"],
+                session=lease["session"],
+            )
     return [lease for lease in leases if lease["task"] == row["id"]]
 
 
 def clear(tx: Write, keys: Keyring, rows: list[Row]) -> bool:
-    """Free what lapsed holders and waiters keep; say whether there was anything."""
+    """Free what expired holders and waiters keep; return whether there was anything."""
     leases, tickets, dead = grants.lapsed(tx, rows)
     grants.free(tx, leases, "expired")
     freed = [*leases]
@@ -105,7 +113,7 @@ def clear(tx: Write, keys: Keyring, rows: list[Row]) -> bool:
 
 
 def end_dead_sessions(tx: Write, keys: Keyring, sessions: list[Row]) -> bool:
-    """End those of the sessions whose process is gone; say whether there were any."""
+    """End the sessions whose process is gone; return whether there were any."""
     dead = [row for row in sessions if not tx.store.alive(row, tx.now)]
     for row in dead:
         end_session(tx, keys, row["id"], "died")

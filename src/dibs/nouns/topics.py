@@ -1,8 +1,8 @@
-"""Whom an event wakes: the topics that those who wait listen to in a daemon.
+"""Which waiters an event wakes: the topics that waiters listen to in a daemon.
 
-`message:bob` is woken by what is sent to bob or to everybody, `lease:src` by what happens to
-`src`, above it or below it, and a plain `task` by every event of that noun. One who waits in a
-queue listens to the number of its ticket.
+`message:bob` is woken by messages to bob or to everybody, `lease:src` by what happens to `src`,
+above it or below it, and a plain `task` by every event of that noun. A waiter in a queue listens
+to the number of its ticket.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOUNS = ("session", "lease", "task", "message", "entry", "token", "space")
-"""The nouns that events begin with."""
+"""The nouns that event kinds begin with."""
 
 
 def keys(topic: str) -> list[str]:
-    """What a topic is woken by."""
+    """The keys that wake a topic."""
     noun, _, subject = topic.partition(":")
     if noun.isdigit():
         return [noun]
@@ -29,7 +29,7 @@ def keys(topic: str) -> list[str]:
 
 
 def touched(kind: str, subject: str, data: str) -> Iterator[str]:
-    """The keys of those whom an event may concern."""
+    """The keys of the topics that an event may wake."""
     noun = kind.partition(".")[0]
     yield noun
     yield f"{noun}:{subject}"
@@ -38,15 +38,15 @@ def touched(kind: str, subject: str, data: str) -> Iterator[str]:
         yield f"under {above[0]}"
         for base in above:
             yield f"at {base}"
-        # The event that has made a ticket does not concern who waits with it.
+        # The event that made a ticket does not wake its own waiter.
         if kind != "lease.queued" and '"ticket":' in data:
             yield str(json.loads(data)["ticket"])
 
 
 def ancestors(subject: str) -> Iterator[str]:
-    """The fixed part of a resource, and all that it lies in."""
+    """The fixed part of a resource, and all folders around it."""
     base = subject.partition("*")[0].partition("?")[0]
-    if base != subject or base == ".":
+    if base != subject or base == "." or base.endswith("//."):  # that of a labelled repository
         base = base.rpartition("/")[0]
     while base:
         yield base

@@ -1,12 +1,12 @@
-"""What `dibs init` writes into the files of others, and how it is taken out again.
+"""What `dibs init` writes into other people's files, and how it is removed again.
 
-Every change is a set of insertions into a text, and what was inserted where is noted (`files`).
-So nothing of the user's can be lost, and taking it out is cutting the same characters again.
-Where the note is gone, or the file has changed since, our parts are recognised by what they say
+Every change is a set of insertions into a text, and dibs notes what it inserted where (`files`). So
+nothing of the user's can be lost, and to remove our parts is to cut the same characters out again.
+If the note is gone, or the file has changed since, our parts are recognised by their text
 (`targets`, `parts`).
 
-This module says which files a run is about, and what is done to them, in order. Each is looked at
-first, changed only if that is to be done, and then noted.
+This module decides which files a run concerns, and what is done to them, in order. Each file is
+checked first, changed only if necessary, and then noted.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from dibs.surroundings.git import HOOKS, elsewhere, git
 
 CREATED, UPDATED, UNCHANGED, SKIPPED, REMOVED = "created updated unchanged skipped removed".split()
 IGNORED = ("*\n", "*\n!config.toml\n")
-"""The `.gitignore` of a store, as it is without `dibs init` and as that leaves it."""
+"""The `.gitignore` of a store: without `dibs init`, and as `dibs init` leaves it."""
 
 CONFIG = """\
 # Settings of dibs for this repository. Each line shows its default; commit this file to share it.
 
-# What happens to an edit when dibs itself fails: "open" lets it through, "closed" stops it.
+# What happens to an edit if dibs itself fails: "open" allows it, "closed" stops it.
 # policy = "open"
 
-# What a file held in another worktree means: "warn", "block" or "off".
+# What to do if a file is held in another worktree: "warn", "block" or "off".
 # worktrees = "warn"
 
-# Whether a message for an idle agent wakes it, in clients that can be woken: "direct" or "off".
+# Whether a message wakes an idle agent, in clients that can be woken: "direct" or "off".
 # wake = "direct"
 
 # How long an edited file stays claimed without activity.
 # ttl = "30m"
 
-# How long an agent may hold a whole tree; people may for longer.
+# How long an agent may hold a whole tree; people may hold it for longer.
 # whole_tree = "1h"
 
-# How much of the past the store keeps, at least an hour.
+# How long the store keeps history, at least an hour.
 # keep = "30d"
 
-# From which size on it keeps less, at least 16 MiB.
+# Above this size the store keeps less, at least 16 MiB.
 # keep_size = "256 MiB"
 
-# Paths and globs that hooks and commits pass over.
+# Paths and globs that hooks and commits ignore.
 # ignored = []
 
 # Paths and globs that only people may change.
@@ -63,7 +63,7 @@ CONFIG = """\
 
 
 class Ignore(Line):
-    """The `.gitignore` of `.dibs`: everything but the settings, which a team shares."""
+    """The `.gitignore` of `.dibs`: everything except the settings, which a team shares."""
 
     def __init__(self, store_dir: str) -> None:
         super().__init__(os.path.join(store_dir, ".gitignore"), "!config.toml")
@@ -75,9 +75,9 @@ class Ignore(Line):
 
 
 class Step:
-    """One file: what is to become of it, and why if nothing can.
+    """One file: what to do with it, or why nothing can be done.
 
-    fault: whether that is something the user has to fix
+    fault: whether the user has to fix something
     """
 
     state = UNCHANGED
@@ -108,7 +108,7 @@ class Step:
 class Setup:
     """One checkout, and what dibs writes into it.
 
-    named: the clients that were asked for; with none, those that are used here
+    named: the requested clients; if empty, those that are used here
     """
 
     def __init__(self, place: Place, named: Iterable[str] = ()) -> None:
@@ -120,13 +120,13 @@ class Setup:
     def check_place(self) -> None:
         if self.place.checkout.kind == "none":
             raise InvalidError(
-                "this is not a repository", next="git init first, or mkdir .dibs to do without git"
+                "this is not a repository", next="run git init; without git: mkdir .dibs"
             )
         has_checkout = os.path.lexists(os.path.join(self.place.top, ".git"))
         said = "rev-parse", "--is-bare-repository"
         if self.has_git and (not has_checkout or git_line(self.place.top, *said) == "true"):
             raise InvalidError(
-                "there is no checkout here, only the repository", next="cd into a worktree of it"
+                "this is a bare repository, without a checkout", next="cd into one of its worktrees"
             )
 
     @property
@@ -159,7 +159,7 @@ class Setup:
         ]
 
     def drift(self) -> list[Step]:
-        """The files that are not as they would be written, each with why and what to do."""
+        """The files that differ from what would be written, each with the reason and what to do."""
         wrong = [step for step in self.plan(self.set_up()) if step.changes or step.fault]
         for step in wrong:
             if step.changes:
@@ -176,7 +176,7 @@ class Setup:
             return False
 
     def of_clients(self, names: Iterable[str]) -> list[Target]:
-        """The files of these clients; what two of them read says the same for both."""
+        """The files of these clients; a file that two clients read is the same for both."""
         found: dict[str, Target] = {}
         for target in (one for name in names for one in client_of(name).targets(self.place.top)):
             found.setdefault(target.path, target)
@@ -206,11 +206,11 @@ class Setup:
         return [*self.of_clients(names), *self.of_repository]
 
     def plan(self, names: list[str]) -> list[Step]:
-        """What is to be done for these clients and for the repository."""
+        """What to do for these clients and for the repository."""
         return [self.plan_init(target) for target in self.targets(names)]
 
     def plan_init(self, target: Target) -> Step:
-        """Find out what has to be added."""
+        """Find out what must be added."""
         step = Step(target)
         try:
             self.stay_inside(target.path)
@@ -235,14 +235,14 @@ class Setup:
         had_ignore = os.path.exists(os.path.join(self.place.store_dir, ".gitignore"))
         own_store(self.place)
         for target in targets:
-            # One after the other: two names may lead to one file.
+            # One after the other: two names may mean the same file.
             step = self.plan_init(target)
             self.do(step)
             done.append(step)
             if step.state == UNCHANGED and step.path in theirs:
                 self.record.notes[step.path] = Note(False, [], [])
             if isinstance(target, Ignore):
-                # The store needs it as long as there is a store.
+                # The store needs it as long as it exists.
                 self.record.notes.pop(step.path, None)
                 step.state = step.state if had_ignore or step.fault else CREATED
         self.record.clients = [name for name in known() if name in (*self.record.clients, *names)]
@@ -250,16 +250,16 @@ class Setup:
         return done
 
     def said_before(self, names: list[str]) -> set[str]:
-        """The files of clients that dibs has not been in: what they say already is the user's."""
+        """The client files that dibs has not changed: what they already contain is the user's."""
         before = self.record.clients
         if not self.record.notes and any(map(self.has_ours, self.of_repository)):
-            before = known()  # the notes are lost, or came by git to another machine
+            before = known()  # the notes are lost, or git brought them to another machine
         new = [name for name in names if name not in before]
         paths = {target.path for target in self.of_clients(new)}
         return paths - self.record.notes.keys()
 
     def plan_remove(self) -> list[Step]:
-        """Find out what is ours, and what is left without it."""
+        """Find out what is ours, and what remains without it."""
         left = [name for name in self.record.clients if name not in self.named]
         targets = self.not_for(left if self.named else [], *(self.named or known()))
         if not self.named:
@@ -288,7 +288,7 @@ class Setup:
         return [] if self.named else self.remove_store()
 
     def remove_store(self) -> list[Step]:
-        """Remove `.dibs` if nothing but its `.gitignore` is left; else git keeps ignoring it."""
+        """Remove `.dibs` if only its `.gitignore` is left; otherwise git keeps ignoring it."""
         target = Ignore(self.place.store_dir)
         step = Step(target)
         try:
@@ -311,7 +311,7 @@ class Setup:
 
     @cached_property
     def bounds(self) -> list[str]:
-        """Where it may write: the checkout, the folder of the store, and the git directory."""
+        """Where dibs may write: the checkout, the folder of the store, and the git directory."""
         found = [self.place.top, self.place.store_dir]
         if self.has_git and owner_of(self.place.top) is None:
             said = git_line(self.place.top, "rev-parse", "--git-common-dir")
@@ -334,7 +334,7 @@ class Setup:
             step.refuse(refusal)
         except OSError as error:
             why = f"it cannot be changed: {error.strerror}"
-            step.refuse(Refusal(why, next="look at its folder"))
+            step.refuse(Refusal(why, next="check its folder"))
 
     def unlink(self, target: Target) -> None:
         target.unlink()
@@ -350,11 +350,11 @@ def known() -> list[str]:
 
 
 def own(target: Target, text: str | None, note: Note | None) -> tuple[str, bool]:
-    """What is the user's own in a text, and whether there was no file without us."""
+    """The user's own part of a text, and whether the file exists only because of dibs."""
     if text is None:
         return "", True
     if note is not None and not note.parts:
-        return text, False  # it said the same before we came
+        return text, False  # it said the same before dibs init
     made, parts = (note.made, set(note.parts)) if note else (True, None)
     exact = undo(text, note.insertions) if note else None
     if exact is not None and target.strip(exact, parts) == exact:
@@ -389,10 +389,10 @@ def git_hooks(checkout: str, top: str) -> tuple[list[GitHook], str]:
 
     - husky keeps its own scripts in `.husky/_`; people's are beside that folder, so the block goes
       there.
-    - The script of pre-commit is written anew by `pre-commit install`. It runs `NAME.legacy` first,
+    - `pre-commit install` rewrites the script of pre-commit. It runs `NAME.legacy` first,
       and leaves that alone, so the block goes there.
-    - lefthook has no such place: the block is in its script, and `dibs init --check` says when it
-      has been written over.
+    - lefthook has no such place: the block is in its script, and `dibs init --check` says when
+      lefthook has overwritten it.
     """
 
     def path(*words: str) -> str:
@@ -400,11 +400,11 @@ def git_hooks(checkout: str, top: str) -> tuple[list[GitHook], str]:
 
     if owner := owner_of(checkout):
         return [], (f"the git directory of {checkout} belongs to {owner}: run dibs init there; "
-                    "a worktree that was moved needs git worktree repair first")  # fmt: skip
+                    "if a worktree was moved, run git worktree repair first")  # fmt: skip
     folder, common = path("--git-path", "hooks"), path("--git-common-dir")
     if not any(inside(folder, root) for root in (top, common)):
         return [], (f"core.hooksPath is {folder}, which other repositories may share: "
-                    'have its scripts run `dibs hook git NAME "$@"`')  # fmt: skip
+                    'make its scripts run `dibs hook git NAME "$@"`')  # fmt: skip
     bare = os.path.basename(folder) == "_" and os.path.exists(os.path.join(folder, "h"))
     if bare:
         folder = os.path.dirname(folder)
@@ -418,5 +418,5 @@ def git_hooks(checkout: str, top: str) -> tuple[list[GitHook], str]:
 
 
 def git_line(folder: str, *words: str) -> str:
-    """What git prints of the repository at a folder."""
+    """What git prints about the repository in a folder."""
     return os.fsdecode(git(*words, cwd=folder, environment=elsewhere())).rstrip("\n")

@@ -1,14 +1,13 @@
-"""The files of others: read and written whole, and changed by nothing but insertions.
+"""Other people's files: read and written as a whole, and changed only by insertions.
 
 A file is written at once or not at all, through links that stay inside the checkout, and keeps its
-mode. A text in it only
-grows: what is inserted is kept, so that it can be cut out again.
+mode. Its text only grows: insertions are remembered, so that they can be cut out again.
 
-`.dibs/init.json` (`InitRecord`) says what was inserted where, so that it can be taken out to the
-byte. It is a convenience, not the truth: `git clean` may take it at any time, and then our parts
-are recognised by what they say. It belongs to one machine and is not committed. Only one that this
-user's dibs wrote counts, by its hash in the user's data folder: what another wrote there could name
-any file as ours.
+`.dibs/init.json` (`InitRecord`) says what was inserted where, so that it can be removed to the
+byte. It is a convenience, not the truth: `git clean` may delete it at any time, and then our parts
+are recognised by their text. It belongs to one machine and is not committed. It counts only if this
+user's dibs wrote it, which its hash in the user's data folder proves: a record that somebody else
+wrote could claim any file as ours.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ RECORD = "init.json"
 
 
 class Refusal(Exception):
-    """A file that dibs does not dare to change: where, why, and what to do about it.
+    """A file that dibs must not change: where, why, and what to do about it.
 
-    fault: whether that is something the user has to fix
+    fault: whether the user has to fix something
     """
 
     fault = True
@@ -48,7 +47,7 @@ class Refusal(Exception):
 class Draft:
     """A file's text with what was inserted into it.
 
-    insertions: (place, text) in ascending order, places counted in the text as it is now
+    insertions: (place, text) in ascending order; places are counted in the current text
     """
 
     def __init__(self, text: str) -> None:
@@ -57,13 +56,13 @@ class Draft:
         self.newline = "\r\n" if "\r\n" in text else "\n"
 
     def insert(self, place: int, text: str) -> None:
-        """Insert a text, its line ends written as the file's own."""
+        """Insert a text, with the file's own line ends."""
         text = text.replace("\r\n", "\n").replace("\n", self.newline)
         self.text = self.text[:place] + text + self.text[place:]
         moved, grown = [], False
         for at, mine in self.insertions:
             if at <= place <= at + len(mine) and not grown:
-                # It falls into, or touches, what was inserted before: one insertion from now on.
+                # It lies in, or touches, an earlier insertion: treat both as one.
                 mine = mine[: place - at] + text + mine[place - at :]
                 grown = True
             elif at >= place:
@@ -91,12 +90,12 @@ def cut(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def gap_after(text: str) -> str:
-    """What sets apart what is put at the end of a text."""
+    """What separates an addition from the text before it."""
     return "" if not text.strip(BOM) else "\n" if text.endswith("\n") else "\n\n"
 
 
 def cut_apart(text: str, start: int, end: int) -> str:
-    """Cut a span out of a text, with the line that sets it apart."""
+    """Cut a span out of a text, with the line that separates it."""
     newline = Draft(text).newline
     if text[:start].endswith(newline * 2):
         start -= len(newline)
@@ -108,11 +107,11 @@ def line_of(text: str, place: int) -> int:
 
 
 class NotText(Refusal):
-    """The file is there, and is no text."""
+    """The file exists, but is not text."""
 
 
 class Overruled(Refusal):
-    """The user has decided otherwise, and that stands."""
+    """The user has decided otherwise, and dibs respects that."""
 
     fault = False
 
@@ -123,10 +122,10 @@ def inside(path: str, root: str) -> bool:
 
 
 def stay_inside(path: str, bounds: Iterable[str], store_dir: str) -> None:
-    """Refuse a file to which a link leads out of these folders, and any link beside the store."""
+    """Refuse a file that a link puts outside these folders, and any link beside the store."""
     if not any(inside(path, root) for root in bounds):
-        why = "a link on the way to it leads out of this checkout"
-        raise Refusal(why, next="put a file or a folder in the place of the link")
+        why = "a link in its path leads out of this checkout"
+        raise Refusal(why, next="replace the link with a file or a folder")
     if path.startswith(f"{store_dir}/"):
         try:
             Own(store_dir).folder()
@@ -135,11 +134,11 @@ def stay_inside(path: str, bounds: Iterable[str], store_dir: str) -> None:
         except UnfitError as error:
             raise Refusal(error.message, next=error.next or "") from None
         if os.path.islink(path):
-            raise Refusal("it is a link", next="put a file in its place")
+            raise Refusal("it is a link", next="replace it with a file")
 
 
 def read(path: str) -> str | None:
-    """A file's text, every character as it is; None if there is no file."""
+    """A file's text, unchanged; None if there is no file."""
     try:
         # Without O_NONBLOCK a fifo would wait for its writer.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -155,7 +154,7 @@ def read(path: str) -> str | None:
     except NotADirectoryError:
         raise Refusal("something above it is not a directory", next="move that away") from None
     except OSError as error:
-        raise Refusal(f"it cannot be read: {error.strerror}", next="let it be read") from None
+        raise Refusal(f"it cannot be read: {error.strerror}", next="make it readable") from None
     if len(content) > LIMIT:
         raise Refusal(f"it is larger than {LIMIT >> 20} MiB", next="make it smaller")
     try:
@@ -169,9 +168,9 @@ def read(path: str) -> str | None:
 
 
 def write(path: str, text: str, mode: int) -> list[str]:
-    """Put a text in the place of a file's, at once; the folders that had to be made for it.
+    """Replace the text of a file at once; return the folders that had to be created.
 
-    mode: the permissions of a file that was not there
+    mode: the permissions of a new file
     """
     real = os.path.realpath(path)
     try:
@@ -180,7 +179,7 @@ def write(path: str, text: str, mode: int) -> list[str]:
         there = None
     if there and not stat.S_ISREG(there.st_mode):
         raise Refusal("it is not a plain file", next="move it away")
-    # To put another in its place would work, and would be against what its mode says.
+    # Replacing it would work, but its mode says not to change it.
     if there and not (there.st_mode & 0o222 and os.access(real, os.W_OK)):
         raise Refusal("it is read-only", next="make it writable, then run dibs init again")
     try:
@@ -193,7 +192,7 @@ def write(path: str, text: str, mode: int) -> list[str]:
 
 
 def replace(path: str, content: bytes, mode: int, old: os.stat_result | None) -> None:
-    """Put a content in the place of a file's, at once, with the mode and the owner that it had."""
+    """Replace the content of a file at once, and keep its mode and owner."""
     draft = f"{path}.dibs-{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     handle = os.open(draft, flags, mode if old is None else 0o600)
@@ -216,11 +215,11 @@ def keep_owner(handle: int, old: os.stat_result) -> None:
         if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
             os.fchown(handle, old.st_uid, old.st_gid)
     except PermissionError:
-        pass  # only root may give files away, and everybody else owns what they write
+        pass  # only root may change owners, and everybody else owns what they write
 
 
 def make_folders(folder: str) -> list[str]:
-    """Make a folder and those above it that are missing; the outermost first."""
+    """Create a folder and the missing folders above it, the outermost first."""
     missing: list[str] = []
     while folder and not os.path.isdir(folder):
         missing.insert(0, folder)
@@ -231,7 +230,7 @@ def make_folders(folder: str) -> list[str]:
 
 
 def remove_empty(folders: list[str]) -> None:
-    """Remove those folders that are empty, the innermost first."""
+    """Remove the empty ones of these folders, the innermost first."""
     for folder in sorted(folders, key=len, reverse=True):
         try:
             os.rmdir(folder)
@@ -240,7 +239,7 @@ def remove_empty(folders: list[str]) -> None:
 
 
 def label(path: str, root: str) -> str:
-    """A file as the user would name it: from this folder, if it is below."""
+    """A file as the user would name it: relative to this folder, if it is below."""
     below = os.path.relpath(path, root)
     return path if below.startswith("..") else below
 
@@ -248,9 +247,9 @@ def label(path: str, root: str) -> str:
 class Note(NamedTuple):
     """What was done to one file.
 
-    made: whether the file was not there before
-    insertions: what was inserted, at places of the text as it was then
-    parts: the names of what was added; without any, the file said the same before we came
+    made: whether the file did not exist before
+    insertions: what was inserted, at places in the text as it was then
+    parts: the names of what was added; if empty, the file said the same before dibs init
     """
 
     made: bool
@@ -259,10 +258,10 @@ class Note(NamedTuple):
 
 
 class InitRecord:
-    """The notes of one space; paths below its root are saved from there, so that it can move.
+    """The notes of one space; paths below its root are saved relative to it, so that it can move.
 
     notes: by the path of a file
-    folders: those that were made on the way
+    folders: the folders that were created
     """
 
     def __init__(self, root: str, store_dir: str) -> None:
@@ -274,7 +273,7 @@ class InitRecord:
         try:
             self.load()
         except (OSError, ValueError, TypeError, KeyError, AttributeError, UnfitError):
-            # Gone, or not ours any more: see above.
+            # Gone, or no longer ours: see above.
             self.clients, self.notes, self.folders = [], {}, []
 
     def load(self) -> None:
@@ -290,7 +289,7 @@ class InitRecord:
             self.notes[os.path.join(self.root, name)] = made
 
     def save(self) -> None:
-        """Write it down; with nothing to say there is no file."""
+        """Save it; if there is nothing to save, remove the file."""
         known, old = Own(user_dir()), self._own.read(RECORD)
         if old is not None:
             known.remove(written(old))
@@ -305,9 +304,9 @@ class InitRecord:
         try:
             known.once(written(content), b"")
         except (OSError, UnfitError):
-            return  # then our parts are recognised by what they say
+            return  # then our parts are recognised by their text
 
 
 def written(content: bytes) -> str:
-    """The name of what says, in the user's data folder, that dibs wrote this."""
+    """The name of the file in the user's data folder that proves that dibs wrote this."""
     return f"inits/{sha256(content).hexdigest()[:40]}"

@@ -1,7 +1,7 @@
 """JSON with comments and trailing commas, read with the place of every element.
 
-The text is never written anew: a member or an item is inserted beside what is there, in the
-style of its surroundings, and is cut out again with the one comma that came with it.
+The text is never rewritten: a member or an item is inserted beside what is there, in the style of
+its surroundings, and is cut out again with the one comma that came with it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 class Node:
     """A value: the whole, a member of an object or an item of a list.
 
-    start: its first character; that of its key, if it has one
+    start: its first character, or that of its key if it has one
     opens: the first character of the value itself
-    elements: what an object or a list holds
-    before, after: where the commas on its two sides are
+    elements: what an object or a list contains
+    before, after: the places of the commas on both sides
     previous: the element before it
     """
 
@@ -58,7 +58,7 @@ class Node:
 
 
 def parse(text: str) -> Node:
-    """Read a whole file; one that says nothing is an empty object."""
+    """Read a whole file; an empty one is an empty object."""
     if len(text) > LIMIT:
         raise Refusal(f"it is larger than {LIMIT >> 10} KiB", next="make it smaller")
     reader = JsonReader(text)
@@ -68,7 +68,7 @@ def parse(text: str) -> Node:
     node = reader.read(0)
     reader.blank()
     if reader.place < len(text):
-        reader.fail("there is something after the end")
+        reader.fail("there is text after the end")
     return node
 
 
@@ -82,7 +82,7 @@ class JsonReader:
         raise Refusal(why, line, "fix the file, then run dibs init again")
 
     def blank(self) -> None:
-        """Go on to what is neither space nor comment."""
+        """Skip spaces and comments."""
         if found := BLANKS.match(self.text, self.place):
             self.place = found.end()
         if self.text.startswith("/*", self.place):
@@ -117,7 +117,7 @@ class JsonReader:
         try:
             value: str = json.loads(found[0])
         except ValueError:
-            self.fail("a string has an escape that JSON does not know")
+            self.fail("a string has an escape that JSON does not allow")
         self.place = found.end()
         return value
 
@@ -153,7 +153,7 @@ class JsonReader:
     def key(self, node: Node) -> str:
         key = self.string()
         if key in node.value:
-            self.fail(f"the key {json.dumps(key)} is there twice")
+            self.fail(f"the key {json.dumps(key)} appears twice")
         self.blank()
         if self.here() != ":":
             self.fail("a colon is missing")
@@ -166,7 +166,7 @@ def add(draft: Draft, node: Node, value: Any, key: str | None = None) -> None:
     """Insert a member (with a key) or an item (without) as the last of a node of this text."""
     text = draft.text
     head = "" if key is None else json.dumps(key) + ": "
-    if node.opens == node.end:  # a file that says nothing
+    if node.opens == node.end:  # an empty file
         gap = "\n" if text.strip(BLANK + BOM) and not text.endswith("\n") else ""
         draft.insert(len(text), f"{gap}{{\n  {head}{spread(value, '  ', '  ')}\n}}\n")
         return
@@ -190,9 +190,9 @@ def add(draft: Draft, node: Node, value: Any, key: str | None = None) -> None:
 
 
 def take(text: str, element: Node) -> str:
-    """Cut an element out, with one comma and the line it stood on; later ones first."""
+    """Cut an element out, with one comma and its line; later elements first."""
     if element.after is None and element.previous is not None:
-        element.previous.after = None  # that comma is the one which goes
+        element.previous.after = None  # that comma is removed
     comma = element.after if element.after is not None else element.before
     start, end = element.start, element.end
     rest = end + 1 if element.after == end else end
@@ -227,13 +227,13 @@ def starts_line(text: str, place: int) -> bool:
 
 
 def indent_at(text: str, place: int) -> str:
-    """The white space that the line of this place begins with."""
+    """The white space at the beginning of the line of this place."""
     line = text[text.rfind("\n", 0, place) + 1 : place].lstrip(BOM)
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def unit_of(text: str) -> str:
-    """How much one level is indented: as the first indented line is."""
+    """The indentation of one level: that of the first indented line."""
     found = re.search(r"\n([ \t]+)[\"{\[]", text)
     return found[1] if found else "  "
 

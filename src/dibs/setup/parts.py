@@ -1,14 +1,14 @@
-"""What dibs puts into JSON and TOML: members, hooks in lists, a name among others, a table.
+"""What dibs adds to JSON and TOML: members, hooks in lists, a name among others, a table.
 
-Each part knows whether it is there, how to add itself, and how to recognise itself when it is
-taken out. A member that somebody wrote otherwise is theirs and stays. A hook is known by its
-event, its matcher and its command; the rest of it, such as the timeout, is the user's to tune.
+Each part knows whether it is present, how to add itself, and how to recognise itself when it is
+removed. A member that somebody has written differently is theirs and stays. A hook is recognised by
+its event, its matcher and its command; the user may change the rest, such as the timeout.
 
-Every client starts `dibs mcp` for its tools. Those that have hooks run `dibs hook CLIENT` at the
-events that they name. The command is always just `dibs`, found on the PATH: these files are
-shared by git, and a path of one machine would be wrong on every other. For the same reason a hook
-says nothing where dibs is not installed (`line`), and the server is one without tools there
-(`tools_line`): a teammate without dibs must not notice.
+Every client starts `dibs mcp` for its tools. Clients with hooks run `dibs hook CLIENT` at certain
+events. The command is always just `dibs`, found on the PATH: git shares these files, and a path of
+one machine would be wrong on every other. For the same reason, if dibs is not installed, a hook
+does nothing (`line`), and the server has no tools (`tools_line`): a teammate without dibs must not
+notice.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class JsonFile(Target):
 
 
 class Part:
-    """Something at the end of a path of keys, and the containers on the way to it."""
+    """A value at the end of a path of keys, and the containers on the way to it."""
 
     path: tuple[str, ...]
 
@@ -67,17 +67,17 @@ class Part:
         raise NotImplementedError
 
     def add(self, draft: Draft) -> list[str]:
-        """Add what is missing; the names of what was added, containers first."""
+        """Add what is missing; return the names of what was added, containers first."""
         if self.present(jsonc.parse(draft.text)):
             return []
         return [*self.insert(draft), self.id]
 
     def insert(self, draft: Draft) -> list[str]:
-        """Add it; the names of the containers that had to be made for it."""
+        """Add it; return the names of the containers that had to be created."""
         raise NotImplementedError
 
     def strip(self, text: str, only: set[str] | None) -> str:
-        """Take it out, and with it the containers that are empty then."""
+        """Remove it, and the containers that are then empty."""
         return text if only is not None and self.id not in only else self.take(text, only)
 
     def take(self, text: str, only: set[str] | None) -> str:
@@ -93,7 +93,7 @@ class JsonMember(Part):
         self.path = path
         self.value = value
         self.former = former  # what earlier releases wrote
-        # A member beside it that needs it: as long as that is there, ours stays.
+        # A member beside it that needs it: while that exists, ours stays.
         self.serves = serves
 
     def present(self, root: Node) -> bool:
@@ -141,7 +141,7 @@ class Hook(Part):
 
     def take(self, text: str, only: set[str] | None) -> str:
         ours = self.ours(jsonc.parse(text))
-        for element in reversed(ours):  # so that the places before it stay as they are
+        for element in reversed(ours):  # so that earlier places stay valid
             text = jsonc.take(text, element)
         return empty_out(text, self.path, only) if ours else text
 
@@ -157,7 +157,7 @@ class Hook(Part):
 
 
 class NoOthers(Part):
-    """Nothing of ours at events that we do not ask for any more."""
+    """No hook of ours at events that dibs no longer uses."""
 
     def __init__(self, path: tuple[str, ...], events: set[str]) -> None:
         self.path = path
@@ -187,20 +187,20 @@ def server(*path: str, lists: bool = False, **more: Any) -> JsonMember:
     """The server in a file of a client.
 
     lists: as for `tools_line`
-    more: what else the client wants to be told of the server
+    more: what else the client needs to know about the server
     """
     line = {"command": "sh", "args": ["-c", tools_line(lists=lists)]}
     return JsonMember((*path, "dibs"), more | line, former=more | PLAIN)
 
 
 def tools_line(*, lists: bool = False) -> str:
-    """What a shell is to run for a server.
+    """What a shell runs for a server.
 
-    lists: whether the client takes a server for broken that has nothing to list
+    lists: whether the client treats a server with nothing to list as broken
 
-    A server that cannot be started is an error at every start of a client. So where dibs is
-    missing, every request is answered as the first one of a session is, with no capability, or
-    with one resource that nobody can read.
+    A server that cannot be started is an error at every start of a client. So if dibs is missing,
+    every request gets the answer to the first request of a session: no capabilities, or one
+    resource that nobody can read.
     """
     resources = '"resources":{}' if lists else ""
     listed = ',"resources":[{"uri":"dibs://missing","name":"missing"}]' if lists else ""
@@ -216,7 +216,7 @@ def tools_line(*, lists: bool = False) -> str:
 
 
 class ListedName(Part):
-    """A name among others: as a list, or, where there is only one, as a plain text."""
+    """A name among others: a list, or plain text if there is only one."""
 
     def __init__(self, path: tuple[str, ...], name: str, default: list[str]) -> None:
         self.path = path
@@ -248,7 +248,7 @@ class ListedName(Part):
         if found.value == self.default:
             return empty_out(jsonc.take(text, found), self.path[:-1], only)
         if only is None or not isinstance(found.value, list):
-            return text  # nobody knows any more whose it is
+            return text  # it is no longer known whose it is
         mine = next((one for one in found.elements if one.value == self.name), None)
         return text if mine is None else jsonc.take(text, mine)
 
@@ -262,7 +262,7 @@ def groups(client: Client, handler: Item, *above: str, **special: Item) -> list[
 
 
 def flat(client: Client, handler: Item, *above: str) -> list[Part]:
-    """Hooks where an event has a list of commands, each with its own matcher."""
+    """Hooks in which an event has a list of commands, each with its own matcher."""
     return hooks(client, above, lambda event: handler)
 
 
@@ -273,18 +273,18 @@ def hooks(client: Client, above: tuple[str, ...], item: Callable[[str], Item]) -
 
 
 def shell(client: Client, per_second: int = 1) -> Item:
-    """A hook that is a line for a shell; per_second: how finely the client counts time."""
+    """A hook that is a shell command line; per_second: the client's units of time per second."""
     return {"type": "command", "command": line(client), "timeout": TIMEOUT_S * per_second}
 
 
 def line(client: Client, *more: str) -> str:
-    """What a shell is to run for a hook: nothing where dibs is missing, else dibs and no shell.
+    """What a shell runs for a hook: nothing if dibs is missing, otherwise dibs without a shell.
 
-    more: what the hook is told besides
+    more: further arguments of the hook
 
-    A dibs that is there and cannot be started, as after its Python was removed, must not stop
-    anybody, and some clients take every failure for a refusal. A shell ends when `exec` fails:
-    dash runs the trap then, bash does not, unless it is told to go on.
+    A dibs that is installed but cannot start, for example because its Python was removed, must not
+    stop anybody, and some clients treat every failure as a refusal. A shell ends when `exec` fails:
+    dash then runs the trap, but bash does not, unless it is told to go on.
     """
     spared = "trap 'exit 0' EXIT; shopt -s execfail 2>/dev/null"
     said = " ".join((client.name, *more))
@@ -312,7 +312,7 @@ def is_ours(handler: object) -> bool:
 
 
 def descend(draft: Draft, path: tuple[str, ...], holder: type) -> tuple[list[str], Node]:
-    """Go along a path, making what is missing; what was made, and the node at its end."""
+    """Follow a path and create what is missing; return what was created, and the last node."""
     made: list[str] = []
     for depth in range(len(path) + 1):
         root = jsonc.parse(draft.text)
@@ -327,13 +327,13 @@ def descend(draft: Draft, path: tuple[str, ...], holder: type) -> tuple[list[str
 
 
 def empty_out(text: str, path: tuple[str, ...], only: set[str] | None) -> str:
-    """Take out the containers along a path that hold nothing any more, innermost first."""
+    """Remove the containers along a path that are empty now, innermost first."""
     for depth in range(len(path), 0, -1):
         found = jsonc.parse(text).find(path[:depth])
         if found is None or found.value:
             return text
         inside = (found.opens + 1, found.end - 1)
-        if text[slice(*inside)].strip():  # a comment of somebody's
+        if text[slice(*inside)].strip():  # somebody's comment
             return text
         if only is not None and ".".join(path[:depth]) not in only:
             return cut(text, [inside])
@@ -347,13 +347,13 @@ def wrong(text: str, node: Node, path: tuple[str, ...], kind: str) -> Refusal:
 
 
 class TomlFile(Target):
-    """A table in a TOML file; every candidate is parsed, and one that says the right thing counts.
+    """A table in a TOML file: candidates are tried until one parses to the right thing.
 
-    The standard library reads TOML and does not write it. So we try the few places where our table
-    can stand, and keep the first after which the file means what it meant plus our table.
+    The standard library reads TOML but does not write it. So we try the few places where our table
+    can be, and keep the first one with which the file means what it meant before, plus our table.
 
-    values: written as TOML already
-    former: what earlier releases wrote in their place
+    values: already written as TOML
+    former: what earlier releases wrote instead
     """
 
     def __init__(
@@ -370,7 +370,7 @@ class TomlFile(Target):
         lines = [f"{key} = {value}" for key, value in values.items()]
         self.block = "\n".join([self.head, *lines, ""])
         self.values = tomllib.loads("\n".join(lines))
-        # Where the outer table is written in one line, ours stands inside its braces.
+        # If the outer table is written on one line, ours goes inside its braces.
         one = f"{table[1]} = {{ {', '.join(lines)} }}"
         self.inlined = (f", {one}", f" {one} ")
 
@@ -402,7 +402,7 @@ class TomlFile(Target):
                 yield end, piece
 
     def strip(self, text: str, only: set[str] | None) -> str:
-        """Take the table out if it is as we wrote it; else leave it."""
+        """Remove the table if it is as we wrote it; otherwise leave it."""
         if only == set():
             return text
         if self.former:
@@ -424,7 +424,7 @@ class TomlFile(Target):
             without = cut_apart(text, at, at + len(piece))
             if any(means(without, meaning) for meaning in wanted):
                 return without
-        raise Refusal(f"{self.head} is not written as dibs writes it", next="take it out by hand")
+        raise Refusal(f"{self.head} is not written as dibs writes it", next="remove it by hand")
 
 
 def toml(text: str) -> dict[str, Any]:
@@ -442,7 +442,7 @@ def toml(text: str) -> dict[str, Any]:
 
 def means(text: str, meaning: dict[str, Any]) -> bool:
     def said(value: dict[str, Any]) -> str:
-        # There is a float that is not a number, and equals nothing, not even itself.
+        # NaN equals nothing, not even itself.
         return json.dumps(value, sort_keys=True, default=repr)
 
     try:

@@ -1,6 +1,6 @@
 """What every noun works with: the store, the keys, the place on disk, and who calls.
 
-The caller is fixed when the scope is made; no operation takes it as an argument.
+The caller is set when the scope is made; no operation takes it as an argument.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ SPACE = Queries("space")
 AGENTS = Queries("agents")
 PID = Whole(0, 2**31)
 SESSION_TTL_S = 30.0
-"""How long a session lives without a beat, where processes cannot be seen."""
+"""How long a session lives without a beat, where processes are not visible."""
 OWN_KEY = "dibs:"
-"""How an idempotency key begins that a client of dibs made, to ask again when an answer is lost."""
+"""The prefix of idempotency keys made by dibs clients, to repeat a call whose answer was lost."""
 TREE_S = 3600.0
 """How long an agent may hold a whole tree, unless the settings say otherwise."""
 SHELL, CLIENT, TOKEN = "shell", "client:", "token:"
 """The labels of the session that serves the commands an agent types, and of a client's own.
 
-Before them stands the origin: nothing for this machine's user, `token:17:` for who came to a daemon
-with that token. Sessions of one origin are never found from another.
+They are preceded by the origin: empty for this machine's user, `token:17:` for a caller that came
+to a daemon with that token. Sessions of one origin are never found from another.
 """
 
 
 class Door:
-    """What the surface that a call comes through knows of it, found out when somebody asks.
+    """What a surface knows about its caller, determined when it is needed.
 
     party: which party calls; an agent, unless the surface knows better
     tree_s: for how long an agent may hold a whole tree
@@ -69,14 +69,16 @@ class Door:
         self.tree_s = tree_s
 
     def to(self, party: str) -> Door:
-        """The same for a party that is known."""
+        """The same for a known party."""
         return Door(lambda: party, self.tree_s)
 
 
 class Scope:
     daemon: str | None = None
-    """The address of the daemon that this space is reached by, if it is."""
+    """The address of the daemon through which this space is reached, if any."""
     door = Door()
+    shared = False
+    """Whether this is not the repository's own store, so that others may name theirs there."""
 
     def __init__(self, store: Store, keys: Keyring, place: Place, caller: Caller | None) -> None:
         self.store = store
@@ -89,21 +91,21 @@ class Scope:
         return self._with(self.place, caller, self.door)
 
     def at(self, place: Place) -> Scope:
-        """The same space for the same caller, whose names are read from another place."""
+        """The same space and caller, with names resolved from another place."""
         return self._with(place, self._caller, self.door)
 
     def through(self, door: Door) -> Scope:
-        """The same space for the same caller, who comes through another door."""
+        """The same space and caller, through another door."""
         return self._with(self.place, self._caller, door)
 
     def _with(self, place: Place, caller: Caller | None, door: Door) -> Scope:
         made = Scope(self.store, self.keys, place, caller)
-        made.door = door
+        made.door, made.shared = door, self.shared
         return made
 
     @property
     def owner(self) -> str:
-        """The agent whose token lets the caller in at a daemon, where that speaks for no other."""
+        """The agent that the caller's token is for, if it is for one agent only."""
         return ""
 
     @property
@@ -112,21 +114,23 @@ class Scope:
         return self.door.party()
 
     def noun(self, name: str) -> Any:
-        """One of the six, imported when it is first used: a command needs one or two."""
+        """One of the six nouns, imported at its first use: a command needs one or two."""
         module = __import__(f"dibs.nouns.{name}.operations", fromlist=[name])
         return getattr(module, name.capitalize())(self)
 
     def join(self, name: str, **how: Any) -> Scope:
         """The same space for an agent that joins it; how: the arguments of `Dibs.join`."""
+        if self.shared and not self.place.home:
+            self.place.share(self.store.belong(self.place.repository))
         found = self.found(name, how["client"], how["process"]) if how["shell"] else None
         return self.of(found or mint(self, name, **how))
 
     def found(
         self, name: str, client: str | None, process: str | None, origin: str = ""
     ) -> Caller | None:
-        """The shell's or the client's session, by a read: None if it is to be made or changed.
+        """The shell's or client's session, by a read: None if it must be created or changed.
 
-        process: the process that it has to end with, if any
+        process: the process that it ends with, if any
         """
         with self.store.read() as tx:
             row = labelled(tx, name, client, origin)
@@ -148,39 +152,48 @@ class Scope:
         return self.store.name
 
     @property
+    def described(self) -> str:
+        """Which space this is and where, for `repr`: without credentials, and asking nobody."""
+        return f"space={self.store.name!r} store={self.store.driver.address!r}"
+
+    @property
     def token(self) -> str:
         """What another process needs to act in the caller's session."""
         return self.keys.session_token(self.caller.session, self.caller.nonce)
 
     @property
     def boot(self) -> str:
-        """The boot whose clock decides how long things last; empty for that of a server."""
+        """The boot whose clock decides when things expire; empty if a server's clock does."""
         return self.store.driver.boot
 
     @property
     def beats(self) -> bool:
-        """Whether a session lives by beats, since nobody sees its process."""
+        """Whether a session lives by beats, because its process is not visible."""
         return self.store.liveness is None
 
+    def settled(self) -> Place:
+        """Where the caller is, once it is known how its paths are named in this space."""
+        return self.place
+
     def part(self) -> None:
-        """End the caller's session, unless another process goes on with it."""
+        """End the caller's session, unless another process continues it."""
         from dibs.nouns.agents import sessions
 
         sessions.part(self)
 
     def let_go(self) -> None:
-        """This process no longer keeps the caller's session alive."""
+        """Stop keeping the caller's session alive from this process."""
         if self.store.liveness is not None:
             self.store.liveness.let_go(self.caller.session)
 
     def tidy(self) -> None:
         """Prune a little, if there is anything to prune."""
-        from dibs.nouns.events import pruning  # late, since hardly ever is it time to look
+        from dibs.nouns.events import pruning  # late, since it is rarely due
 
         pruning.tidy(self)
 
     def at_close(self, call: Callable[[], None]) -> None:
-        """Have something done before the space is closed."""
+        """Register something to do before the space is closed."""
         self.store.at_close.append(call)
 
     def close(self) -> None:
@@ -189,25 +202,31 @@ class Scope:
     @property
     def caller(self) -> Caller:
         if self._caller is None:
-            raise NotYoursError("nobody is calling: this needs a session", next="join first")
+            raise NotYoursError("this needs a session, and nobody has joined", next="join first")
         return self._caller
 
     @property
     def session(self) -> int:
-        """The caller's session, 0 if nobody has joined."""
+        """The caller's session; 0 if nobody has joined."""
         return 0 if self._caller is None else self._caller.session
 
     def write(self, ahead: Ahead = None, wait_s: float = 0) -> Write:
         return self.store.write(self.caller, ahead, wait_s)
 
     def read(self, ahead: Ahead = None) -> Read:
-        """A read for the caller, if anybody has joined; refused where its session is unknown."""
+        """A read for the caller, if it has joined; refused if its session is unknown."""
         return self.store.read(ahead, self._caller)
 
+    def long_read(self, seconds: float) -> Read:
+        """A read of everything that may take this long; the caller's session need not exist."""
+        tx = self.store.read()
+        tx.patience_s = seconds
+        return tx
+
     def digest(self, name: str, request: object) -> str:
-        """What tells this call of an operation apart from others with the same key."""
+        """What distinguishes this call of an operation from others with the same key."""
         if OPERATIONS[name].grants:
-            # What was granted to one session must not be shown to another as its own.
+            # A grant to one session must not be returned to another as its own.
             request = [self.session, request]
         try:
             text = to_long_text(request)
@@ -217,7 +236,7 @@ class Scope:
         return digest
 
     def asked_before(self, *keys: str) -> tuple[Query, Row]:
-        """The question what was answered to calls with these idempotency keys."""
+        """The query for the answers to calls with these idempotency keys."""
         return SPACE.answered, {"agent": self.caller.agent, "keys": keys}
 
     def once(
@@ -229,9 +248,9 @@ class Scope:
         do: Callable[[], T],
         known: dict[str, Row] | None = None,
     ) -> T:
-        """Do it, unless this key was used before: then return the first answer.
+        """Do it, unless this key was used before; then return the first answer.
 
-        known: what was answered to the keys of all items, where it is one of many
+        known: the answers for the keys of all items, if this is one of many
         """
         if key is None:
             return do()
@@ -262,17 +281,20 @@ class Scope:
 
 
 class Noun:
-    """One of the six: a face on the scope, bound to one caller."""
+    """One of the six nouns: operations on the scope, bound to one caller."""
 
     tx: Write
     """The transaction that a method marked with `@writes` runs in."""
     known: Any = None
-    """What was read at once for all calls of one operation, in a method that makes many."""
+    """What was read at once for all items, in a method that makes many calls."""
 
     def __init__(self, scope: Scope, tx: Write | None = None) -> None:
         self.scope = scope
         if tx is not None:
             self.tx = tx
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.scope.described}>"
 
 
 def mint(
@@ -289,14 +311,14 @@ def mint(
     origin: str = "",
     alone: bool = False,
 ) -> Caller:
-    """Mint a session, or find the shell's or the client's; return who calls from now on.
+    """Create a session, or find the shell's or the client's; return the new caller.
 
-    process: what `system.process_name` calls the process that a shell session ends with
-    remote: the caller is not this process, so that its session lives by beats, also where
-        processes can be seen, and does not end with this one
-    host, pid: which machine and process that is, as it says itself
+    process: the name (`system.process_name`) of the process that a shell session ends with
+    remote: the caller is not this process, so its session lives by beats even where processes
+        are visible, and does not end with this one
+    host, pid: the caller's machine and process, as it says itself
     origin: where the caller comes from, as a daemon knows it (`origin_of`)
-    alone: only if no other session that lives has this name
+    alone: only if no other live session has this name
     """
     check_agent("the agent's name", name)
     LINE.check("status", status)
@@ -317,56 +339,57 @@ def mint(
             return keep(tx, row, shell, bound, beat_ms, host, pid, process)
         there = tx.rows(AGENTS.open)
         if not all(store.alive(row, tx.now) for row in there):
-            from dibs.nouns.recovery import end_dead_sessions  # hardly ever has anybody died
+            from dibs.nouns.recovery import end_dead_sessions  # late: rarely needed
 
             end_dead_sessions(tx, scope.keys, there)
         if alone and any(row["agent"] == name and store.alive(row, tx.now) for row in there):
             raise NotYoursError(
-                f"{called(name)} is there already, and is not you", next="leave --as out"
+                f"another session already uses the name {called(name)}", next="omit --as"
             )
         ttl_ms, nonce = None if bound or shell else beat_ms, os.urandom(8).hex()
         session = tx.event("session.joined", name, {"status": status}, agent=name)
         if bound:
             tx.hold(session)
         tx.run(AGENTS.known, agent=name, seq=session, at=tx.wall)
-        tx.run(
-            AGENTS.join,
-            id=session,
-            agent=name,
-            label=label,
-            process_bound=int(bound),
-            process=process,
-            boot=store.driver.boot,
-            host=host,
-            pid=pid,
-            status=status,
-            joined_at=tx.wall,
-            ttl_ms=ttl_ms,
-            deadline=None if ttl_ms is None else tx.now + ttl_ms,
-            nonce=nonce,
-        )
+        joined: Row = {
+            "id": session,
+            "agent": name,
+            "label": label,
+            "process_bound": int(bound),
+            "process": process,
+            "boot": store.driver.boot,
+            "host": host,
+            "pid": pid,
+            "status": status,
+            "joined_at": tx.wall,
+            "seen_at": tx.wall,
+            "ttl_ms": ttl_ms,
+            "deadline": None if ttl_ms is None else tx.now + ttl_ms,
+            "nonce": nonce,
+        }
+        tx.run(AGENTS.join, joined | {"signature": store.ledger.session(joined)})
     return Caller(name, session, owned=not shell, nonce=nonce)
 
 
 def origin_of(token: int) -> str:
-    """What stands before the labels of the sessions that a token has joined."""
+    """The prefix of the labels of sessions that joined with a token."""
     return f"{TOKEN}{token}:"
 
 
 def token_of(label: str) -> int | None:
-    """The token that a session of this label was joined with; None for the machine's own user."""
+    """The token that a session with this label joined with; None for the machine's user."""
     return int(label.split(":", 2)[1]) if label.startswith(TOKEN) else None
 
 
 def opens(scope: Scope, tx: Read, token: Row | None) -> bool:
-    """Whether a token is there, was made by dibs, was not revoked, and has not expired."""
+    """Whether a token exists, was made by dibs, was not revoked, and has not expired."""
     if token is None or token["revoked_at"] is not None or not scope.keys.fits("token", token):
         return False
     return token["deadline"] is None or bool(token["deadline"] > tx.now)
 
 
 def labelled(tx: Read, name: str, client: str | None, origin: str = "") -> Row | None:
-    """The session of an agent's shell, or whoever's client this is, if it is there and lives."""
+    """The session of an agent's shell or client, if it exists and is alive."""
     if client is None:
         row = tx.row(AGENTS.labelled, agent=name, label=origin + SHELL)
     else:
@@ -384,9 +407,9 @@ def keep(
     pid: int,
     process: str | None,
 ) -> Caller:
-    """Act in a session that is there, and keep it alive if nobody does yet.
+    """Act in an existing session, and keep it alive if nobody does yet.
 
-    Where that is done by beats, everybody who stays beats: whoever did before may be dead.
+    With beats, every long-lived process beats: the one that did before may be dead.
     """
     bound_to = row["process"]
     gone = bound_to is None or not runs(bound_to)
@@ -399,6 +422,7 @@ def keep(
     if bound:
         tx.hold(row["id"])
     ttl_ms = max(beat_ms, row["ttl_ms"] or 0)
+    deadline = None if bound else tx.now + ttl_ms
     tx.run(
         AGENTS.keep,
         session=row["id"],
@@ -406,7 +430,8 @@ def keep(
         host=host,
         pid=pid,
         ttl_ms=None if bound else ttl_ms,
-        deadline=None if bound else tx.now + ttl_ms,
+        deadline=deadline,
+        signature=tx.store.ledger.signed_session(row, deadline),
     )
     owned = bound or row["ttl_ms"] is None
     return Caller(row["agent"], row["id"], owned=owned, nonce=row["nonce"])

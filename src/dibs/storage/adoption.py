@@ -1,20 +1,19 @@
-"""Which stores are this user's own: a note of each, in the user's data folder.
+"""Which stores are this user's own: a note about each, in the user's data folder.
 
-A store comes with its key, and whoever made it knows both: a stranger's tokens would open a daemon
-that serves it, and a stranger's signatures would be right. So a store is used only if this user
-made or adopted it on this machine. The note is found by a hash of the store's key, so that a
-repository may be moved or renamed, and a backup is known by the key that it carries.
+A store comes with its key, and its maker knows both: a stranger's tokens would be valid at a daemon
+that serves it, and so would a stranger's signatures. So a store is used only if this user made or
+adopted it on this machine. The note is found by a hash of the store's key, so a repository may be
+moved or renamed, and a backup is recognised by the key it carries.
 
-It also says, for each place where the store was seen, its *life* (the inode of the database and
-the time of the key file, which only a copy changes), and what need not be looked at again: the
-schema that was compared, and the git index in which the store was not found. A store with another
-life is an older copy that was put back, or was moved: it goes on as a restored backup does.
+For each place where the store was seen, the note also has its *life* (the inode of the database and
+the time of the key file, which only a copy changes), and what need not be checked again: the schema
+that was compared, and the git index in which the store was not found. A store with another life is
+an older copy that was put back, or was moved: it continues like a restored backup.
 
-To open a store that is known needs no write. Where the note cannot be renewed, more is looked at
-each time.
+Opening a known store needs no write. If the note cannot be updated, more is checked each time.
 
-A store made before there were notes is its user's if it was used in this very boot, whose random
-name only processes of this machine know, and git does not track it. Any other has to be adopted.
+A store made before there were notes belongs to its user if it was used in this boot, whose random
+id only processes of this machine know, and git does not track it. Any other store must be adopted.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from dibs.storage.folder import OLDER, STORES, Folder, Note, Own, disk_error, fi
 PLACES = 100
 """How many places of one store are remembered."""
 NOTES = 1_000
-"""How many stores are remembered after they have gone."""
+"""How many deleted stores are remembered."""
 ADOPTED = "adopted"
-"""A life that no store has: what was adopted goes on as a restored backup does."""
+"""A life that no store has: an adopted store continues like a restored backup."""
 
 
 def make_key(note: Note) -> None:
-    """Make the key of a new store, and note first that it is this user's."""
+    """Make the key of a new store, after recording that it is this user's."""
     key = os.urandom(32)
     file = f"{STORES}/{fingerprint(key)}"
     try:
-        # Who was in a store that has been here before must not be mistaken for somebody in this.
+        # Sessions of an earlier store here must not be mistaken for sessions of this one.
         note.above = note.own.status(at(note)) is not None
         forget_gone(note.own)
         note.own.once(file, b"above\n" if note.above else b"new\n")
@@ -49,13 +48,13 @@ def make_key(note: Note) -> None:
     beside.offer(key)
     note.read()
     if note.key != key:
-        note.own.remove(file)  # somebody else was faster
+        note.own.remove(file)  # another process was faster
 
 
 def save(note: Note, life: str, schema: str, index: str, older: bool = False) -> None:
-    """Write down what is known of the store at its place. Raises OSError where that cannot be.
+    """Write down what is known about the store at its place. Raises OSError if that fails.
 
-    older: it is of an earlier release, and has not been brought to the schema of this one yet
+    older: it is from an earlier release, and has not been upgraded to this schema yet
     """
     head, *lines = (note.own.read(note.file) or b"new").split(b"\n")
     head = OLDER if older else b"new" if head == OLDER else head
@@ -68,7 +67,7 @@ def save(note: Note, life: str, schema: str, index: str, older: bool = False) ->
 
 
 def forget_gone(own: Own) -> None:
-    """Remove the notes of stores that are nowhere any more, if there are many: tests make many."""
+    """Remove the notes of stores that no longer exist, if there are many, as after tests."""
     names = own.names(STORES)
     if len(names) < NOTES:
         return
@@ -83,19 +82,19 @@ def forget_gone(own: Own) -> None:
 
 
 def forget(note: Note) -> None:
-    """Remove what is noted of a store that is going to be deleted, and was never anybody else's."""
+    """Remove the note about a store that will be deleted and was never another user's."""
     if note.key is not None:
         note.own.remove(at(note))
         note.own.remove(note.file)
 
 
 def at(note: Note) -> str:
-    """The file that says that there was a store at this place."""
+    """The file that records that there was a store at this place."""
     return f"{STORES}/at-{note.place}"
 
 
 def adopt(note: Note) -> None:
-    """Note that this user wants to use the store."""
+    """Record that this user wants to use the store."""
     try:
         save(note, ADOPTED, "-", "-")
     except OSError as error:
@@ -106,7 +105,7 @@ def unknown(note: Note) -> UnfitError:
     return UnfitError(
         f"you did not make the store {folder(note.path)} on this machine, so others may know its "
         "key",
-        next="have a person look at it with dibs adopt, or delete it",
+        next="have a person check it with dibs adopt, or delete it",
         untrusted=note.path,
     )
 
@@ -114,6 +113,8 @@ def unknown(note: Note) -> UnfitError:
 def unwritable(note: Note, error: OSError) -> UnavailableError:
     found = disk_error(error, note.own.base)
     if isinstance(found, ReadOnlyError) and "owner" not in found.details:
-        found.next = "dibs notes there which stores are yours: run dibs status here once, outside "
+        found.next = (
+            "dibs records there which stores are yours: run dibs status here once, outside "
+        )
         found.next += "the sandbox"
     return found

@@ -1,14 +1,14 @@
 """Time, and the boot it is counted in.
 
-Deadlines are kept in *store time*: milliseconds that a step of the wall clock does not
-touch. On one machine that is the kernel's monotonic clock, shifted so that it goes on
-where it was after a reboot; between machines it is the database server's clock. Wall time
-stands beside it for display, and nothing is ever decided by it.
+Deadlines are kept in *store time*: milliseconds that changes of the wall clock do not affect.
+On one machine that is the kernel's monotonic clock, shifted so that it continues where it was
+after a reboot; across machines it is the database server's clock. Wall time is kept for display
+only; nothing is ever decided by it.
 
 The monotonic clock restarts with the machine and may be shifted in a container, so a
 deadline means something only together with its boot and its time namespace.
 
-A clock given to `dibs.open` takes the place of both; that is how tests move time.
+A clock given to `dibs.open` replaces both; that is how tests move time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from dibs.storage.store import Caller
 
     class Sleeper(Protocol):
-        """Somebody who sleeps until a bell rings."""
+        """Sleeps until a bell rings."""
 
         def wait(self, seconds: float) -> bool:
-            """Sleep until then, or until the time is over."""
+            """Sleep until a bell rings, or until the time is up."""
 
     class Clock(Protocol):
         def now(self) -> int:
@@ -41,45 +41,45 @@ if TYPE_CHECKING:
             """Wall time in milliseconds."""
 
         def sleep(self, listener: Sleeper, seconds: float) -> None:
-            """Let time pass until the listener is rung, at most so many seconds."""
+            """Let time pass until the listener is rung, at most this many seconds."""
 
 
 COPY = "copy"
-"""What stands in place of a boot id in a store, and in its sessions, that went back in time."""
+"""Replaces the boot id in a store that was rolled back, and in its sessions."""
 
 
 SILENCE: ContextVar[float | None] = ContextVar("silence", default=None)
-"""How many seconds of silence the caller can bear, where that is less than usual.
+"""How many seconds of silence the caller tolerates, if fewer than usual.
 
-A hook of a client must not keep its user waiting, and a renewal must leave time for the next. It
-bounds the time in which nothing happens: no turn at a database whose turn nobody passes on, no
-byte from a daemon or a server. What takes long and goes on is not cut short.
+A hook must not keep the client's user waiting, and a renewal must leave time for the next. It
+limits the time in which nothing happens: no turn at a database whose turn nobody passes on, no
+byte from a daemon or a server. Something that takes long but makes progress is not cut short.
 """
 HOOK_S = 0.6
-"""What a hook can bear: with its own start and end it answers within a second, and a commit, which
-runs three, within three."""
+"""What a hook tolerates: including its start and end it answers within a second, and a commit,
+which runs three hooks, within three."""
 
 
 def bearable(seconds: float) -> float:
-    """So many seconds, or fewer if the caller cannot bear them."""
+    """This many seconds, or fewer if the caller tolerates fewer."""
     limit = SILENCE.get()
     return seconds if limit is None else min(seconds, limit)
 
 
 BUSY_S = 4.5
 BUSY_STEPS_S = (0.0002, 0.0005, *[0.0008] * 12, 0.002, 0.004)
-"""Short at first: a crowd leaves a millisecond to others between two of its writes."""
+"""Short at first: a crowd leaves others a millisecond between two of its writes."""
 
 
 class Patience:
     """How a connection waits for its turn.
 
-    It gives up once nobody has written for as long as the caller can bear: then one process keeps
-    the turn. In a crowd, where the turn is passed on, it waits up to twice as long: SQLite keeps no
-    order, and on a busy machine the same one can lose for seconds.
+    It gives up once nobody has written for as long as the caller tolerates: then one process keeps
+    the turn. In a crowd, where the turn is passed on, it waits up to twice as long: SQLite keeps
+    no order, and on a busy machine the same process can lose for seconds.
 
-    It does not know the connection: one that an interrupt loses in mid-transaction is then
-    freed at once, and its lock with it, instead of when the garbage collector comes by.
+    It does not know the connection: a connection that an interrupt loses in mid-transaction is
+    then freed immediately, and its lock with it, not when the garbage collector runs.
     """
 
     def __init__(self, written: Callable[[], int]) -> None:
@@ -104,7 +104,7 @@ class Patience:
             if seen == self._seen:
                 return False
             self._seen = seen
-        # Whoever tries in the right moment has the turn, so who has waited long tries more often.
+        # The turn goes to whoever tries at the right moment, so long waiters try more often.
         most = 2 if 0.03 < waited < 1 else len(BUSY_STEPS_S) - 1
         time.sleep(BUSY_STEPS_S[min(attempts, most)])
         return True
@@ -113,15 +113,15 @@ class Patience:
         try:
             return self._written()
         except (OSError, UnfitError):
-            return -1  # nothing there that tells
+            return -1  # nothing there to tell by
 
 
 class Torn:
-    """What is left of a connection whose transaction was undone behind its back."""
+    """Refuse to use a connection whose transaction was undone from outside."""
 
     def execute(self, *_: object) -> Any:
         raise BusyError(
-            "a signal handler used the store in the middle of this call, which was undone",
+            "a signal handler used the store during this call, so the call was undone",
             next="try again",
         )
 
@@ -142,22 +142,22 @@ class SystemClock:
 
 
 SEQ_LIMIT = (1 << 53) - (1 << 20)
-"""Not every JSON reader has 2**53 and more exactly; below it is room for the events of a write."""
+"""Not every JSON reader is exact from 2**53 on; below is room for the events of a write."""
 
 
 def check_seq(seq: int) -> None:
-    """Refuse to go on in a store whose journal says what no journal of dibs can."""
+    """Refuse a store whose journal has a seq that dibs cannot have written."""
     if seq >= SEQ_LIMIT:
         raise CorruptError(
-            f"the journal ends at {seq}, which dibs has not written", next="restore a backup"
+            f"the journal ends at {seq}, which dibs did not write", next="restore a backup"
         )
 
 
 def unseen_seq(seq: int, wall: int) -> int:
-    """A seq above all that were given out before this moment of the wall clock.
+    """A seq above all that were handed out before this moment of the wall clock.
 
-    No store gives out a thousand in a millisecond, so this rises faster than any counter, and
-    each restoration begins above the one before it. It stays below 2**53, so that every JSON
+    No store hands out a thousand in a millisecond, so this rises faster than any counter, and
+    each restored store begins above the one before it. It stays below 2**53, so that every JSON
     reader has it exactly.
     """
     check_seq(seq)
@@ -167,8 +167,8 @@ def unseen_seq(seq: int, wall: int) -> int:
 def holders_clock(boot: str) -> Callable[[], float]:
     """The clock by which a holder counts the seconds that a store gives it.
 
-    It must not stand still while the store's goes on. That of another machine goes on while this
-    one sleeps; that of this machine, in this boot, does not.
+    It must not stop while the store's clock runs. The clock of another machine runs while this
+    one sleeps; the clock of this machine, in this boot, does not.
     """
     if boot and boot == boot_id():
         return time.monotonic
@@ -177,7 +177,7 @@ def holders_clock(boot: str) -> Callable[[], float]:
 
 
 def unusable(pid: int) -> ForkedError | ClosedError:
-    """Why a store that the process of this number has opened cannot be used here any more."""
+    """Why a store that the process with this number opened can no longer be used here."""
     if os.getpid() != pid:
         return ForkedError(
             "this store was opened before a fork", next="open the store again in the child"
@@ -186,10 +186,10 @@ def unusable(pid: int) -> ForkedError | ClosedError:
 
 
 def stranger(caller: Caller) -> NotYoursError:
-    """The caller's session is not the one that has its number here, if any has."""
+    """The caller's session is not the one with its number here, if there is one."""
     return NotYoursError(
-        f"{caller.agent} has no session {caller.session} here: it was removed, or the store went "
-        "back in time (deleted, restored, or a standby took over)",
-        next="join again, then claim again what you still need",
+        f"{caller.agent} has no session {caller.session} here: it was removed, or the store was "
+        "rolled back (deleted, restored, or a standby took over)",
+        next="join again, then reclaim what you still need",
         session=caller.session,
     )

@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from dibs.storage.clock import Clock
-    from dibs.storage.folder import FileLiveness
+    from dibs.storage.folder import FileLiveness, Own
+    from dibs.storage.ledger import Ledger
     from dibs.storage.queries import Query
     from dibs.storage.turns import Crowds
     from dibs.storage.waiting import Cancel
 
     Row = dict[str, Any]
     Rings = dict[str, Any]
-    """Topics whose bells are rung, each with what it brings to who waits in this process."""
+    """Topics whose bells are rung, each with what it brings to a waiter in this process."""
     Ahead = Callable[[], Sequence[tuple[Query, dict[str, Any]]]] | None
-    """Says which queries of the space a transaction is about to make; only a server that is far
-    away wants to know."""
+    """Says which queries of the space a transaction is about to make; only a remote server needs to
+    know."""
 
     class Connection(Protocol):
         """One connection, used by one transaction at a time."""
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         def begin_write(self, space: int, session: int, ahead: Ahead) -> tuple[int, int, Row]:
             """Take the space's turn: store time, wall time, and the row of `enter`.
 
-            The row's seq is the one this write has taken. What is asked ahead may travel with it.
+            The row's seq is the one this write has taken. Queries given ahead may be sent with it.
             """
 
         def begin_group(self) -> None:
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
             """Mark where a write of the group begins."""
 
         def keep(self) -> None:
-            """The write since the mark becomes part of the group."""
+            """Make the write since the mark part of the group."""
 
         def undo(self) -> None:
             """Undo what was written since the mark, and nothing else."""
@@ -60,70 +61,74 @@ if TYPE_CHECKING:
             """Begin a transaction that sees one state throughout: store time, wall time."""
 
         def begin_setup(self) -> None:
-            """Begin a transaction that no other set-up can run beside."""
+            """Begin a transaction that excludes every other set-up."""
 
         def version(self) -> int:
             """The number of the last migration applied, 0 for none."""
 
-        def migrate(self, version: int, text: str) -> None:
-            """Apply one migration and note its number."""
+        def migrate(self, steps: list[tuple[int, str]]) -> None:
+            """Apply migrations, each with its number, and note the numbers."""
 
         def ahead(self, ahead: Ahead) -> None:
-            """Ask now what is going to be asked; where a question costs no trip, do nothing."""
+            """Send the next queries now; does nothing where a query needs no round trip."""
 
         def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
             """Run a query and return its rows."""
 
         def run(self, query: Query, parameters: dict[str, Any]) -> None:
-            """Run a statement whose rows nobody needs; it may travel with the next one."""
+            """Run a statement whose rows are not needed; it may be sent with the next one."""
 
         def commit(self, rings: Rings, seq: int) -> None:
-            """Make it durable, then ring those bells."""
+            """Make the writes durable, then ring these bells."""
 
         def rollback(self) -> None:
             """Undo everything; never raises, so that it cannot hide the first error."""
 
     class Listener(Protocol):
-        """Somebody who waits for bells."""
+        """Waits for bells."""
 
         @property
         def patience_s(self) -> float:
-            """How long to sleep at most before a look without a bell."""
+            """The maximum time to sleep before a look without a bell."""
 
         @property
         def leads(self) -> bool:
-            """Whether it looks for all who stand in the same line, when something is due."""
+            """Whether it looks for all waiters in its line, when something is due."""
 
         def wait(self, seconds: float) -> bool:
-            """Sleep until a bell rings, the wait is cancelled, or the time is over."""
+            """Sleep until a bell rings, the wait is cancelled, or the time is up."""
 
         @property
         def given(self) -> Any:
-            """What it was brought with the bell, if that was a moment ago."""
+            """What the bell brought, if that was a moment ago."""
 
         def close(self) -> None: ...
 
     class Driver(Protocol):
         address: str
-        """Where the store is, as a person may be shown it."""
+        """Where the store is, in a form that may be shown."""
         boot: str
-        """The boot in which sessions live; empty where heartbeats decide alone."""
+        """The boot in which sessions live; empty where only heartbeats decide."""
         clock: Clock
+        ledger: Ledger
+        """The key of the space's journal."""
+        own: Own
+        """The user's data folder."""
         version: int
-        """The schema that whoever has opened it knows."""
+        """The schema that this process knows."""
         over: bool
         """Whether the database's file is larger than `size_limit`."""
         size_limit: int
         one_key: bool
         """Whether all spaces of the database have the same key."""
         used: Query
-        """Asks for the bytes that are in use."""
+        """The query for the number of bytes in use."""
         renew: Callable[[Any], None]
-        """Called with a connection to a server whose history is not the one the space knows."""
+        """Called with a connection to a server whose history the space does not know."""
 
         @property
         def liveness(self) -> FileLiveness | None:
-            """None where processes cannot see each other: heartbeats decide alone."""
+            """None where processes cannot see each other, so only heartbeats decide."""
 
         @property
         def grouped(self) -> bool:
@@ -131,45 +136,49 @@ if TYPE_CHECKING:
 
         @property
         def turns(self) -> Crowds | None:
-            """Where the threads of this process line up to write, if they do."""
+            """The line in which threads of this process wait to write, if there is one."""
 
         def key(self) -> bytes:
             """The space key, from where this driver keeps it outside the database."""
 
         def schema(self, text: str) -> str:
-            """A migration as this database takes it."""
+            """A migration in the form this database needs."""
 
         def enter(self, space: Row, connection: Any, fresh: bool = False) -> dict[str, Any]:
-            """Set the clock by the space's row; return the columns that have to change.
+            """Set the clock by the space's row; return the columns that must change.
 
-            If the space has lost some of its past, its seq is one of them, and all sessions end;
-            `ends`, where it is given, says before which seq.
+            If the space was rolled back, its seq is one of them, and all sessions end; `ends`, if
+            given, says before which seq.
             fresh: the database had no tables yet
             """
 
         def trusts_tokens(self, space: Row, version: int) -> bool:
-            """Whether tokens without a signature are of a release before there were any.
+            """Whether tokens without a signature are from a release that did not sign them.
 
-            Only once: who could put a row there later would have it signed.
+            Only once: otherwise somebody could insert a row later and have it signed.
             version: the schema that the database had
             """
 
         def settle(self, changed: bool = False) -> None:
-            """Note that the store has been looked at and set up."""
+            """Record that the store has been checked and set up."""
 
-        def take(self, since: float = 0) -> Any:
+        def take(self, since: float = 0, more_s: float = 0) -> Any:
             """A `Connection` for one transaction.
 
             since: when the wait for its turn began, on the monotonic clock, if there was one
+            more_s: how much longer than usual it may take
             """
+
+        def last_seq(self) -> int:
+            """Where the journal ended, as far as is known without the database."""
 
         def give_back(self, connection: Any) -> None: ...
 
         def listen(self, topics: tuple[str, ...], cancel: Cancel | None) -> Listener:
-            """Listen to bells, and to whoever may cancel the wait."""
+            """Listen to bells, and to a cancellation of the wait."""
 
         def listen_soon(self, topics: tuple[str, ...], cancel: Cancel | None) -> Listener | None:
-            """Likewise, if nothing has to be made for it first."""
+            """The same, if nothing must be created for it first."""
 
         def integrity(self) -> list[str]:
             """What is wrong with the database's files, as far as this machine can tell."""
@@ -181,38 +190,46 @@ if TYPE_CHECKING:
             """The size of the write-ahead log, as far as this machine keeps one."""
 
         def shorten_log(self, patience_s: float = ...) -> None:
-            """Empty the log; refused if others have not ended what they read after so long."""
+            """Empty the log; refused if readers have not finished after this time."""
 
         def private_files(self) -> list[str]:
-            """The files of the store on this machine that nobody else may read."""
+            """The files of the store on this machine that only its user may read."""
 
         def backup(self, target: str) -> None:
             """Copy the store as of one moment, marked as a copy, with its key."""
+
+        def replace(self, source: str | None) -> None:
+            """Put a backup in the place of the whole store, or nothing, in one transaction."""
 
         def close(self) -> None: ...
 
 
 class Kept:
-    """What a server looks after by itself."""
+    """What a server does by itself."""
 
     def backup(self, target: str) -> None:
         raise InvalidError(
-            "a store on PostgreSQL is backed up with the server",
-            next="use pg_dump, and copy the key",
+            "dibs does not back up a store on PostgreSQL", next="use pg_dump, and copy the key file"
+        )
+
+    def replace(self, source: str | None) -> None:
+        raise InvalidError(
+            "a store on PostgreSQL is restored or emptied with the server",
+            next="use pg_restore; to begin with an empty space, name a new one with --space",
         )
 
     def integrity(self) -> list[str]:
-        """The server looks after its own files."""
+        """The server checks its own files."""
         return []
 
     def log_bytes(self) -> int:
         return 0
 
     def shorten_log(self, patience_s: float = 0) -> None:
-        """The server looks after its own log."""
+        """The server empties its own log."""
 
     def private_files(self) -> list[str]:
         return []
 
     def settle(self, changed: bool = False) -> None:
-        """Nothing is noted: whose space it is, its key tells."""
+        """Nothing to record: the key shows who owns the space."""

@@ -1,29 +1,28 @@
-"""The files that dibs keeps for itself, and whether the disk of a store can be trusted with one.
+"""The files that dibs keeps for itself, and whether a store is safe on a disk.
 
-A cloned repository, an unpacked archive or another user may have put something where dibs keeps
-its own. So `Own` and `open_own` are the only way to what lies below `.dibs` or the user's data
-folder. No link is followed. Each folder from there downwards, and each file, belongs to this user
-and is writable by nobody else; a file that is written to has one name. Folders that only the group
-may write are closed: git makes them so where the umask is 002. What else is not as dibs makes it is
-refused by name. The checkout around `.dibs` may be as it likes.
+A cloned repository, an unpacked archive or another user may have put something where dibs keeps its
+own files. So `Own` and `open_own` are the only way to files below `.dibs` or the data folder.
+Links are not followed. Each folder from there downwards, and each file, must belong to this user
+and be writable by nobody else; a file that is written to must have one name. Folders that are also
+writable by the group are closed: git makes such folders where the umask is 002. Anything else that
+is not as dibs makes it is refused by name. The checkout around `.dibs` is not checked.
 
-For a database `x.db` the folder `x.db.d` holds the space key, the bells and the liveness
-files: 0700 and 0600, since who can read them can act for others.
+For a database `x.db` the folder `x.db.d` holds the space key, the bells and the liveness files:
+0700 and 0600, since somebody who can read them can act for others.
 
-Liveness: the kernel knows who is alive. Each number that stands for a process, a session's or
-that of somebody who waits, has a small file that its process keeps locked. The kernel drops the
-lock however the process ends, so a lock that can be had means a holder that is dead. Liveness
-says nothing about ownership: a frozen process is alive, and the time limit of what it holds is
-what frees that. Testers take the lock shared, so they never mistake each other for the holder.
+Liveness: the kernel knows who is alive. Each number that stands for a process (that of a session or
+a waiter) has a small file that its process keeps locked. The kernel drops the lock however the
+process ends, so if the lock is free, its holder is dead. Liveness says nothing about ownership:
+a frozen process is alive, and what it holds is freed when it expires. Testers take the lock
+shared, so they never mistake each other for the holder.
 
-Bells: how a commit wakes those who wait. A bell is a hint; the tables are the truth. After its
-commit a writer writes into a file per topic, and `waiting` sleeps until that happens. A
-hint that is lost, because the writer died right after its commit, costs a waiter at most one
-slow look. A number has a bell of its own, its liveness file, so that a write can wake the one
-whom it concerns and nobody else.
+Bells: how a commit wakes waiters. A bell is a hint; the tables are the truth. After its commit a
+writer writes into a file per topic, and `waiting` sleeps until that happens. A hint that is lost,
+because the writer died right after its commit, costs a waiter at most one slow look. Each number
+has its own bell, its liveness file, so that a write can wake exactly the waiter it concerns.
 
-What is written is where the journal ends. So a database that went back in time is noticed, since
-its journal ends before that: deleted and made again, replaced by an older copy, or cut short.
+The bell holds the seq at which the journal ends. So a database that was rolled back is noticed,
+since its journal ends earlier: it was deleted and created again, replaced by an older copy, or cut.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Listener, Rings
     from dibs.storage.waiting import Cancel, Ears
 
-# SQLite's locks and shared memory need one kernel; these file systems join several, such as the
-# host and the guest of a virtual machine. Some have `fuse.` before their name.
+# SQLite's locks and shared memory need one kernel; these file systems connect several, such as the
+# host and the guest of a virtual machine. Some have the prefix `fuse.`.
 NETWORK_FILE_SYSTEMS = frozenset(
     "9p acfs afs beegfs blobfuse blobfuse2 ceph ceph-fuse cifs coda curlftpfs cvmfs2 davfs davfs2 "
     "drvfs fakeowner fhgfs gcsfuse geesefs gfs gfs2 glusterfs goofys google-drive-ocamlfuse gpfs "
@@ -58,14 +57,14 @@ NETWORK_FILE_SYSTEMS = frozenset(
     "vmhgfs vmhgfs-fuse wekafs".split()
 )
 _HANDLES: set[int] = set()
-"""All locked files of this process, for a child that must not keep them."""
+"""All locked files of this process; a forked child must close them."""
 READ_LIMIT = 16 << 20
 FAST = "fast"
 STORES = "stores"
-"""Where the user's data folder has the notes of this user's stores."""
+"""The subfolder of the user's data folder with the notes about this user's stores."""
 OLDER = b"older"
 PART = ".part-"
-"""In the name of a file that is being written, before something random."""
+"""Part of the name of a file that is being written, before a random part."""
 _FILE_TYPE, _DIRECTORY, _LINK, _REGULAR = 0o170000, 0o040000, 0o120000, 0o100000
 # Without O_NONBLOCK a fifo would wait for its writer.
 _SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -92,24 +91,24 @@ class Own:
         return f"{self.folder(folder, make)}/{last}"
 
     def names(self, folder: str = "") -> list[str]:
-        """What is in a folder; nothing if there is none."""
+        """The names in a folder; empty if there is no folder."""
         try:
             return os.listdir(self.folder(folder))
         except FileNotFoundError:
             return []
 
     def status(self, name: str) -> os.stat_result | None:
-        """What the disk says of a file or a folder itself; None if there is none."""
+        """The status of a file or a folder itself; None if there is none."""
         try:
             return os.lstat(self.file(name))
         except FileNotFoundError:
             return None
 
     def read(self, name: str, limit: int = READ_LIMIT, private: bool = True) -> bytes | None:
-        """What a file holds; None if there is none, or it is larger than the limit.
+        """The content of a file; None if there is none, or it is larger than the limit.
 
-        private: what others may read is not as dibs makes it, and counts as none: git may have
-            put it there
+        private: a file that others may read was not made by dibs, and counts as missing: git may
+            have put it there
         """
         try:
             handle = open_own(self.file(name))
@@ -124,16 +123,35 @@ class Own:
         return content if len(content) <= limit else None
 
     def append(self, name: str, content: bytes) -> None:
-        """Add to a file at once: several processes may do so at the same time."""
+        """Append to a file in one step: several processes may do so at the same time."""
         path = self.file(name, make=True)
         handle = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with open(handle, "ab", 0) as target:
             target.write(content)
 
-    def write(self, name: str, content: bytes, sync: bool = False) -> None:
-        """Put a file there as a whole, for this user alone: others read it all the time.
+    def append_lines(self, name: str, content: bytes) -> None:
+        """Append complete lines to a file, all of them, and sync them to the disk.
 
-        sync: so that it is there, new or old, after a power cut too
+        A line that a killed process left incomplete gets a line of its own.
+        """
+        path = self.file(name, make=True)
+        handle = open_own(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        with open(handle, "r+b", 0) as target:
+            size = os.fstat(handle).st_size
+            if size and os.pread(handle, 1, size - 1) != b"\n":
+                content = b"\n" + content
+            rest = memoryview(content)
+            while rest:
+                rest = rest[target.write(rest) :]
+            os.fsync(handle)
+        sync_folder(
+            os.path.dirname(path)
+        )  # the process that made the file may have been killed before its sync
+
+    def write(self, name: str, content: bytes, sync: bool = False) -> None:
+        """Write a whole file in one step, for this user alone: others read it all the time.
+
+        sync: make sure that it is there, new or old, even after a power cut
         """
         path = self.file(name, make=True)
         part = f"{path}{PART}{os.urandom(4).hex()}"
@@ -145,7 +163,7 @@ class Own:
         os.replace(part, path)
 
     def once(self, name: str, content: bytes) -> bool:
-        """Create a file unless there is one; whether there was none."""
+        """Create a file unless it exists; return whether it was created."""
         path = self.file(name, make=True)
         return not os.path.lexists(path) and write_once(path, content)
 
@@ -153,7 +171,16 @@ class Own:
         try:
             os.unlink(self.file(name))
         except FileNotFoundError:
-            pass  # another was faster, or there was none
+            pass  # another process was faster, or there was none
+
+
+def sync_folder(path: str) -> None:
+    """Sync the names of new files in a folder to the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def check_folder(path: str, make: bool = False) -> None:
@@ -178,17 +205,17 @@ def check_folder(path: str, make: bool = False) -> None:
 
 
 def tighten(path: str, mode: int) -> None:
-    """Close to others what is ours, and was put there by git, such as out of a stash."""
+    """Remove others' access from our files that git put there, such as from a stash."""
     try:
         os.chmod(path, mode)
     except OSError:
         if os.lstat(path).st_mode & 0o020:
             raise
-        return  # a disk that can only be read; `dibs doctor` says so
+        return  # a read-only disk; `dibs doctor` says so
 
 
 def open_own(path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a file of dibs in a folder that was checked."""
+    """Open a file of dibs in a checked folder."""
     try:
         handle = os.open(path, flags | _SAFELY, 0o600)
     except OSError:
@@ -201,22 +228,22 @@ def open_own(path: str, flags: int = os.O_RDONLY) -> int:
     if plain and alone and status.st_uid == os.geteuid() and not status.st_mode & 0o002:
         return handle
     os.close(handle)
-    raise refused(path, status, "is not a plain file" if not plain else "has another name, too")
+    raise refused(path, status, "is not a regular file" if not plain else "has a second hard link")
 
 
 def refused(path: str, status: os.stat_result, otherwise: str = "") -> UnfitError:
-    """Say why something is not taken for dibs' own, and what to do about it."""
-    why, then = otherwise, "look at it, then delete it or move it away"
+    """Say why something is not accepted as dibs' own, and what to do about it."""
+    why, then = otherwise, "check it, then delete it or move it away"
     if status.st_mode & _FILE_TYPE == _LINK:
-        why = "is a link, and dibs follows no links there"
+        why = "is a link, and dibs does not follow links there"
         if path.endswith("/.dibs"):
             then = "make it a folder; to keep the store elsewhere, set DIBS_URL to a path there"
     elif status.st_uid != os.geteuid():
-        why = f"belongs to the user {user(status.st_uid)}, and you are {user(os.geteuid())}"
+        why = f"belongs to the user {user(status.st_uid)}, but you are {user(os.geteuid())}"
         then = chown(path, status.st_uid)
     elif status.st_mode & 0o002:
-        why = "may be written by everybody"
-        then = f"look at what is there, then chmod go-w {shown(path)}"
+        why = "is writable by everybody"
+        then = f"check what is there, then run chmod go-w {shown(path)}"
     return UnfitError(f"{shown(path)} {why}", next=then, untrusted=path)
 
 
@@ -224,12 +251,12 @@ def chown(path: str, owner: int) -> str:
     """What to do with a file of dibs that somebody else owns."""
     if os.geteuid() == 0:
         return f"run dibs as {user(owner)}"
-    mine = f"if it is yours, as after sudo dibs: sudo chown -R {user(os.geteuid())} {shown(path)}"
+    mine = f"or, if it is yours (after sudo dibs): sudo chown -R {user(os.geteuid())} {shown(path)}"
     return f"run dibs as {user(owner)}; {mine}"
 
 
 def user(uid: int) -> str:
-    """A user by the name that the system knows, else by the number."""
+    """A user's name, or number if the system knows no name."""
     from pwd import getpwuid
 
     try:
@@ -255,7 +282,7 @@ class Folder:
             raise disk_error(error, self.path) from error
 
     def offer(self, key: bytes) -> None:
-        """Put the key there, unless there is one; without one, no bell there is ours."""
+        """Write the key, unless there is one; without a key, no bell there is ours."""
         try:
             if self._own.status("key") is None:
                 for name in self._own.names("bells"):
@@ -265,7 +292,7 @@ class Folder:
             raise disk_error(error, self.path) from error
 
     def receive(self, key: bytes) -> None:
-        """Make the folder of a backup, with the key that the original has."""
+        """Make the folder of a backup, with the key of the original."""
         self.offer(key)
         if self.key() != key:
             raise ExistsError(
@@ -273,11 +300,11 @@ class Folder:
             )
 
     def mark_fast(self) -> None:
-        """Note that somebody writes without waiting for the disk."""
+        """Record that some process writes without waiting for the disk."""
         self._own.once(FAST, b"")
 
     def is_unsure(self) -> bool:
-        """Whether somebody has ever written without waiting for the disk."""
+        """Whether any process has ever written without waiting for the disk."""
         return self._own.status(FAST) is not None
 
     def key(self) -> bytes:
@@ -291,11 +318,11 @@ class Folder:
 
 
 class Note:
-    """What the user's data folder says of the store at a path; `adoption` says what for.
+    """What the user's data folder says about the store at a path; `adoption` says what for.
 
-    key: that of the store, None if it has none yet
+    key: the key of the store, None if it has none yet
     known: whether this user made or adopted the store
-    above: whether it took the place of another, above whose seqs it begins
+    above: whether it replaced another store, above whose seqs it begins
     older: whether a release before there were notes made it, and none since has set it up
     life, schema, index: what was last seen there, "-" for nothing
     """
@@ -315,11 +342,11 @@ class Note:
         try:
             seen = os.lstat(store.key_file)
         except (FileNotFoundError, NotADirectoryError):
-            return  # there is none, or a file is in the way, as whoever makes it finds out
+            return  # there is none, or a file is in the way, which is noticed when it is made
         except OSError as error:
             raise disk_error(error, store.key_file) from error
         self.key = store.key()
-        if seen.st_mode & 0o077:  # as git puts it back, such as out of a stash
+        if seen.st_mode & 0o077:  # as git restores it, such as from a stash
             tighten(store.key_file, seen.st_mode & 0o700)
             seen = os.lstat(store.key_file)
         self.born = seen.st_ctime_ns
@@ -341,18 +368,18 @@ class Note:
                 self.life = "elsewhere"
 
     def stamp(self, inode: int, cookie: int) -> tuple[str, str]:
-        """Life and schema of a database, which SQLite gives another cookie with each change."""
+        """Life and schema of a database; SQLite changes the schema cookie with each change."""
         return f"{inode}.{self.born}", f"{inode}.{cookie}"
 
 
 def fingerprint(key: bytes) -> str:
-    """What tells a store apart from others, and does not tell its key."""
+    """An id of a store that does not reveal its key."""
     text: str = sha256(b"dibs store\n" + key).hexdigest()
     return text[:32]
 
 
 def write_once(path: str, content: bytes) -> bool:
-    """Create a private file with its content in one step; False if somebody else was faster."""
+    """Create a private file with its content in one step; False if another process was faster."""
     draft = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -384,36 +411,35 @@ def check_disk(database: str) -> None:
     if links > 1:
         raise UnfitError(
             f"{shown(database)} has {links} hard links; a process that opens it by another name "
-            "would not see its log and would damage it",
-            next="remove the other links, or copy the store with the backup command",
+            "would not see its log, and would damage it",
+            next="remove the other links, or copy the store with dibs backup",
         )
     kind = file_system(os.path.dirname(database))
     if (kind or "").lower().removeprefix("fuse.") in NETWORK_FILE_SYSTEMS:
         raise UnfitError(
             f"{shown(database)} is on a network file system ({kind}), where SQLite's locks do "
-            "not hold",
+            "not work",
             next="keep the store on a local disk, or use postgresql:// to share it",
             file_system=kind,
         )
 
 
 def check_log(log: str, mode: int) -> None:
-    """Refuse a write-ahead log that SQLite did not make: it gives one the mode of its database.
+    """Refuse a write-ahead log that SQLite did not make: SQLite gives it its database's mode.
 
-    One that came with a patch or a pull has the mode that git gives to files.
+    A log that came with a patch or a pull has the mode that git gives to files.
     """
     try:
         seen = os.lstat(log)
     except FileNotFoundError:
         return
     if seen.st_mode & _FILE_TYPE != _REGULAR or seen.st_uid != os.geteuid():
-        raise refused(log, seen, "is not a plain file")
+        raise refused(log, seen, "is not a regular file")
     if seen.st_size and seen.st_mode & ~mode & 0o077:
         raise UnfitError(
-            f"{shown(log)} is not of dibs, by its mode: SQLite would put what is in it into the "
-            "store",
-            next="find out where it comes from, and delete that file; if you changed the mode of "
-            f"the store yourself: chmod 600 {shown(log)}",
+            f"{shown(log)} is not a file of dibs, by its mode: SQLite would copy it into the store",
+            next="find out where it comes from, and delete it; if you changed the store's mode "
+            f"yourself, run chmod 600 {shown(log)}",
             untrusted=log,
         )
 
@@ -429,9 +455,9 @@ def inode_of(path: str) -> int:
 def store_gone(path: str) -> StoreGoneError:
     return StoreGoneError(
         f"{shown(path)} was deleted or replaced while it was open, as git clean -fdx does; "
-        "everything in it is gone, also what you held",
+        "everything in it is lost, including what you held",
         next="open the store again, which makes a new one (an MCP server does so at the next call; "
-        "a daemon ends: dibs serve), and claim again what you are working on",
+        "for a daemon, run dibs serve), and claim again what you are working on",
     )
 
 
@@ -446,26 +472,26 @@ def disk_error(error: OSError, path: str) -> StorageError | ReadOnlyError | Disk
         if error.errno != errno.EROFS and (found := foreign(path)) is not None:
             there, owner = found
             return ReadOnlyError(
-                f"{shown(there)} belongs to the user {user(owner)}, and you are "
+                f"{shown(there)} belongs to the user {user(owner)}, but you are "
                 f"{user(os.geteuid())}",
                 next=chown(there, owner),
                 owner=owner,
             )
         return ReadOnlyError(
             f"{shown(path)} cannot be written: {error.strerror}",
-            next="check the owner and the mode of the folder, or choose another store",
+            next="check the folder's owner and permissions, or choose another store",
         )
-    return StorageError(f"{shown(path)}: {error.strerror}", next="look at the disk")
+    return StorageError(f"{shown(path)}: {error.strerror}", next="check the disk")
 
 
 def foreign(path: str) -> tuple[str, int] | None:
-    """What somebody else owns in a folder of ours, on the way to a path, and who it is."""
+    """What another user owns in our folders on the way to a path, and which user."""
     mine = os.geteuid()
     while (parent := os.path.dirname(path)) != path:
         try:
             owner, around = os.lstat(path).st_uid, os.lstat(parent).st_uid
         except OSError:
-            owner = around = mine  # nothing is there, or it cannot be seen from here
+            owner = around = mine  # nothing is there, or it is not visible from here
         if owner != mine == around:
             return path, owner
         path = parent
@@ -478,23 +504,23 @@ class FileLiveness:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self.space = 0
-        """Numbers are counted in each space; the files of all spaces are in one folder."""
+        """Each space has its own numbers; the files of all spaces are in one folder."""
         self._held: dict[int, int] = {}
         self._pid = os.getpid()
         self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _SAFELY)
 
     def present(self) -> bool:
-        """Whether the folder is still there; without it, everybody would look dead."""
+        """Whether the folder still exists; without it, everybody would look dead."""
         return os.fstat(self._handle).st_nlink > 0
 
     def path(self, number: int) -> str:
         return os.path.join(self._folder, f"{self.space}-{number}")
 
     def hold(self, number: int) -> None:
-        """Prove, until the process ends or lets go, that this number is alive."""
+        """Prove that this number is alive, until the process ends or lets go."""
         import fcntl  # late, since most commands have nothing to prove
 
-        self.let_go(number)  # of a write that was undone half-way
+        self.let_go(number)  # left from a write that was undone half-way
         try:
             handle = open_own(self.path(number), os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
@@ -504,35 +530,35 @@ class FileLiveness:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _close(self._held.pop(number))  # the file is the other's, and stays
+            _close(self._held.pop(number))  # the file belongs to the other process, and stays
             raise BusyError(
-                "another process has not let go yet of what it did not finish", next="try again"
+                "another process has not yet cleaned up an unfinished write", next="try again"
             ) from None
 
     def let_go(self, number: int) -> None:
         handle = self._held.pop(number, None)
-        # A forked child has no part in what its parent proves.
+        # A forked child does not share what its parent proves.
         if handle is not None and os.getpid() == self._pid:
             self.forget(number)
             _close(handle)
 
     def forget(self, number: int) -> None:
-        """Remove the file of somebody who is gone; numbers are never used again."""
+        """Remove the file of a process that is gone; numbers are never reused."""
         try:
             os.unlink(self.path(number))
         except FileNotFoundError:
             return
 
     def alive(self, number: int) -> bool:
-        # What this process proves itself it need not ask the system for.
+        # For its own numbers this process need not ask the system.
         return (number in self._held and self.is_own()) or is_held(self.path(number))
 
     def is_own(self) -> bool:
-        """Whether this is the process that has opened it, and no forked child."""
+        """Whether this is the process that opened it, not a forked child."""
         return os.getpid() == self._pid
 
     def numbers(self) -> list[int]:
-        """The numbers of this space that have a file, whether anybody holds it or not."""
+        """The numbers of this space that have a file, locked or not."""
         names = [name.partition("-") for name in os.listdir(self._folder)]
         return sorted(int(n) for space, _, n in names if space == str(self.space) and n.isdecimal())
 
@@ -547,7 +573,7 @@ class FileLiveness:
 
 
 def is_held(file: str) -> bool:
-    """Whether the process that keeps this file locked still lives."""
+    """Whether the process that locks this file is still alive."""
     import fcntl
 
     try:
@@ -570,7 +596,7 @@ def _close(handle: int) -> None:
 
 
 def _let_go_in_child() -> None:
-    # A forked child shares the locks; were it to keep them, a dead parent would look alive.
+    # A forked child shares the locks; if it kept them, a dead parent would look alive.
     while _HANDLES:
         os.close(_HANDLES.pop())
 
@@ -580,7 +606,7 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 class Bells:
     PLACES = 8
-    """The last few seqs have one each: a writer that is late does not cover the one after it."""
+    """Each of the last few seqs has its own place: a late writer does not hide a later one."""
     _ears: Ears | None = None
 
     def __init__(self, folder: str, liveness: FileLiveness) -> None:
@@ -588,7 +614,7 @@ class Bells:
         self._liveness = liveness
         self._open: dict[str, int] = {}
         self._idle: list[int] = []
-        """Kept by `waiting` for the next who listens."""
+        """Kept by `waiting` for the next listener."""
 
     def path(self, topic: str) -> str:
         if topic.isdigit():
@@ -596,7 +622,7 @@ class Bells:
         return f"{self._folder}/{self._liveness.space}-{topic.partition(':')[0]}"
 
     def ring(self, topics: Rings, seq: int) -> None:
-        """Wake those who listen; where that fails, they are gone, or find it at their next look."""
+        """Wake the listeners; if that fails, they are gone, or notice at their next look."""
         text, place = seq.to_bytes(8, "big"), seq % self.PLACES * 8
         for topic, given in topics.items():
             try:
@@ -614,7 +640,7 @@ class Bells:
                 continue
 
     def last(self) -> int:
-        """Where the journal of the space ended when a bell was last rung, 0 if none ever was."""
+        """Where the journal of the space ended when a bell was last rung, 0 if never."""
         seqs = [0]
         for name in os.listdir(self._folder):
             if name.startswith(f"{self._liveness.space}-"):
@@ -624,7 +650,7 @@ class Bells:
                 seqs += [
                     int.from_bytes(noted[at : at + 8], "big") for at in range(0, len(noted), 8)
                 ]
-        # By the clock, nothing larger is given out before the year 2109: the file is damaged.
+        # Nothing larger is handed out before the year 2109, so the file is damaged.
         return max(seq for seq in seqs if seq < 1 << 52)
 
     def _ring_number(self, topic: str) -> None:
@@ -638,7 +664,7 @@ class Bells:
         if self._ears is None:
             from dibs.storage.waiting import Ears, file_ear  # late, since most commands never wait
 
-            # Hundreds may come here at once: the first that is made is everybody's.
+            # Hundreds may come here at once: all use the first one that is made.
             vars(self).setdefault("_ears", Ears(file_ear(self.path, self._idle)))
         assert self._ears is not None
         return self._ears.listen(topics, cancel)

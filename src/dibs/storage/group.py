@@ -1,15 +1,15 @@
 """Group commit: many writes in one transaction, each in a savepoint of its own.
 
-A process that serves many callers would pay for one sync per write. Within a *group*, every
-write of its thread joins one transaction: it takes its own seq, and is undone alone if it is
+A process that serves many callers would otherwise pay for one sync per write. Within a *group*,
+every write of its thread joins one transaction: it takes its own seq, and is undone alone if it is
 refused or fails. None of them may be acknowledged before the group has ended: that is the common
-commit, and if it fails, all of them have failed. Reads see what is committed, as always.
+commit, and if it fails, all of them have failed. Reads see only what is committed, as always.
 
-The threads of those who wait are not in a group. There may be a thousand of them, so they are
-seated: a few at a time use the database, and for their turn to write they stand in line.
+The threads of waiters are not in a group. There may be a thousand of them, so only a few at a time
+use the database, and they line up for their turn to write.
 
-They sleep in a *hub*. That follows the journal, and wakes those whose topic an event concerns;
-whoever makes the hub says which these are. What this process writes itself the hub is told.
+They sleep in a *hub*. It follows the journal, and wakes the waiters whose topic an event concerns;
+the maker of the hub defines which these are. The hub is told directly about this process's writes.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ PAGE = 1000
 WAIT_S = 3600.0
 RETRY_S = 0.5
 PACE_S = 0.005
-"""How long to rest between two looks at the journal."""
+"""How long to pause between two looks at the journal."""
 SEATS = 8
-"""How many of the crowd may use the database at a time."""
+"""How many threads of the crowd may use the database at a time."""
 SEAT_S = 30.0
 
 
 class GroupingDriver:
-    """A driver whose writes join the group of their thread, where there is one."""
+    """A driver whose writes join the group of their thread, if there is one."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -62,15 +62,15 @@ class GroupingDriver:
         self.listen, self.listen_soon = driver.listen, driver.listen_soon
         self.groups: dict[int, Group] = {}
         self.crowd: set[int] = set()
-        """The threads of which there may be a thousand: they stand in line, others do not."""
+        """The threads of waiters, perhaps a thousand: they line up, others do not."""
         self.seats = threading.Semaphore(SEATS)
         self.turns = Crowds()
-        """Where those stand who want the same; the first of them stands in the line."""
+        """Groups that want the same thing; the first of each stands in the line."""
         self.turn = Turn()
         self.room = Room()
-        """Where those wait who need no bell: they are told."""
+        """Where waiters sleep that need no bell, since they are told."""
         self.told: Callable[[list[Row], Rings], None] = lambda events, rings: None
-        """Called with the events of each commit, and with what it brings to whom."""
+        """Called with the events of each commit, and with what it brings to which waiter."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.driver, name)
@@ -80,14 +80,14 @@ class GroupingDriver:
         return get_ident() in self.groups
 
     def elsewhere(self, rings: Rings) -> Rings:
-        """Without those who wait here."""
+        """Without the waiters of this process."""
         return {topic: given for topic, given in rings.items() if not self.room.has(topic)}
 
-    def take(self, since: float = 0) -> Any:
+    def take(self, since: float = 0, more_s: float = 0) -> Any:
         group = self.groups.get(get_ident())
         if group is not None:
             return Member(group)
-        return Guest(self) if get_ident() in self.crowd else self.driver.take()
+        return Guest(self) if get_ident() in self.crowd else self.driver.take(0, more_s)
 
     def give_back(self, connection: Any) -> None:
         if isinstance(connection, Guest):
@@ -97,23 +97,23 @@ class GroupingDriver:
 
 
 class Turn:
-    """A lock that is had in the order of asking, except that the group goes before the crowd.
+    """A lock that is granted in the order of asking, except that the group precedes the crowd.
 
-    One group follows another only if nobody else asks, so both go on: a group, one of the crowd,
-    a group. In one line, a write would wait for all two hundred who are about to wait.
+    One group follows another only if nobody else asks, so both make progress: a group, one of the
+    crowd, a group. In a single line, a write would wait for all two hundred that are about to wait.
 
-    The database's own is had by whoever tries in the right moment: a thread that writes without
-    a pause would leave the others none.
+    The database's own lock goes to whoever tries at the right moment: a thread that writes
+    without a pause would starve the others.
 
-    Who has it and finds the database's own kept by another process says so: all in the line fail
-    with that one. If each tried for itself, the last would hear of it after minutes.
+    A holder that finds the database's own lock kept by another process says so, and all in the
+    line fail with it. If each tried by itself, the last would find out only after minutes.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taken = False
         self._line: deque[SimpleQueue[BusyError | None]] = deque()
-        """Whoever waits is told when its time has come, or why it never will."""
+        """Each waiter is told when it is its turn, or why it never will be."""
 
     def acquire(self, first: bool = False) -> None:
         with self._lock:
@@ -130,7 +130,7 @@ class Turn:
             raise BusyError(str(kept), next=kept.next) from kept
 
     def release(self, kept: BusyError | None = None) -> None:
-        """Let the next; or nobody in the line, if the database's turn is kept by a stranger."""
+        """Let the next one in; or refuse all in the line, if another process keeps the turn."""
         with self._lock:
             while kept is not None and self._line:
                 self._line.popleft().put(kept)
@@ -141,7 +141,7 @@ class Turn:
 
 
 class Noting:
-    """A transaction that notes which events it adds to the journal."""
+    """A transaction that records which events it adds to the journal."""
 
     crowd = False
     _connection: Connection | None = None
@@ -161,8 +161,8 @@ class Noting:
 class Guest(Noting):
     """One transaction of a thread of the crowd, as the store sees it.
 
-    A thousand that wake at once would each open a connection of its own, and for their turn to
-    write they would wait as strangers do, by trying again and again. So they line up here.
+    If a thousand woke up at once, each would open a connection of its own, and would poll for its
+    turn to write like another process. So they line up here.
     """
 
     def __init__(self, grouping: GroupingDriver) -> None:
@@ -190,7 +190,7 @@ class Guest(Noting):
 
     def _sit(self) -> Connection:
         if not self._grouping.seats.acquire(timeout=SEAT_S):
-            raise BusyError("too many use the store at once", next="try again")
+            raise BusyError("too many threads use the store at once", next="try again")
         try:
             connection: Connection = self._grouping.driver.take()
         except BaseException:
@@ -210,7 +210,7 @@ class Guest(Noting):
             self._connection.rollback()
 
     def go(self) -> None:
-        """Let the next in line."""
+        """Let in the next one in line."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._grouping.driver.give_back(connection)
@@ -232,7 +232,7 @@ class Group:
         self.events: list[Row] = []
         self.broken: BaseException | None = None
         self.kept: BusyError | None = None
-        """Set if another process keeps the turn: the first has waited for it, for all of them."""
+        """Set if another process keeps the turn: the first has waited for all of them."""
 
     def __enter__(self) -> Self:
         self._grouping.groups[get_ident()] = self
@@ -241,7 +241,7 @@ class Group:
     def begin(self) -> Connection:
         """The connection of the group, which takes the turn with its first write."""
         if self.broken is not None:
-            raise StorageError("another write of the same moment broke the transaction") from (
+            raise StorageError("another write in the same group broke the transaction") from (
                 self.broken
             )
         if self.kept is not None:
@@ -318,7 +318,7 @@ class Member(Noting):
     def rollback(self) -> None:
         connection, self._connection = self._connection, None
         if connection is None:
-            return  # it had not begun, or has ended already
+            return  # it has not begun, or has already ended
         if self._reads:
             connection.rollback()
             self._group.driver.give_back(connection)
@@ -341,10 +341,10 @@ class Hub(Room):
     ) -> None:
         """A hub for these topics.
 
-        nouns: whose bells ring for all that the journal may hold
-        keys: what a topic is woken by
-        touched: from kind, subject and data of an event, the keys of those it may concern
-        moved: called with each seq that the journal has come to
+        nouns: whose bells ring for everything that the journal may hold
+        keys: the keys that wake a topic
+        touched: from kind, subject and data of an event, the keys of the waiters it may concern
+        moved: called with each seq that the journal has reached
         """
         super().__init__()
         self._nouns = nouns
@@ -352,7 +352,7 @@ class Hub(Room):
         self._touched = touched
         self._moved = moved
         self._seq = 0
-        """Up to where everybody has been woken."""
+        """The seq up to which everybody has been woken."""
         self._nudged = 0.0
         self._cancel = Cancel()
 
@@ -364,7 +364,7 @@ class Hub(Room):
         self._thread.start()
 
     def stop(self) -> None:
-        """Follow no more; after this the store may be closed."""
+        """Stop following; after this the store may be closed."""
         self._cancel()
         self._thread.join(STOP_S)
 
@@ -377,18 +377,18 @@ class Hub(Room):
         return listener
 
     def told(self, events: list[Row], rings: Rings) -> None:
-        """Wake those whom these events concern, which this process has just committed."""
+        """Wake the waiters of these events, which this process has just committed."""
         self._wake(events, events[0]["seq"] - 1, rings)
 
     def _wake(self, events: list[Row], after: int, rings: Rings, gap: bool = False) -> None:
-        """Wake those whom these events concern, which are the next ones after a seq.
+        """Wake the waiters of these events, which are the next ones after a seq.
 
-        rings: what some of them are brought
-        gap: some before them were pruned, so that nobody knows whom they concerned
+        rings: what some waiters are brought
+        gap: some events before them were pruned, so it is unknown which waiters they concerned
         """
         last, woken = events[-1]["seq"], set[HubListener]()
         with self._lock:
-            # Who comes later has not looked yet, and will.
+            # A later waiter has not looked yet, and will.
             for event in events if self._waiters else ():
                 concerned = self._touched(event["kind"], event["subject"], event["data"] or "")
                 woken.update(*(self._waiters.get(key, ()) for key in concerned))
@@ -403,7 +403,7 @@ class Hub(Room):
         rested = 0.0
 
         def look() -> tuple[tuple[int, list[Row]] | None, None]:
-            # Our own writes ring as well; who looked after each of them would do nothing else.
+            # Our own writes ring too; a look after each of them would leave time for nothing else.
             nonlocal rested
             select.select([self._cancel], [], [], max(0.0, rested - time.monotonic()))
             rested = (now := time.monotonic()) + PACE_S
@@ -421,7 +421,7 @@ class Hub(Room):
             except (CancelledError, ClosedError):
                 self._cancel.close()
                 return
-            except (UnavailableError, OSError):  # such as when no descriptor is left
+            except (UnavailableError, OSError):  # for example, no file descriptor is left
                 if select.select([self._cancel], [], [], RETRY_S)[0]:
                     self._cancel.close()
                     return

@@ -1,9 +1,9 @@
 """How much of a list is read at once.
 
-A caller of the library holds in its own memory what it asks for. A daemon holds what all of its
-callers ask for, also what they never read, so there an answer has a limit in bytes. A list that
-has more is refused, and the refusal says how many rows fit and where the rest begins; the client
-of the library goes on by itself. Nothing is left out silently.
+A caller of the library holds what it asks for in its own memory. A daemon holds what all of its
+callers ask for, even what they never read, so its answers have a limit in bytes. A longer list is
+refused, and the refusal says how many rows fit and where the rest begins; the library's client
+continues by itself. Nothing is left out silently.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read
 
 STEP = 16
-"""So many rows are read at once: each may hold a megabyte."""
+"""How many rows are read at once: each may hold a megabyte."""
 LONG_STEP = 500
-"""The same where it is the caller's own memory."""
+"""The same where the caller's own memory is used."""
 
 
 def weight(row: Row) -> int:
-    """About how many bytes a row has as JSON."""
+    """Roughly how many bytes a row has as JSON."""
     texts = [value for value in row.values() if type(value) is str]
     return sum(len(text) if text.isascii() else 6 * len(text) for text in texts)
 
@@ -43,8 +43,8 @@ def pages(
     """All rows of a list, unless they need more room.
 
     cursor: the parameter that says after which row to begin
-    field: what of a row it is compared with
-    keep: which of the rows are meant
+    field: the column it is compared with
+    keep: which of the rows are wanted
     """
     limit = parameters.pop("limit")
     found: list[Row] = []
@@ -61,7 +61,7 @@ def pages(
             room = None if room is None else room - weight(row)
             if room is not None and room < 0 and found:
                 number, at = len(found), found[-1][field]
-                # An error keeps the frames it came through, and these would keep the rows.
+                # An error keeps its stack frames, and these would keep the rows.
                 rows.clear()
                 found.clear()
                 del row
@@ -73,7 +73,7 @@ def pages(
 
 
 def fitting(room: int, rows: list[Row]) -> list[Row]:
-    """As many of the first rows as have room, and one at least."""
+    """As many of the first rows as fit, but at least one."""
     for number, row in enumerate(rows):
         room -= weight(row)
         if room < 0 and number:
@@ -83,8 +83,8 @@ def fitting(room: int, rows: list[Row]) -> list[Row]:
 
 def too_large(number: int, cursor: str, at: object) -> TooLargeError:
     return TooLargeError(
-        f"the first {number:,} of these are all that one answer holds",
-        next=f"ask with limit={number}, then go on with {cursor}={at}",
+        f"only the first {number:,} of these fit in one answer",
+        next=f"ask with limit={number}, then continue with {cursor}={at}",
         limit=number,
         argument=cursor,
         at=at,

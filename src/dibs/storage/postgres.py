@@ -1,24 +1,24 @@
 """The PostgreSQL driver: many machines, many spaces in one database.
 
 Promised: a commit that returned is on the server's disk (`synchronous_commit=on`; with
-`durability="fast"` a crash of the server may take the last moments back). An advisory lock
-gives a space's writers turns; spaces do not wait for each other. The server's clock decides,
-heartbeats prove liveness, and a client that freezes inside a transaction is cut off by the
-server after `IDLE_MS`, so its turn is given back.
+`durability="fast"`, a crash of the server can lose the last writes). Writers of a space take turns
+by an advisory lock; spaces do not wait for each other. The server's clock decides, heartbeats prove
+liveness, and the server cuts off a client that freezes inside a transaction after `IDLE_MS`, which
+frees its turn.
 
-A connection that breaks while a commit is on its way leaves the outcome open; asked again
-with the same idempotency key, the store answers what was answered first.
+If a connection breaks during a commit, its outcome is unknown; asked again with the same
+idempotency key, the store gives the first answer.
 
-A write costs two round trips: what it has to read travels with the turn, what it writes with
-the commit. The bell is NOTIFY, sent in a transaction of its own after the commit: inside, its
+A write costs two round trips: what it must read is sent with the turn, what it writes with the
+commit. The bell is NOTIFY, sent in a separate transaction after the commit: inside the commit, its
 server-wide lock would make all spaces wait for each other's disk writes.
 
-Behind a pooler that gives out connections for one transaction at a time, nothing outlives a
-transaction: settings travel with its beginning, no statement is prepared, and who waits looks.
-That there is one is noticed: the number of a connection is not the one the server knows it by.
+Behind a pooler that assigns connections for one transaction at a time, nothing outlives a
+transaction: settings are sent at its beginning, no statement is prepared, and waiters poll. A
+pooler is detected because a connection's process id differs from the one the server reports.
 
-A server that does not answer is given up after `ANSWER_S`, with all connections that were kept:
-the next are made to whichever host of the address takes writes now.
+A server that does not answer is given up after `ANSWER_S`, with all kept connections: the next ones
+are made to whichever host of the address accepts writes now.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from dibs.errors import BusyError, DibsError, DisconnectedError
+from dibs.logger import INFO, log
 from dibs.storage.clock import SEQ_LIMIT, SystemClock, unseen_seq, unusable
 from dibs.storage.driver import Kept
 from dibs.storage.postgres_bell import bell_of
@@ -50,27 +51,29 @@ if TYPE_CHECKING:
 
     from dibs.storage.clock import Clock
     from dibs.storage.driver import Listener, Rings, Row
+    from dibs.storage.folder import Own
+    from dibs.storage.ledger import Ledger
     from dibs.storage.waiting import Cancel, Ear
 
 POSTGRES = Queries("postgres")
 SPACE = Queries("space")
 CONNECTIONS = 16
-"""How many a process may use at a time."""
+"""How many connections a process may use at a time."""
 KEPT = 4
-"""How many of them it keeps for the next."""
+"""How many of them it keeps open for later."""
 SYNCHRONOUS = {"full": "on", "fast": "off"}
 CALL_S = 9.0
-"""How long a transaction may take in all, from the wait for its turn on."""
+"""How long a transaction may take in total, including the wait for its turn."""
 LINE_S = 6.5
-"""How long a thread stands in line: those who find the server silent tell the next."""
+"""How long a thread stands in line: a thread that finds the server silent tells the next."""
 TROUBLE_S = 10.0
-"""So long after a server was silent, less time is spent on a new connection."""
+"""For this long after a server was silent, less time is spent on a new connection."""
 REST_S = 1.0
-"""So long after a connection timed out nobody tries again: a queue would take that time each."""
+"""For this long after a timeout nobody connects again: each in a queue would time out."""
 REPLICATED = ".replicated"
-"""What the history of a server ends with that waits for its standbys before it acknowledges."""
+"""The end of the history of a server that waits for its standbys before it acknowledges."""
 RECENT_MS = 30 * 60_000
-"""As long as most things are held: of an older journal there is little to keep."""
+"""As long as most things are held: an older journal has little left to keep."""
 
 
 class PostgresDriver(Kept):
@@ -80,8 +83,12 @@ class PostgresDriver(Kept):
     over, size_limit = False, 0  # the server has its own limits
     used = POSTGRES.used
     renew: Callable[[PostgresConnection], None]
+    ledger: Ledger
 
-    def __init__(self, url: str, durability: str, clock: Clock | None, key: bytes) -> None:
+    def __init__(
+        self, url: str, durability: str, clock: Clock | None, key: bytes, own: Own
+    ) -> None:
+        self.own = own
         self.hosts = Address(url)
         self.address = self.hosts.shown
         self.bell = bell_of(url, self.hosts)
@@ -91,18 +98,20 @@ class PostgresDriver(Kept):
         self.clock: Clock = clock or SystemClock()
         self.space = 0
         self.history = ""
-        """The server's, as the space knows it."""
+        """The server's history, as the space knows it."""
         self._newest = ""
-        """The server's as it was last asked; the space may not have heard of it yet."""
+        """The server's history as last read; the space may not know it yet."""
         self.replicated = False
-        """Whether it waits for standbys."""
+        """Whether the server waits for standbys."""
         self.seen = 0
         """Where the journal ended after the last commit of this process."""
         self.behind = False
-        """Whether the journal was found to end before that, or the history to be another."""
+        """Whether the journal was found to end earlier than that, or the history to differ."""
         self.pooled = False
-        """Whether a pooler is before the server."""
+        """Whether there is a pooler in front of the server."""
         self._silent_at = self._rest_until = 0.0
+        self._cut_off = False
+        """Whether a connection broke since the last one was made."""
         self._outage: DisconnectedError | None = None
         self._pid = os.getpid()
         self._closed = False
@@ -117,8 +126,8 @@ class PostgresDriver(Kept):
         if self.pooled and not first.begins() and not PostgresConnection(self).begins():
             raise unfit(
                 f"the pooler at {self.address} answers single statements, but ends the connection "
-                "where a transaction begins",
-                "set pool_mode = transaction there, or session; or connect to the server",
+                "when a transaction begins",
+                "set pool_mode = transaction or session there, or connect to the server directly",
                 "pooler",
             )
         self._kept.append(first)
@@ -136,7 +145,7 @@ class PostgresDriver(Kept):
         self.space = space["id"]
         seen = self.seen  # before the row is read: another thread may write meanwhile
         if connection.sets_up:
-            # Nobody writes while the space goes on elsewhere: seq must not be taken twice.
+            # Nobody may write while the space continues elsewhere: a seq must not be used twice.
             connection.take_turn(self.space)
             space |= connection.rows(SPACE.find, {"name": space["name"]})[0]
         now = connection.history()
@@ -152,25 +161,28 @@ class PostgresDriver(Kept):
         fast = self.synchronous == SYNCHRONOUS["fast"]
         gone = gone_on(space, now, fast, seen, end)
         if not stayed and gone.get("seq", space["seq"]) == space["seq"]:
-            # Somebody who missed nothing has gone on with the space; we may know what is lost.
+            # A process that missed nothing has continued the space; this one may know of a loss.
             restored_seq = space["restored_seq"]
             if seen > end(restored_seq)["seq"]:
                 return {**space, **gone, "ends": restored_seq}
         return gone
 
     def trusts_tokens(self, space: Row, version: int) -> bool:
-        # Each space has its own key, so this is done when it is first opened with that.
+        # Each space has its own key, so this is done when it is first opened with the key.
         return not space["history"]
 
-    def take(self, since: float = 0) -> PostgresConnection:
+    def last_seq(self) -> int:
+        return self.seen
+
+    def take(self, since: float = 0, more_s: float = 0) -> PostgresConnection:
         if self._closed or os.getpid() != self._pid:
             raise unusable(self._pid)
-        end = (since or time.monotonic()) + CALL_S
+        end = (since or time.monotonic()) + CALL_S + more_s
         try:
             seat = Seat(self._seats)
         except Empty:
             raise BusyError(
-                f"{CONNECTIONS} connections of this process are in use", next="try again"
+                f"all {CONNECTIONS} connections of this process are in use", next="try again"
             ) from None
         try:
             connection = self._idle() or self._connect(end)
@@ -191,7 +203,7 @@ class PostgresDriver(Kept):
         return connection
 
     def refuse_upgraded(self) -> None:
-        """Say so if a newer dibs has upgraded the store: then statements of ours may not fit it."""
+        """Refuse if a newer dibs has upgraded the store: our statements may not fit it."""
         connection = PostgresConnection(self)
         try:
             version = connection.version()
@@ -203,7 +215,7 @@ class PostgresDriver(Kept):
             raise upgraded(version, self.version)
 
     def _renew(self, connection: PostgresConnection) -> None:
-        """Let the space go on above all that it has lost."""
+        """Continue the space above all seqs that it may have lost."""
         self.behind = True
         try:
             self.renew(connection)
@@ -216,6 +228,7 @@ class PostgresDriver(Kept):
     def _idle(self) -> PostgresConnection | None:
         with suppress(IndexError):  # another thread may have taken the last one
             while not (connection := self._kept.pop()).usable:
+                self._note_cut("closed")
                 connection.close()
             return connection
         return None
@@ -230,14 +243,19 @@ class PostgresDriver(Kept):
             seat.leave()
 
     def talk(self) -> PGconn:
-        """A new connection; for a moment after one timed out, the same error at once."""
+        """A new connection; for a moment after a timeout, the same error immediately."""
         begun, outage = time.monotonic(), self._outage
         if outage is not None and begun < self._rest_until:
             raise DisconnectedError(str(outage), next=outage.next, **outage.details)
         try:
             soon = begun - self._silent_at < TROUBLE_S
-            return self.hosts.connect(SOON_S if soon else CONNECT_S)
+            made = self.hosts.connect(SOON_S if soon else CONNECT_S)
+            if self._cut_off:
+                self._cut_off = False
+                log("postgres", INFO, "connected to %s again", self.address)
+            return made
         except DisconnectedError as error:
+            self._note_cut(error.details.get("cause", error.code))
             if time.monotonic() - begun > REST_S:
                 self._outage, self._rest_until = error, time.monotonic() + REST_S
                 self.forsake()
@@ -245,22 +263,29 @@ class PostgresDriver(Kept):
             raise
 
     def meaning(self, error: psycopg.Error) -> tuple[DibsError, bool]:
-        """The dibs error for one of PostgreSQL's, and whether no connection will do any more."""
+        """The dibs error for one of PostgreSQL's, and whether all connections are unusable."""
         meant = translate(error)
         cause = meant.details["cause"]
         spoilt = cause in ("silent", "read_only", "pooler")
         if cause == "pooler":
-            self.pooled = True  # it shows the server's own numbers
+            self.pooled = True  # only a pooler reveals different process ids
         if cause == "read_only" and self.hosts.several:
-            meant = disconnected("the host that took writes is read-only now", cause, "25006")
+            meant = disconnected("the host that accepted writes is read-only now", cause, "25006")
         if spoilt:
             self.forsake()
         if cause == "silent":
             self.turns.fail(meant)
+        if isinstance(meant, DisconnectedError):
+            self._note_cut(cause)
         return meant, spoilt
 
+    def _note_cut(self, why: str) -> None:
+        if not self._cut_off:
+            self._cut_off = True
+            log("postgres", INFO, "no connection to %s (%s)", self.address, why)
+
     def forsake(self) -> None:
-        """The server does not answer, or will not do any more: keep no connection to it."""
+        """Drop all connections: the server does not answer, or can no longer be used."""
         self._silent_at = time.monotonic()
         with suppress(IndexError):  # another thread may do the same
             while self._kept:
@@ -280,11 +305,11 @@ class PostgresDriver(Kept):
         return PostgresEar(self, cancel)
 
     def rings_elsewhere(self, topics: Rings) -> bool:
-        """Whether somebody waits in another process under one of these numbers."""
+        """Whether another process has a waiter with one of these numbers."""
         return any(topic.isdigit() and not self.ears.has(topic) for topic in topics)
 
     def ring_here(self, topics: Rings) -> None:
-        """Wake those who wait in this process: they need not hear of it from the server."""
+        """Wake the waiters in this process, which need not hear of it from the server."""
         for topic, given in topics.items():
             if topic.isdigit():
                 self.ears.ring(topic, given)
@@ -298,7 +323,7 @@ class PostgresDriver(Kept):
         found = []
         for setting, on in (("fsync", now["synced"]), ("full_page_writes", now["whole_pages"])):
             if not on:
-                says = f"{setting} is off: a power cut of the server can lose all that it holds"
+                says = f"{setting} is off: a power cut of the server can lose everything in it"
                 found.append((says, f"set {setting} = on there"))
         if now["standbys"] and not now["replicated"]:
             says = (
@@ -310,7 +335,7 @@ class PostgresDriver(Kept):
         return found
 
     def close(self) -> None:
-        # A forked child that says goodbye on the shared sockets would cut its parent off.
+        # A forked child that closed the shared sockets properly would disconnect its parent.
         self._closed = True
         if os.getpid() == self._pid:
             self.bell.flush()
@@ -320,16 +345,16 @@ class PostgresDriver(Kept):
 
 
 def gone_on(space: Row, now: Row, fast: bool, seen: int, end: Callable[[int], Row]) -> Row:
-    """What has to be stored in the row of a space whose server is as it is now.
+    """What must be stored in the row of a space, given the present state of its server.
 
     Another server, timeline or table means that a standby took over or that a dump was restored,
-    so that the last commits may be lost. A server that was only started again has lost something
-    if somebody writes without waiting for its disk: then its start is part of its history.
+    so the last commits may be lost. A server that was only restarted has lost something if
+    somebody writes without waiting for its disk: then its start time is part of its history.
 
-    A standby that takes over from a server which waited for standbys has all that was
-    acknowledged, unless the one who promotes them has chosen another. Seq rises above what may
-    have been granted in any case; sessions go on unless something speaks against it: a commit of
-    this process is missing, or the journal is so old that a backup was put back.
+    A standby that takes over from a server that waited for standbys has everything that was
+    acknowledged, unless the failover chose another one. Seq rises above what may have been granted
+    in any case; sessions continue unless there is evidence against it: a commit of this process is
+    missing, or the journal is so old that a backup must have been restored.
 
     seen: where the journal ended after the last commit of this process
     end: the last event before a seq
@@ -337,7 +362,7 @@ def gone_on(space: Row, now: Row, fast: bool, seen: int, end: Callable[[int], Ro
     known, _, started = space["history"].partition(" ")
     line = now["history"]
     if line is None:
-        return {}  # a standby, which can only be read
+        return {}  # a read-only standby
     history = line + REPLICATED if now["replicated"] else line
     if started or fast:
         history = f"{line} {now['started']}"
@@ -365,6 +390,6 @@ def gone_on(space: Row, now: Row, fast: bool, seen: int, end: Callable[[int], Ro
 
 
 def promoted(before: str, line: str) -> bool:
-    """Whether a history is that of the same server and table on a later timeline."""
+    """Whether a history belongs to the same server and table on a later timeline."""
     then, now = before.split("."), line.split(".")
     return then[::2] == now[::2] and int(then[1], 16) < int(now[1], 16)

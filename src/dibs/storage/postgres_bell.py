@@ -1,12 +1,12 @@
-"""PostgreSQL's bell: NOTIFY, at a pace that leaves the server to those who write.
+"""PostgreSQL's bell: NOTIFY, at a pace that leaves the server to writers.
 
-A notice takes a lock of the whole server at its commit, and wakes every connection that listens,
-in whatever space. A process that rings now and then does so with its commit. What it would ring
-soon after that is gathered, of all its spaces, and one thread rings it together. Between two
-notices it rests, the longer the slower the server is, and for `REST_MOST_S` at most.
+A notice takes a lock of the whole server at its commit, and wakes every listening connection in
+any space. A process that rings only now and then does so with its commit. Notices that follow soon
+after are collected over all its spaces, and one thread sends them together. Between two notices it
+pauses, longer if the server is slow, and at most for `REST_MOST_S`.
 
-A bell is a hint. If the process dies before it has rung, those who wait find out what happened
-when they look by themselves, within `PATIENCE_S`.
+A bell is a hint. If the process dies before it has rung, waiters notice what happened when they
+look by themselves, within `PATIENCE_S`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 POSTGRES = Queries("postgres")
 PAYLOAD_LIMIT = 7_900
-"""A notice takes 8,000 bytes; one that would be longer wakes everybody instead."""
+"""A notice can have 8,000 bytes; a longer one wakes everybody instead."""
 REST_LEAST_S, REST_MOST_S = 0.001, 0.2
 QUICK_S = 0.000_25
-"""As long as a notice takes where the server has little to do; the rest after it is as long. After
-one that takes ten times as long, the rest is a hundred times as long."""
+"""How long a notice takes on an idle server; the pause after it is as long. If a notice takes ten
+times as long, the pause is a hundred times as long."""
 KEPT_S = 2.0
-"""How long the thread and its connection stay when nothing is to be rung."""
+"""How long the thread and its connection are kept when there is nothing to ring."""
 
 
 class Bell:
@@ -56,7 +56,7 @@ class Bell:
         """Held by the thread that rings, while there is one."""
 
     def at_once(self) -> bool:
-        """Whether one more may be rung with its commit; then it must be."""
+        """Whether one more may be rung with its commit; if so, it must be."""
         now = time.monotonic()
         if now < self._next or not self._gathered.empty():
             return False
@@ -64,7 +64,7 @@ class Bell:
         return True
 
     def later(self, channel: str, topics: Iterable[str]) -> None:
-        """Have it rung soon; what it tells of must have been committed."""
+        """Ring this soon; what it announces must have been committed."""
         self._gathered.put((channel, frozenset(topics)))
         self._start()
 
@@ -73,18 +73,18 @@ class Bell:
             try:
                 Thread(target=self._run, name="dibs-bell", daemon=True).start()
             except RuntimeError:
-                self._rings.release()  # no more threads: the next who rings tries again
+                self._rings.release()  # no more threads: the next ring tries again
 
     def _run(self) -> None:
         talk = None
         try:
             while True:
-                # Back to the others: whoever closes the store rings all that is there.
+                # Put back with the others: closing the store rings all that is left.
                 self._gathered.put(self._gathered.get(timeout=KEPT_S))
                 time.sleep(max(0.0, self._next - time.monotonic()))
                 found = self._all()
                 if not found:
-                    continue  # it was rung at the close of a store
+                    continue  # it was rung when a store was closed
                 talk, took_s = self._send(talk, found)
                 self._rest_s = min(REST_MOST_S, max(REST_LEAST_S, took_s * took_s / QUICK_S))
                 self._next = time.monotonic() + self._rest_s
@@ -98,7 +98,7 @@ class Bell:
             self._start()
 
     def _all(self) -> list[tuple[str, frozenset[str]]]:
-        """What has been gathered by now; the other of thread and `flush` may take some of it."""
+        """What has been collected so far; the thread and `flush` may each take some of it."""
         found = []
         try:
             while True:
@@ -109,7 +109,7 @@ class Bell:
     def _send(
         self, talk: PGconn | None, gathered: list[tuple[str, frozenset[str]]]
     ) -> tuple[PGconn | None, float]:
-        """Ring, each channel once; return the connection, if it is still good, and how long."""
+        """Ring each channel once; return the connection, if still usable, and how long it took."""
         rung: dict[str, set[str]] = {}
         for channel, topics in gathered:
             rung.setdefault(channel, set()).update(topics)
@@ -120,14 +120,14 @@ class Bell:
             notices = [notice(channel, topics) for channel, topics in rung.items()]
             ask(talk, *ringing(notices), SOON_S)
         except (psycopg.Error, DibsError):
-            # Whoever waits looks all the same, and who writes is told what is wrong.
+            # Waiters look anyway, and writers are told what is wrong.
             if talk is not None:
                 talk.finish()
                 talk = None
         return talk, time.monotonic() - began
 
     def flush(self) -> None:
-        """Ring what is still to be rung, since nobody may be there to do it later."""
+        """Ring what is left, since there may be nobody to do it later."""
         gathered = self._all()
         talk = self._send(None, gathered)[0] if gathered else None
         if talk is not None:

@@ -1,15 +1,15 @@
-"""Finding a PostgreSQL server within a bounded time, and saying why it cannot be had.
+"""Finding a PostgreSQL server within a bounded time, and saying why it cannot be reached.
 
-An address may name several hosts, and a name may have several addresses. They are tried in their
-order, each a moment after the one before unless that has failed already; the first that answers
-is taken. Of several hosts, one that is read-only counts as no answer.
+An address may name several hosts, and a name may have several addresses. They are tried in order,
+each a moment after the one before unless that has already failed; the first one that answers is
+used. With several hosts, a read-only one counts as no answer.
 
-Nothing here waits without an end. The kernel notices a peer that is gone (`DEFAULTS`; what the
-address says wins), but not one that swallows what it is sent.
+Nothing here waits without a limit. The kernel notices a peer that is gone (`DEFAULTS`; the address
+overrides them), but not one that swallows what it is sent.
 
-What an error means is told by its code, never by its text, which may be translated. libpq says
-the code of a refused connection only if it is asked for nothing else. Where there is no code, what
-the port does is looked at: a PostgreSQL that is asked for TLS answers with one letter.
+The meaning of an error is decided by its code, never by its text, which may be translated. libpq
+gives the code of a refused connection only if it is asked for nothing else. Without a code, the
+port is probed: a PostgreSQL server answers a request for TLS with one letter.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 CONNECT_S = 6.0
 SOON_S = 2.0
-"""The same, where a server did not answer a moment ago: somebody has waited for it already."""
+"""The same, if a server did not answer a moment ago: another call has waited for it already."""
 PROBE_S = 1.0
 STAGGER_S = 0.5
-"""How long the next address waits for the one before."""
+"""How long to wait for one address before trying the next."""
 DEFAULTS = {
     "keepalives_idle": "5",
     "keepalives_interval": "2",
@@ -57,11 +57,11 @@ WRITABLE = ("read-write", "primary")
 
 
 class Silent(psycopg.OperationalError):
-    """The server has not answered in time."""
+    """The server did not answer in time."""
 
 
 def _verbosity() -> Any:
-    """`PQsetErrorVerbosity` of the very libpq that psycopg uses, which does not offer it."""
+    """`PQsetErrorVerbosity` of the libpq that psycopg uses; psycopg does not offer it."""
     module: Any = sys.modules[pq.PGconn.__module__]
     library = module.impl.pq if hasattr(module, "impl") else ctypes.CDLL(module.__file__)
     library.PQsetErrorVerbosity.argtypes = [ctypes.c_void_p, ctypes.c_int]
@@ -69,16 +69,16 @@ def _verbosity() -> Any:
 
 
 class Address:
-    """Where a server is to be found, and where it was found last."""
+    """Where to find a server, and where it was found last."""
 
     def __init__(self, url: str) -> None:
         try:
             self._params = {key: str(value) for key, value in conninfo_to_dict(url).items()}
             hosts = self._hosts()
         except psycopg.ProgrammingError:
-            # What libpq says of it may have the password in it.
+            # What libpq says may contain the password.
             raise InvalidError(
-                "this is not an address of a PostgreSQL database",
+                "this is not the address of a PostgreSQL database",
                 next="write it as postgresql://user:password@host:port/database, with %40 for an "
                 "@ in a name, and only settings that libpq knows",
             ) from None
@@ -98,7 +98,7 @@ class Address:
     def _hosts(self) -> list[dict[str, str]]:
         """The hosts of the address, as libpq would read them."""
         if "service" in self._params:
-            return [{}]  # a file of the user's says more, which libpq reads
+            return [{}]  # libpq reads the rest from a file of the user
         usual = {option.keyword.decode(): option.val for option in pq.Conninfo.get_defaults()}
 
         def listed(key: str) -> list[str]:
@@ -112,14 +112,14 @@ class Address:
             lists["port"] *= number
         matched = all(len(found) in (0, number) for found in lists.values())
         if not matched or not all(port.isdigit() or not port for port in lists["port"]):
-            raise psycopg.ProgrammingError("as many ports as hosts, and each a number")
+            raise psycopg.ProgrammingError("there must be as many ports as hosts, each a number")
         return [
             {key: found[place] for key, found in lists.items() if found and found[place]}
             for place in range(number)
         ]
 
     def connect(self, within_s: float) -> PGconn:
-        """A connection to the first server that answers; tries for so long at most."""
+        """A connection to the first server that answers, within this time."""
         given = self._params.get("connect_timeout", "")
         if given.isdigit() and int(given):
             within_s = float(given)
@@ -136,7 +136,7 @@ class Address:
         return found.pq
 
     def _places(self, end: float) -> tuple[list[dict[str, str]], list[DibsError]]:
-        """All places to try, the last that was good first, and why some cannot be tried."""
+        """All places to try, the last usable one first, and why some cannot be tried."""
         places, failures = [], list[DibsError]()
         for host in self._hosts_known:
             name = host.get("host", "")
@@ -156,20 +156,20 @@ class Address:
         return places, failures
 
     def start(self, place: dict[str, str]) -> Any:
-        # What is sent and read is UTF-8, whatever the user's settings say.
+        # Always UTF-8, whatever the user's settings say.
         params = DEFAULTS | self._params | place | {"client_encoding": "UTF8"}
         started: Any = pq.PGconn.connect_start(make_conninfo(**params).encode())
         self._verbose(started.pgconn_ptr, CODES_ONLY)
         return started
 
     def takes(self, found: Any) -> bool:
-        """Whether this server will do; from now on it says all that it has to say."""
+        """Whether this server can be used; from now on its errors are verbose again."""
         self._verbose(found.pgconn_ptr, USUAL)
         reads = (b"in_hot_standby", b"default_transaction_read_only")
         return not self._writable or not any(found.parameter_status(one) == b"on" for one in reads)
 
     def _worst(self, failures: list[DibsError]) -> DibsError:
-        """The failure to tell of: one that asking again would not cure, if there is any."""
+        """The failure to report: one that retrying would not fix, if there is any."""
         lasting = [one for one in failures if not isinstance(one, DisconnectedError)]
         if lasting:
             return lasting[0]
@@ -182,7 +182,7 @@ class Address:
 
 
 def resolve(name: str, port: str, end: float) -> list[str]:
-    """The addresses of a host. Not by libpq, which may wait for a name server without an end."""
+    """The addresses of a host. Not by libpq, which may wait for a name server forever."""
     found: list[Any] = []
 
     def ask() -> None:
@@ -208,10 +208,10 @@ class Attempt:
         self.failed = self.pq.status == ConnStatus.BAD
         self.wants = select.POLLOUT
         self.stage = self.pq.status
-        """How far it had come when it was last seen to go on."""
+        """Its stage when it last made progress."""
 
     def go_on(self) -> bool:
-        """Do what can be done now; say whether the connection is made."""
+        """Do what can be done now; return whether the connection is made."""
         how = self.pq.connect_poll()
         self.failed = how == PollingStatus.FAILED
         if not self.failed:
@@ -221,7 +221,7 @@ class Attempt:
 
 
 class Race:
-    """Attempts at several places, the next begun when the ones before have failed or take long."""
+    """Attempts at several places; the next starts when the earlier ones have failed or are slow."""
 
     def __init__(self, address: Address, places: list[dict[str, str]], end: float) -> None:
         self._address = address
@@ -244,7 +244,7 @@ class Race:
         return None
 
     def _watch(self, until: float) -> Attempt | None:
-        """Go on with those that run, until one is there, or it is time to begin another."""
+        """Continue the running attempts until one succeeds, or it is time to start another."""
         while self._running:
             left = until - time.monotonic()
             if left <= 0:
@@ -277,42 +277,44 @@ class Race:
         attempt.pq.finish()
 
     def close(self) -> list[DibsError]:
-        """Give up those that still run; return why none was good."""
+        """Give up the running attempts; return why none succeeded."""
         for attempt in list(self._running):
             reached = attempt.stage != ConnStatus.STARTED
-            says = "{} takes connections but does not answer" if reached else "{} does not answer"
+            says = "{} accepts connections but does not answer" if reached else "{} does not answer"
             self._drop(attempt, "silent", says)
         return self._failures
 
 
 def where(attempt: Attempt) -> str:
-    """The place of an attempt, as a person may be shown it."""
+    """The place of an attempt, in a form that may be shown."""
     host = attempt.place.get("host") or attempt.pq.host.decode() or attempt.place.get("hostaddr")
     return f"{host}, port {attempt.pq.port.decode()}"
 
 
 def why_failed(attempt: Attempt) -> DibsError:
     """The error for a connection that could not be made."""
-    # "…: FATAL:  3D000": the code alone, since nothing else was asked for.
+    # "…: FATAL:  3D000": only the code, since nothing else was requested.
     said = attempt.pq.error_message.strip().decode("ascii", "replace")
     code = said[-5:]
     if said[-7:-5] == "  " and code.isalnum() and code == code.upper():
         return by_code(code, f"{where(attempt)}: ")
     if attempt.pq.needs_password:
-        says = f"{where(attempt)}: the server asks for a password, and there is none"
+        says = f"{where(attempt)}: the server asks for a password, and none was given"
         return unfit(says, "put it into ~/.pgpass (mode 600) or PGPASSWORD", "password")
     return looked_at(attempt)
 
 
 def looked_at(attempt: Attempt) -> DibsError:
-    """Why a connection failed without a word from the server: what its port does, tells it."""
+    """Why a connection failed without an answer from the server: found by probing its port."""
     place = where(attempt)
     try:
         answer = answer_to_tls(attempt)
     except (ConnectionRefusedError, FileNotFoundError):
-        return disconnected(f"nobody listens at {place}", "nobody_listens")
+        return disconnected(f"nothing listens at {place}", "nobody_listens")
     except PermissionError:
-        return unfit(f"this user may not use the socket {place}", "use another", "permission")
+        return unfit(
+            f"this user may not use the socket {place}", "use another socket or user", "permission"
+        )
     except TimeoutError:
         return disconnected(f"{place} does not answer", "silent")
     except OSError as error:
@@ -329,13 +331,13 @@ def looked_at(attempt: Attempt) -> DibsError:
         says = f"{place}: TLS failed: this side or the server does not accept the certificate"
         return unfit(says, "check sslmode, sslrootcert, sslcert and the host's name", "tls")
     if answer == b"N" and mode not in (b"disable", b"allow", b"prefer"):
-        says = f"{place}: the server offers no TLS, and the address asks for it"
-        return unfit(says, "turn it on there (ssl = on), or leave sslmode out", "tls")
+        says = f"{place}: the server does not offer TLS, but the address requires it"
+        return unfit(says, "turn it on there (ssl = on), or remove sslmode from the address", "tls")
     return disconnected(f"{place} ended the connection while it was being made", "broken")
 
 
 def answer_to_tls(attempt: Attempt) -> bytes:
-    """What a port answers if it is asked for TLS: a PostgreSQL says S, N, or E in trouble."""
+    """What a port answers to a request for TLS: PostgreSQL says S, N, or E for an error."""
     host = attempt.place.get("hostaddr") or attempt.pq.host.decode()
     port = attempt.pq.port.decode()
     peer: str | tuple[str, int]
@@ -351,19 +353,19 @@ def answer_to_tls(attempt: Attempt) -> bytes:
             answer = talk.recv(16)
         except ConnectionError:
             return b""
-        # An error goes on with what it is; other programs greet with words that begin as ours do.
+        # An error continues with its length; other programs may greet with the same letter.
         return b"E" if answer[:1] == b"E" and answer[1:2] == b"\0" else answer
 
 
 def unknown_host(name: str, error: OSError) -> DibsError:
     if error.errno == socket.EAI_AGAIN:
-        return disconnected(f"no name server says where {name} is", "name_server")
+        return disconnected(f"no name server could resolve {name}", "name_server")
     return unfit(f"there is no host {name}", "correct the address", "unknown_host")
 
 
 def unfit(says: str, advice: str, cause: str, sqlstate: str = "") -> UnfitError:
     error = UnfitError(says, next=advice, cause=cause, sqlstate=sqlstate)
-    error.exit_code = InvalidError.exit_code  # asking again does not help
+    error.exit_code = InvalidError.exit_code  # retrying does not help
     return error
 
 
@@ -371,11 +373,11 @@ def disconnected(says: str, cause: str, sqlstate: str = "") -> DisconnectedError
     return DisconnectedError(says, next=AGAIN, cause=cause, sqlstate=sqlstate)
 
 
-AGAIN = "try again; give an idempotency key so that a write is not done twice"
+AGAIN = "try again; give an idempotency key so that a write is not repeated"
 CODES = os.path.join(os.path.dirname(__file__), "postgres_codes.txt")
 
 
-# At once: later there may be no descriptor left.
+# Now: later there may be no file descriptor left.
 with open(CODES, encoding="utf-8") as _table:
     KNOWN = {line[:5].strip(): line[8:].strip().split(" | ") for line in _table if line[0] != "#"}
 
@@ -394,7 +396,7 @@ def by_code(code: str, before: str = "") -> DibsError:
 def translate(error: psycopg.Error) -> DibsError:
     """The dibs error for one of PostgreSQL's."""
     if isinstance(error, Silent):
-        return disconnected("the database server has not answered in time", "silent")
+        return disconnected("the database server did not answer in time", "silent")
     if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
         return disconnected("the connection to the database server broke", "broken")
     return by_code(error.sqlstate or "")

@@ -1,7 +1,7 @@
-"""How a process hears PostgreSQL's bell, for all who wait in it.
+"""How a process hears PostgreSQL's bell, for all its waiters.
 
-Straight from the server, by a connection that listens. It says so by a lock that all listeners
-share: where nobody has it, nobody rings. Through a pooler, by looking at the journal.
+Directly from the server, by a connection that listens. Listeners announce themselves by a shared
+lock: if nobody holds it, nobody rings. Through a pooler, the journal is polled instead.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 SPACE = Queries("space")
 EAR_S = 20.0
-"""How long a connection that listens may hear nothing before it is asked whether it lives."""
+"""How long a listening connection may hear nothing before it is checked."""
 EAR_LOCK_MS = "1000"
 POOLED_S = 0.1
-"""How often those who wait behind a pooler have the journal looked at."""
+"""How often the journal is polled for waiters behind a pooler."""
 PAGE = 1000
 
 
 class PostgresEar:
-    """A connection of its own that listens first, so that the looks after it miss nothing."""
+    """A separate connection that listens first, so that later looks miss nothing."""
 
     def __init__(self, driver: PostgresDriver, cancel: Cancel) -> None:
         self._driver = driver
@@ -56,17 +56,17 @@ class PostgresEar:
         self._poll.register(self._cancel, select.POLLIN)
 
     def _be_heard_of(self) -> None:
-        """Let writers know that somebody listens."""
+        """Let writers know that this process listens."""
         given = {"ear": EAR_LOCK, "space": self._driver.space, "lock_ms": EAR_LOCK_MS}
         try:
             ask(self._db, *POSTGRES.listen.bind("postgres", given))
             self._known = True
         except pg.LockNotAvailable:
-            self._known = False  # a commit hangs, so there is nothing to hear yet
+            self._known = False  # a commit is stuck, so there is nothing to hear yet
         self._heard = time.monotonic()
 
     def watch(self, topic: str) -> None:
-        """The channel has all of them."""
+        """Does nothing: the channel carries all of them."""
 
     def unwatch(self, topic: str) -> None:
         """Likewise."""
@@ -86,7 +86,7 @@ class PostgresEar:
             raise self._driver.meaning(error)[0] from error
 
     def _deaf(self) -> bool:
-        """Whether the server is silent here; if it has been so for a while, ask it something."""
+        """Whether the server is silent; if it has been for a while, send it something."""
         silent_s = time.monotonic() - self._heard
         if self._asked:
             return silent_s > EAR_S + ANSWER_S
@@ -104,7 +104,7 @@ class PostgresEar:
             self._heard = time.monotonic()
         while (notice := self._db.notifies()) is not None:
             self._heard = time.monotonic()
-            # Others may use the channel too: what they say need not be topics.
+            # Other programs may use the channel too, and may not send topics.
             rung.update(notice.extra.decode(errors="replace").split())
         return rung
 
@@ -113,15 +113,15 @@ class PostgresEar:
 
 
 class LookingEar:
-    """Hears by looking, for all who wait in a process: through a pooler no connection is its own.
+    """Hears by polling, for all waiters of a process: behind a pooler no connection is its own.
 
-    The journal says what a bell would have said.
+    The journal has what a bell would have said.
     """
 
     def __init__(self, driver: PostgresDriver, cancel: Cancel) -> None:
         self._driver = driver
         self._numbers: set[str] = set()
-        """Under which somebody waits."""
+        """The numbers that have waiters."""
         self._poll = select.poll()
         self._poll.register(cancel, select.POLLIN)
         self._seq: int = self._read(SPACE.position, {})[0]["seq"]
@@ -149,16 +149,16 @@ class LookingEar:
         events = self._read(SPACE.moved, {"after": self._seq, "limit": PAGE})
         if not events:
             return set()
-        gap = events[0]["seq"] != self._seq + 1  # some were pruned, and nobody knows whose
+        gap = events[0]["seq"] != self._seq + 1  # some were pruned, and it is unknown whose
         self._seq = events[-1]["seq"]
         rung = {EVERYBODY} if gap else set()
         for event in events:
             rung.add(event["kind"].partition(".")[0])
             if self._numbers and event["data"]:
-                # The event that has made a number does not concern who waits under it.
+                # The event that assigned a number does not wake its own waiter.
                 said = [value for value in json.loads(event["data"]).values() if type(value) is int]
                 rung.update(str(one) for one in said if one < event["seq"])
         return rung
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""

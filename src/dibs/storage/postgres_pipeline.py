@@ -1,13 +1,13 @@
-"""A talk with a PostgreSQL server in which statements travel together.
+"""A conversation with a PostgreSQL server in which statements are sent together.
 
-What is sent is kept back until somebody needs an answer; then all of it goes in one packet, and
-one packet comes back. That is libpq's pipeline mode, used without the cursors of psycopg, which
-take longer for a statement than the server does.
+Statements are held back until an answer is needed; then all of them go in one packet, and one
+packet comes back. That is libpq's pipeline mode, used without the cursors of psycopg, which take
+longer for a statement than the server does.
 
-Every packet ends with a sync: only after that does the server count as idle, and cuts off a
+Every packet ends with a sync: only after that does the server count as idle, and can cut off a
 client that freezes inside a transaction.
 
-No answer is waited for without an end: a server that stays silent for longer is given up.
+Every wait for an answer has a limit: a server that stays silent for longer is given up.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ ANSWER_S = 6.0
 LEAST_S = 1.0
 SEAT_S = 5
 CHANNEL = "dibs_{}"
-"""One for each space: the server wakes all who listen, but sends only what is for them."""
+"""One channel for each space: the server wakes all listeners, but sends each only its own."""
 EAR_LOCK = 0x64696274
 WARNING = b"01000"
 BOOL, INT8, INT4, NUMERIC = 16, 20, 23, 1700
 PREPARED_VALUES, LONG = 40, 100
-"""A statement with a longer list is rarely the same twice: it is prepared when it comes again."""
+"""A statement with a longer list rarely repeats: it is prepared when it comes again."""
 
 
 def ask(talk: PGconn, text: str, values: Sequence[Any] = (), within_s: float = 0) -> PGresult:
-    """Ask for one thing, outside any pipeline."""
+    """Run one query, outside any pipeline."""
     end = time.monotonic() + (within_s or ANSWER_S)
     talk.nonblocking = 1
     talk.send_query_params(text.encode(), _texts(values))
-    talk.flush()  # all of it: it is short, and nothing else is on its way
+    talk.flush()  # it is short, and nothing else is in transit
     watched = select.poll()
     watched.register(talk.socket, select.POLLIN)
     found = None
@@ -79,7 +79,7 @@ class Pipeline:
         """pooled: a pooler may give each transaction to another server.
 
         Then nothing is prepared, and a packet is answered before the next is sent: PgBouncer 1.18
-        takes the end of one for that of all, and gives answers to the rest to somebody else.
+        takes the end of one for the end of all, and gives the other answers to another client.
         """
         self._pq = talk
         self._pq.nonblocking = 1
@@ -87,23 +87,23 @@ class Pipeline:
         self.end = 0.0
         """When the transaction should have ended, on the monotonic clock."""
         self.works: Callable[[], bool] | None = None
-        """Says of a server that is silent whether it works on what it was told, if it may do so."""
+        """Tells whether a silent server is still working on a statement, if that is allowed."""
         self.warned = False
-        """Whether the server has warned of something."""
+        """Whether the server has sent a warning."""
         self._pq.notice_handler = self._warn
         self._pq.enter_pipeline_mode()
         self._poll = select.poll()
         self._poll.register(self._pq.socket, select.POLLIN)
         self._prepared: dict[str, bytes] = {}
         self._long: set[str] = set()
-        """Statements with long lists that have come once."""
+        """Statements with long lists that have been sent once."""
         self._numbers = count()
         self._wanted: list[bool] = []
-        """Of each answer to this packet: whether somebody waits for it."""
+        """For each answer to this packet, whether it is needed."""
         self._new: list[str] = []
         """The statements that this packet prepares, if nothing before them fails."""
         self._packets: deque[tuple[list[bool], list[str]]] = deque()
-        """The same of those that were sent and whose answers have not been read."""
+        """The same for statements that were sent and whose answers have not been read."""
         self._torn = False
         """Whether an interrupt or an error has left a step half done."""
 
@@ -112,11 +112,11 @@ class Pipeline:
 
     @property
     def usable(self) -> bool:
-        """Whether the talk can go on, as far as can be known without asking the server."""
+        """Whether the connection is usable, as far as is known without asking the server."""
         if self._torn or self._pq.status != ConnStatus.OK:
             return False
         try:
-            # Until there is no more: a server that hangs up says why before that.
+            # Until there is no more: a server that hangs up says why first.
             while self._poll.poll(0):
                 self._pq.consume_input()
         except psycopg.Error:
@@ -134,16 +134,16 @@ class Pipeline:
         return not self.unsent and self._pq.transaction_status == TransactionStatus.IDLE
 
     def send(self, text: str, values: Sequence[Any] = (), *, wanted: bool = False) -> None:
-        """Add a statement to the packet; `wanted` if its rows are."""
+        """Add a statement to the packet; `wanted` if its rows are needed."""
         data = _texts(values)
         self._start()
         self._add(text, data, wanted)
         self._torn = False
 
     def _start(self) -> None:
-        """Begin a step; one that follows a step half done would read the answers of another."""
+        """Begin a step; after an unfinished step it would read the answers of that one."""
         if self._torn:
-            raise psycopg.OperationalError("the talk was interrupted")
+            raise psycopg.OperationalError("the exchange with the server was interrupted")
         self._torn = True
 
     def _add(self, text: str, data: list[bytes | None], wanted: bool) -> None:
@@ -168,13 +168,13 @@ class Pipeline:
         return again
 
     def unwant(self) -> None:
-        """Nobody waits any more for the answers to what has not been sent yet."""
+        """Mark the answers to what has not been sent yet as not needed."""
         self._wanted = [False] * len(self._wanted)
 
     def exchange(self, after: tuple[str, tuple[Any, ...]] | None = None) -> list[PGresult]:
-        """Send the packet and wait for its answers: those that are wanted, in order.
+        """Send the packet and wait for its answers: the wanted ones, in order.
 
-        after: a statement that follows in a packet of its own, whose answer nobody waits for
+        after: a statement that follows in a separate packet, whose answer is not needed
         """
         if after is not None and self._pooled:
             results = self.exchange()
@@ -182,7 +182,7 @@ class Pipeline:
                 self.send(*after)
                 self.exchange()
             except psycopg.Error:
-                self.close()  # what was waited for is done
+                self.close()  # what is needed is done
             return results
         text, data = (after[0], _texts(after[1])) if after is not None else ("", [])
         self._start()
@@ -204,7 +204,7 @@ class Pipeline:
         return [result for result, is_wanted in zip(results, wanted, strict=True) if is_wanted]
 
     def tell(self) -> None:
-        """Send the packet, and leave its answers to the next exchange."""
+        """Send the packet, and leave its answers for the next exchange."""
         if self._pooled:
             self.exchange()
             return
@@ -243,14 +243,14 @@ class Pipeline:
                 else:
                     found.append(result)
         except psycopg.OperationalError:
-            # A server that hangs up says why before that.
+            # A server that hangs up says why first.
             for result in found:
                 if result.status == ExecStatus.FATAL_ERROR:
                     raise pg.error_from_result(result) from None
             raise
 
     def _wait(self, watched: select.poll, end: float) -> float:
-        """Wait for the server until then; return until when to wait if it has not said all."""
+        """Wait for the server until then; return how long to wait if it has not finished."""
         while not watched.poll(max(0.0, end - time.monotonic()) * 1000):
             if self.works is None or not self.works():
                 raise Silent("the server does not answer")
@@ -268,9 +268,9 @@ def _texts(values: Sequence[Any]) -> list[bytes | None]:
 
 def _text(value: str | int) -> bytes:
     if isinstance(value, str):
-        # The server takes the text up to there for the whole.
+        # The server would take the text up to there as the whole.
         if "\0" in value:
-            raise psycopg.DataError("a text has a NUL in it")
+            raise psycopg.DataError("a text contains a NUL character")
         return value.encode()
     return b"%d" % value
 
@@ -302,7 +302,7 @@ _READERS: dict[int, Callable[[bytes], Any]] = {
 class Seat:
     """The right to use a connection.
 
-    It ends at the latest with the connection: an interrupt may keep that from being given back.
+    It ends with the connection at the latest: an interrupt may prevent its return.
     """
 
     taken = False

@@ -1,7 +1,7 @@
 """One connection to a PostgreSQL server, used by one transaction at a time.
 
-What it sends waits until an answer is needed; an error is told by what it means for the caller,
-and for the other connections to the same server.
+Statements are held back until an answer is needed. An error is translated into what it means for
+the caller, and for the other connections to the same server.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ SETUP_LOCK = TURN_LOCK = EAR_LOCK - 1
 CROWD_LOCK = EAR_LOCK + 1
 LOCK_MS = 4_500
 MARGIN_MS = 500
-"""How long before its end a transaction gives up to wait for its turn."""
+"""How long before its deadline a transaction stops waiting for its turn."""
 ROWS = 20
-"""So many rows are inserted by one statement, which is then the same each time."""
+"""How many rows one statement inserts, so that it is the same each time."""
 IDLE_MS = 10_000
 
 
@@ -45,7 +45,7 @@ class PostgresConnection:
     seat: Seat | None = None
     crowd = False
     sets_up = False
-    """Whether it is in a transaction that no other set-up can run beside."""
+    """Whether it is in a transaction that excludes every other set-up."""
 
     def __init__(self, driver: PostgresDriver) -> None:
         self._driver = driver
@@ -61,18 +61,18 @@ class PostgresConnection:
         if settings.get_value(0, 0) == b"t":
             driver.pooled = True
         self._settings = POSTGRES.settings.bind("postgres", given) if driver.pooled else None
-        """What has to be said at the beginning of each transaction."""
+        """The settings to send at the beginning of each transaction."""
         self._open = False
         """Whether a transaction has been begun."""
         self._heard = True
-        """Whether somebody listens, as far as the transaction knows."""
+        """Whether any process listens, as far as the transaction knows."""
         self._pipeline = Pipeline(talk, driver.pooled)
         self._later: list[tuple[Query, dict[str, Any]]] = []
         self._ahead: dict[Bound, list[Row]] = {}
-        """The answers to what was asked ahead; good until anything else is asked, or written to
-        what they were read from."""
+        """The answers to queries sent ahead; valid until anything else is asked, or the tables that
+        they were read from are written."""
         self._unproven = False
-        """Whether a write of the group was kept whose statements have not been answered yet."""
+        """Whether a write of the group was kept before its statements were answered."""
         self._lost: DibsError | None = None
         """Why such a write failed after it was kept."""
 
@@ -81,11 +81,11 @@ class PostgresConnection:
         return self._pipeline.usable
 
     def begin(self, end: float) -> None:
-        """Be used for a transaction that should have ended by then."""
+        """Start to use it for a transaction that should have ended by then."""
         self._pipeline.end = end
 
     def begins(self) -> bool:
-        """Whether a transaction can be begun; if not, the connection is gone."""
+        """Whether a transaction can begin; if not, the connection is gone."""
         try:
             self._begin("BEGIN READ ONLY")
             self.rows(POSTGRES.has_migration, {})
@@ -96,7 +96,7 @@ class PostgresConnection:
         return True
 
     def begin_write(self, space: int, session: int, ahead: Ahead = None) -> tuple[int, int, Row]:
-        asked = self._bound(ahead)  # first: if it fails, nothing has been sent
+        asked = self._bound(ahead)  # first: if this fails, nothing has been sent
         self.begin_group()
         return self._enter(space, session, asked)
 
@@ -105,7 +105,7 @@ class PostgresConnection:
         self._bound_turn()
 
     def _bound_turn(self) -> None:
-        """A turn that somebody keeps must not be taken for a server that is silent."""
+        """Limit the wait for a turn, so that a kept turn is not taken for a silent server."""
         left_ms = max(MARGIN_MS, (self._pipeline.end - time.monotonic()) * 1000 - MARGIN_MS)
         limit_ms = min(bearable(LOCK_MS / 1000) * 1000, left_ms)
         if limit_ms < LOCK_MS:
@@ -125,8 +125,8 @@ class PostgresConnection:
     ) -> tuple[int, int, Row]:
         self._send_later()
         if self.crowd:
-            # One of a crowd at a time stands in the server's line, of all machines. A packet of
-            # its own: in one, the two could last longer than the server may be silent.
+            # Of a crowd, on all machines, one at a time stands in the server's line. In a packet of
+            # its own: together, the two could take longer than the server may be silent.
             self.crowd = False
             self._send(POSTGRES.turn, {"lock": CROWD_LOCK, "space": space})
             self._exchange()
@@ -141,18 +141,18 @@ class PostgresConnection:
             check_seq(row["seq"])
             self._driver.behind = True
             raise StoreGoneError(
-                f"{self._driver.address} went back in time while it was open",
-                next="join again, then claim again what you still need",
+                f"{self._driver.address} was rolled back while it was open",
+                next="join again, then reclaim what you still need",
             )
         row["seq"] += 1
         taken = named(POSTGRES.taken, clock)[0]
         self._heard = taken["heard"]
         if taken["replicated"] != self._driver.replicated:
-            self._driver.behind = True  # the space has to know how the server keeps what it writes
+            self._driver.behind = True  # the space must know how durable the server's writes are
         return *self._times(taken), row
 
     def take_turn(self, space: int) -> None:
-        """Before anything else that is asked, wait until nobody else writes."""
+        """Wait until nobody else writes, before anything else is asked."""
         self._send(POSTGRES.turn, {"lock": TURN_LOCK, "space": space})
 
     def begin_read(self, ahead: Ahead = None) -> tuple[int, int]:
@@ -169,14 +169,14 @@ class PostgresConnection:
             self._ask(new)
 
     def _bound(self, ahead: Ahead) -> list[tuple[Query, Bound]]:
-        """What is asked ahead, each bound to the space."""
+        """The queries sent ahead, each bound to the space."""
         if ahead is None:
             return []
         space = {"space": self._driver.space}
         return [(query, query.bind("postgres", given | space)) for query, given in ahead()]
 
     def _ask(self, ahead: list[tuple[Query, Bound]]) -> list[PGresult]:
-        """Send all, and what is asked ahead; return the answers to what was wanted before."""
+        """Send everything and the queries ahead; return the answers that were wanted before."""
         for _, bound in ahead:
             self._send_bound(bound, wanted=True)
         results = self._exchange()
@@ -194,19 +194,21 @@ class PostgresConnection:
     def begin_setup(self) -> None:
         self.begin_group()
         self.sets_up = True
-        self._say("SET LOCAL synchronous_commit = on")  # what it notes of the server must stay
+        self._say(
+            "SET LOCAL synchronous_commit = on"
+        )  # what it records about the server must be durable
         self._send(POSTGRES.set_up_alone, {"lock": SETUP_LOCK}, wanted=True)
         self._send(POSTGRES.create_schema, {})
-        # Not in the same packet: a table is only prepared for once its schema is there.
+        # Not in the same packet: statements are prepared only once the schema exists.
         (alone,) = self._exchange()
         pid = named(POSTGRES.set_up_alone, alone)[0]["pid"]
-        # An index of a large table takes its time.
+        # Creating an index on a large table may take long.
         self._pipeline.works = lambda: self._works(pid)
         self._send(POSTGRES.create_migration, {})
         self._exchange()
 
     def _works(self, pid: int) -> bool:
-        """Whether the server still works on what that connection was told."""
+        """Whether the server still works on a statement of that connection."""
         try:
             talk = self._driver.talk()
             try:
@@ -225,11 +227,12 @@ class PostgresConnection:
     def history(self) -> Row:
         return self.rows(POSTGRES.history, {})[0]
 
-    def migrate(self, version: int, text: str) -> None:
-        for statement in text.split(";\n"):
-            self._say(statement)
-            self._exchange()
-        self._send(POSTGRES.note_version, {"version": version})
+    def migrate(self, steps: list[tuple[int, str]]) -> None:
+        for version, text in steps:
+            for statement in text.split(";\n"):
+                self._say(statement)
+                self._exchange()
+            self._send(POSTGRES.note_version, {"version": version})
 
     def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
         if self._ahead:
@@ -261,7 +264,7 @@ class PostgresConnection:
         self._later.clear()
         self._ahead.clear()
         if self._lost is not None:
-            # The mark that the server knows is that of the write before, which was kept.
+            # The savepoint that the server knows is that of the previous write, which was kept.
             raise self._lost
         self._pipeline.unwant()
         self._control("ROLLBACK TO member")
@@ -277,7 +280,7 @@ class PostgresConnection:
         self._say("COMMIT", wanted=True)
         bell, heard = self._driver.bell, rings and self._heard
         channel = CHANNEL.format(self._driver.space)
-        # Whoever is waited for by number has been granted something: that is not put off.
+        # A bell with a number means a grant to that waiter: it is not delayed.
         at_once = heard and (self._driver.rings_elsewhere(rings) or bell.at_once())
         self._pipeline.warned = False
         (ended,) = self._exchange(ringing([notice(channel, rings)]) if at_once else None)
@@ -286,8 +289,8 @@ class PostgresConnection:
             bell.later(channel, rings)
         if self._pipeline.warned:
             # Cancelled while it waited for a standby, a commit is a success to the server.
-            raise disconnected("the commit has not reached a standby of the server", "unreplicated")
-        # After an error that somebody has caught, a commit undoes everything and is no error.
+            raise disconnected("the commit did not reach a standby of the server", "unreplicated")
+        # After an error that was caught, a commit undoes everything without an error.
         if ended.command_status != b"COMMIT":
             raise StorageError("a statement before the commit failed", next="report this")
         if rings:
@@ -301,7 +304,7 @@ class PostgresConnection:
         self._over()
         try:
             if self._pipeline.unsent:
-                # It may fail, and then a rollback in the same packet is not run.
+                # It may fail, and then a rollback in the same packet would not run.
                 self.close()
             elif self._pipeline.usable and not self._pipeline.idle:
                 self._pipeline.send("ROLLBACK")
@@ -317,7 +320,7 @@ class PostgresConnection:
         self._pipeline.close()
 
     def _meaning(self, error: psycopg.Error) -> DibsError:
-        """The dibs error for one of PostgreSQL's; some mean that the connection is no good."""
+        """The dibs error for one of PostgreSQL's; some mean that the connection is unusable."""
         meant, spoilt = self._driver.meaning(error)
         if spoilt:
             self.close()
@@ -335,7 +338,7 @@ class PostgresConnection:
         self._send_rows(rows)
 
     def _send_rows(self, rows: dict[Query, list[dict[str, Any]]]) -> None:
-        """Insert rows by few statements, which may trade places: no table refers to another."""
+        """Insert rows with few statements, in any order: no table refers to another."""
         for query, given in rows.items():
             whole = len(given) // ROWS * ROWS
             for start in range(0, whole, ROWS):
@@ -365,7 +368,7 @@ class PostgresConnection:
             if self._unproven:
                 self._lost = meant
             if (error.sqlstate or "").startswith(("42", "0A")):
-                self._driver.refuse_upgraded()  # then the statement does not fit the schema
+                self._driver.refuse_upgraded()  # a statement may fail because the schema is newer
             raise meant from error
         self._unproven = False
         return results

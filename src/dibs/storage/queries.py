@@ -1,8 +1,8 @@
 """Named queries, read from the `.sql` files beside this module.
 
-One text serves both databases. `:name` marks a parameter, and `:names...` a list of
-them, of which a query has at most one. If the elements of a list are tuples, they are the rows
-of a `VALUES`, whose columns both databases call column1, column2 and so on.
+One text serves both databases. `:name` marks a parameter, and `:names...` a list of parameters; a
+query has at most one list. If the elements of a list are tuples, they are the rows of a `VALUES`,
+whose columns both databases call column1, column2 and so on.
 """
 
 from __future__ import annotations
@@ -19,38 +19,48 @@ HERE = os.path.join(os.path.dirname(__file__), "sql")
 MIGRATIONS = os.path.join(HERE, "migrations")
 _HEAD = "\n-- name: "
 VALUES = "VALUES "
+WRITING = ("INSERT", "UPDATE", "DELETE")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz_"
 _LOADED: dict[str, dict[str, Query]] = {}
 """The queries of each file that has been read."""
 
 
 class Query:
-    """One statement: its text, and the names of the columns it answers with."""
+    """One statement: its text, and the names of its result columns."""
 
     __slots__ = ("_compiled", "_inserts", "_list", "_names", "_pieces", "_text", "_values",
-                 "columns", "name")  # fmt: skip
+                 "columns", "name", "writes")  # fmt: skip
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.columns: tuple[str, ...] | None = None
         self._text = text
+        self.writes = False
+        """Whether it changes rows; known once it has been bound."""
         self._pieces: list[str] = []
         self._names: list[str] = []
         self._list: str | None = None
         self._inserts = False
-        # It is taken apart at the first use: a command uses few of the queries it loads.
+        # Parsed at the first use: a command uses few of the queries it loads.
         self._values: Callable[[dict[str, Any]], tuple[Any, ...]] = self._parse
         self._compiled: dict[object, str] = {}
 
+    @property
+    def text(self) -> str:
+        """The statement without its comments."""
+        lines = [line.strip() for line in self._text.split("\n") if not line.startswith("--")]
+        # Short, since apsw hashes the whole text each time the statement is run.
+        return " ".join(lines).strip().removesuffix(";")
+
     def named(self, cursor: Any) -> tuple[str, ...]:
-        """The names of the columns, from a cursor of SQLite at the first row."""
+        """The names of the columns, from a SQLite cursor at the first row."""
         self.columns = tuple([column[0] for column in cursor.get_description()])
         return self.columns
 
     def bind(self, database: str, parameters: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
-        """The text as that database takes it, and the values in the order of its numbers.
+        """The text for that database, and the values in the order of its parameters.
 
-        It is made once per length of its list, whose elements have numbers of their own.
+        It is made once per length of its list, whose elements are numbered separately.
         """
         text = self._compiled.get(database)
         values = self._values(parameters)
@@ -59,10 +69,11 @@ class Query:
         shape: object = database
         if self._list is not None:
             items = parameters[self._list]
-            shape, width = (database, len(items)), 0
+            number, width = len(items), 0
             if items and isinstance(items[0], tuple):
                 width = len(items[0])
                 items = [value for row in items for value in row]
+            shape = (database, number, width)
             values = (*values, *items)
             return self._compiled.get(shape) or self._compile(
                 database, shape, len(values), width
@@ -71,7 +82,7 @@ class Query:
 
     @property
     def inserts(self) -> bool:
-        """Whether it does nothing but insert a row."""
+        """Whether it only inserts a row."""
         if not self._pieces:
             self._take_apart()
         return self._inserts
@@ -85,7 +96,7 @@ class Query:
         return words[0 if verb == "UPDATE" else 1]
 
     def bind_rows(self, database: str, rows: list[dict[str, Any]]) -> tuple[str, tuple[Any, ...]]:
-        """The same for several rows, of a query that `inserts`: one statement inserts them all."""
+        """The same for several rows of a query that `inserts`, in one statement."""
         values = tuple([value for row in rows for value in self._values(row)])
         shape = (database, len(rows))
         text = self._compiled.get(shape)
@@ -106,8 +117,9 @@ class Query:
         return self._values(parameters)
 
     def _take_apart(self) -> None:
-        lines = [line for line in self._text.split("\n") if not line.startswith("--")]
-        self._pieces = pieces("\n".join(lines).strip().removesuffix(";"))
+        text = self.text
+        self._pieces = pieces(text)
+        self.writes = text.startswith(WRITING)
         found = dict.fromkeys(self._pieces[1::2])
         self._names = [name for name in found if not name.endswith("...")]
         self._list = next((name[:-3] for name in found if name.endswith("...")), None)
@@ -132,15 +144,15 @@ class Query:
 
 
 def marks_of(database: str) -> str:
-    """What stands before the number of a parameter."""
+    """The sign before the number of a parameter."""
     return "$" if database == "postgres" else "?"
 
 
 def pieces(text: str) -> list[str]:
-    """A statement taken apart at its parameters: text, parameter, text, parameter, …, text.
+    """A statement split at its parameters: text, parameter, text, parameter, …, text.
 
-    A colon begins a parameter if letters follow it, and neither a letter, a digit nor another
-    colon stands before it. By hand, since it takes longer to import `re`.
+    A colon begins a parameter if letters follow it, and no letter, digit or other colon comes
+    before it. By hand, since importing `re` takes longer.
     """
     first, *rest = text.split(":")
     found = [first]
@@ -159,7 +171,7 @@ def pieces(text: str) -> list[str]:
 
 
 def picker(names: list[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-    """What picks the values of these names, in their order."""
+    """A function that picks the values of these names, in order."""
     if len(names) > 1:
         return itemgetter(*names)
     return lambda parameters: tuple([parameters[name] for name in names])
@@ -180,7 +192,7 @@ class Queries:
             for part in parts:
                 name, _, text = part.partition("\n")
                 queries[name] = Query(name, text)
-            # What another thread has read meanwhile is what everybody uses.
+            # If another thread has read it meanwhile, everybody uses that copy.
             queries = _LOADED.setdefault(self._file, queries)
         return queries
 

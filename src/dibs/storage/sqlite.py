@@ -1,15 +1,14 @@
 """The SQLite driver: one file, many processes of one machine.
 
-Promised: a commit that returned survives `kill -9` and a power cut (`synchronous=FULL`;
-with `durability="fast"` only `kill -9`). Writers take turns through `BEGIN IMMEDIATE`; a
-process that keeps the turn longer than `BUSY_S`, because it is frozen, makes the others
-fail with `BusyError`. Not promised: protection from a process of the same user that writes
-to the file without dibs.
+Promised: a commit that returned survives `kill -9` and a power cut (`synchronous=FULL`; with
+`durability="fast"`, a power cut can lose the last writes). Writers take turns through `BEGIN
+IMMEDIATE`; if a process keeps the turn longer than `BUSY_S`, because it is frozen, the others fail
+with `BusyError`. Not promised: protection from a process of the same user that writes to the file
+without dibs.
 
-The library is `apsw`, for its own current SQLite: the interpreter's may carry a bug that
-damages a WAL file used by many processes. No other SQLite may open the file in this
-process, and nothing here ever opens it as a plain file: closing any handle of it would
-drop SQLite's locks.
+The library is `apsw`, for its own current SQLite: the interpreter's may have a bug that damages a
+WAL file used by many processes. No other SQLite may open the file in this process, and nothing here
+ever opens it as a plain file: closing any handle to it would drop SQLite's locks.
 """
 
 from __future__ import annotations
@@ -35,7 +34,16 @@ from dibs.storage.clock import (
     unseen_seq,
     unusable,
 )
-from dibs.storage.folder import Bells, FileLiveness, Folder, Note, check_disk, inode_of, store_gone
+from dibs.storage.folder import (
+    Bells,
+    FileLiveness,
+    Folder,
+    Note,
+    Own,
+    check_disk,
+    inode_of,
+    store_gone,
+)
 from dibs.storage.queries import Queries, Query
 from dibs.storage.sqlite_file import (
     APPLICATION_ID,
@@ -60,15 +68,16 @@ if TYPE_CHECKING:
 
     from dibs.storage.clock import Clock
     from dibs.storage.driver import Ahead, Listener, Rings, Row
+    from dibs.storage.ledger import Ledger
     from dibs.storage.turns import Turns
     from dibs.storage.waiting import Cancel
 
 SPACE = Queries("space")
 SQLITE = Queries("sqlite")
 NOTE_TIME_MS = 1_000
-"""How far store time may fall back if the wall clock is wrong after a reboot."""
+"""How far store time may go back if the wall clock is wrong after a reboot."""
 PRESENT_NS = 1_000_000
-"""How long a look at the file counts: its deletion takes as much with it as it did before."""
+"""How long a check that the file exists is valid."""
 SIGNED_TOKENS = 10
 """The first schema in which tokens have a signature."""
 SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
@@ -76,21 +85,24 @@ SYNCHRONOUS = {"full": "FULL", "fast": "NORMAL"}
 
 class SqliteDriver(Maintained):
     renew: Callable[[SqliteConnection], None]
+    ledger: Ledger
+    own: Own
     over, grouped, one_key = False, False, True
     used = SQLITE.used
 
     def __init__(self, note: Note, durability: str, clock: Clock | None, size_limit: int) -> None:
         self.size_limit = size_limit
         self.path = self.address = path = note.path
-        # What tells whether the log is still there: to ask the log itself makes each commit slower,
-        # since Linux renews the times of a file that was asked for them at its next write.
+        # Used to check that the log still exists: asking about the log itself makes each commit
+        # slower, since Linux updates the times of a file at its next write after that.
         self._beside_log, self._log = f"{path}-shm", f"{path}-wal"
         self._note = note
+        self.own = note.own
         self._synchronous = SYNCHRONOUS[durability]
         check_disk(path)
         self.folder = Folder(path)
         if os.path.exists(path) and not os.path.isdir(self.folder.path):
-            refuse_other_program(path)  # before anything is made beside it
+            refuse_other_program(path)  # before anything is created beside it
         if not note.known:
             claim_own(note)
         self.folder.make()
@@ -103,7 +115,7 @@ class SqliteDriver(Maintained):
         """Where the journal ended after the last commit of this process."""
         self._pid = os.getpid()
         self._closed = False
-        # If it has to be made: whether there was one of this key, or another before it.
+        # If it must be created: whether there was one with this key, or another before it.
         self._above = note.above or note.life != "-"
         self._present_until = 0
         self._turns: dict[int, ref[SqliteConnection]] = {}
@@ -111,7 +123,7 @@ class SqliteDriver(Maintained):
         self._idle: list[SqliteConnection] = []
         connection = SqliteConnection(self)
         self._inode = os.stat(path).st_ino
-        # As long as anybody has the store open, SQLite keeps its log.
+        # SQLite keeps its log as long as any process has the store open.
         self._log_inode = inode_of(self._beside_log)
         try:
             self._stamp = stamp = note.stamp(self._inode, connection.db.pragma("schema_version"))
@@ -128,22 +140,22 @@ class SqliteDriver(Maintained):
         return as_sqlite(text)
 
     def settle(self, changed: bool = False) -> None:
-        """Note what was looked at, so that the next does not have to.
+        """Record what was checked, so that the next process does not have to.
 
-        changed: the modes of the files were, by us
+        changed: whether we changed the modes of the files
         """
         note = self._note
         if changed:
             note.read()
             try:
-                os.chmod(self._log, 0o600)  # else it looks like another's, beside its database
+                os.chmod(self._log, 0o600)  # otherwise its mode would not match its database
             except FileNotFoundError:
                 pass  # nothing is logged now
         if changed or self._stamp != (note.life, note.schema) or note.index_now != note.index:
             self._apart(lambda db: settle(db, note, self._inode))
 
     def enter(self, space: Row, connection: Any, fresh: bool = False) -> dict[str, Any]:
-        """Go on from the time of the space, over a reboot too; return what has to be stored."""
+        """Continue the time of the space, even after a reboot; return what must be stored."""
         self.liveness.space = space["id"]
         namespace, wall = time_namespace(), self._native_clock.wall()
         seq, restored_seq = space["seq"], space["restored_seq"]
@@ -156,13 +168,13 @@ class SqliteDriver(Maintained):
                 raise UnfitError(
                     "this process runs in another time namespace than the store's other users, "
                     "so its clock cannot be compared with theirs",
-                    next="start it outside that container, or share the store by postgresql://",
+                    next="start it outside that container, or share the store through postgresql://",
                 )
             self._native_clock.offset = space["clock_offset"]
             if not lost:
                 return {}
         else:
-            # A power cut may have taken the last commits of those who chose `fast`.
+            # A power cut may have lost the last commits of processes that chose `fast`.
             lost = lost or (bool(space["boot"]) and self.folder.is_unsure())
             self._native_clock.offset = 0
             passed = max(0, wall - space["wall_time"])
@@ -181,7 +193,10 @@ class SqliteDriver(Maintained):
     def trusts_tokens(self, space: Row, version: int) -> bool:
         return self._note.older and 0 < version < SIGNED_TOKENS
 
-    def take(self, since: float = 0) -> SqliteConnection:
+    def last_seq(self) -> int:
+        return max(self.seen, self.bells.last())
+
+    def take(self, since: float = 0, more_s: float = 0) -> SqliteConnection:
         if self._closed or os.getpid() != self._pid:
             raise unusable(self._pid)
         try:
@@ -192,18 +207,18 @@ class SqliteDriver(Maintained):
 
     @property
     def turns(self) -> Turns | None:
-        if self._line is None and other_threads():  # else there is nobody to line up with
+        if self._line is None and other_threads():  # otherwise there is no other thread
             from dibs.storage.turns import Gate, Turns
 
             self._line = Turns(Gate(f"{self.folder.bells}/crowd"))
         return self._line
 
     def begin_turn(self, connection: SqliteConnection) -> None:
-        """Undo what this thread has left open: it would wait for itself.
+        """Undo a transaction that this thread has left open: it would wait for itself.
 
-        It was lost to an interrupt in the instant before its `with` block was left, or it is
-        further up on the stack, below a signal handler that uses the store. Such a write fails
-        as a whole when it goes on.
+        It was lost to an interrupt just before its `with` block was left, or it is further up the
+        stack, below a signal handler that uses the store. Such a write fails as a whole when
+        it continues.
         """
         thread = get_ident()
         lost = self._turns.get(thread)
@@ -221,12 +236,12 @@ class SqliteDriver(Maintained):
             self._idle.append(connection)
 
     def stay_present(self) -> None:
-        """Look whether the file is still there, unless somebody has just looked."""
+        """Check that the file is still there, unless that was just done."""
         if time.monotonic_ns() > self._present_until:
             self.check_present()
 
     def check_present(self) -> None:
-        """Never go on with a file that has been deleted: what is committed vanishes with it."""
+        """Refuse to continue with a deleted file: what is committed would vanish with it."""
         try:
             seen = os.stat(self.path)
             self.over = seen.st_size > self.size_limit
@@ -268,7 +283,7 @@ class SqliteConnection(Versioned):
         self._driver = driver
         self.usable = True
         self.me = ref(self)
-        # The database takes over the key file's mode, 0600, from its first moment.
+        # The database gets the key file's mode, 0600, from the start.
         uri = f"file:{in_uri(driver.path)}?modeof={in_uri(driver.folder.key_file)}"
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         try:
@@ -278,9 +293,9 @@ class SqliteConnection(Versioned):
             for option, value in HARDENED:
                 self.db.config(option, value)
             self.db.set_busy_handler(Patience(driver.bells.last))
-            # Otherwise SQLite plans a statement anew whenever its parameters change.
+            # Otherwise SQLite plans a statement again whenever its parameters change.
             self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-            # Every row is fetched before the next statement, so that one cursor serves all.
+            # Every row is fetched before the next statement, so one cursor is enough.
             self._cursor: apsw.Cursor | Torn = self.db.cursor()
             if self.db.pragma("application_id") != APPLICATION_ID:
                 check_program(self.db, driver.path)
@@ -298,8 +313,8 @@ class SqliteConnection(Versioned):
 
     def _use_wal(self) -> None:
         # SQLite does not ask the busy handler when several processes switch a fresh file to
-        # WAL at once, so this asks again itself.
-        # Small pages: a write changes a few bytes in each of four, and logs all four whole.
+        # WAL at once, so this retries itself.
+        # Small pages: a write changes a few bytes in each of four pages, and logs all four.
         self.db.pragma("page_size", 1024)
         end = time.monotonic() + BUSY_S
         while True:
@@ -326,18 +341,39 @@ class SqliteConnection(Versioned):
         clock = self._driver.clock
         now, wall = clock.now(), clock.wall()
         seen = self._driver.seen  # first: a signal handler may write in between
-        entered = self.rows(SPACE.enter, {"space": space, "session": session})[0]
+        last = self._last
+        if last is not None and last["id"] == session:
+            entered = last
+        else:
+            entered = self._look_again(last, {"space": space, "session": session}, seen)
+        if now - entered["store_time"] >= NOTE_TIME_MS:
+            self._note_time(space, now, wall)
+            entered["store_time"] = now
+        self._last = entered
+        return now, wall, entered
+
+    def _look_again(self, last: Row | None, parameters: Row, seen: int) -> Row:
+        """What a write begins with; last: where the journal ends, if that is known."""
+        if last is not None and (again := self.rows(SPACE.enter_again, parameters)):
+            known = {name: last[name] for name in ("seq", "hash", "pending", "store_time")}
+            return again[0] | known
+        entered = self.rows(SPACE.enter, parameters)[0]
         if not seen <= entered["seq"] < SEQ_LIMIT:
             check_seq(entered["seq"])
             raise StoreGoneError(
-                f"{folder(self._driver.path)} went back in time while it was open, as a restored "
-                "copy does",
+                f"{folder(self._driver.path)} was rolled back while it was open, as by restoring a "
+                "copy",
                 next="open the store again, and claim again what you are working on",
             )
         entered["seq"] += 1
-        if now - entered["store_time"] >= NOTE_TIME_MS:
-            self.run(SPACE.note_time, {"space": space, "now": now, "wall": wall})
-        return now, wall, entered
+        return entered
+
+    def _note_time(self, space: int, now: int, wall: int) -> None:
+        """Record the time, signed; a forged row is left as it is, to be detected."""
+        row = self.rows(SPACE.signed, {"space": space})[0]
+        times = {"store_time": now, "wall_time": wall}
+        row = self._driver.ledger.signed_space(row, times)
+        self.run(SPACE.note_time, row | {"space": space})
 
     def begin_read(self, ahead: Ahead) -> tuple[int, int]:
         self._driver.stay_present()
@@ -345,22 +381,23 @@ class SqliteConnection(Versioned):
         return self._driver.clock.now(), self._driver.clock.wall()
 
     def begin_setup(self) -> None:
+        self._last = None
         self._control("BEGIN IMMEDIATE")
 
     def ahead(self, ahead: Ahead) -> None:
-        """Nothing travels here."""
+        """Does nothing: there are no round trips."""
 
     def rows(self, query: Query, parameters: dict[str, Any]) -> list[Row]:
         text, values = query.bind("sqlite", parameters)
         try:
             cursor = self._cursor.execute(text, values)
-            # The names are asked for once there is a row: without one, SQLite has none to tell.
+            # The names are read once there is a row: without one, SQLite has none.
             return [dict(zip(query.columns or query.named(cursor), row)) for row in cursor]  # noqa: B905 - the hot path
         except apsw.Error as error:
             raise self.failed(error) from error
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
-        # On lines of their own: a signal handler that runs in between may tear the cursor.
+        # On separate lines: a signal handler that runs in between may break the cursor.
         text, values = query.bind("sqlite", parameters)
         try:
             self._cursor.execute(text, values)
@@ -369,12 +406,14 @@ class SqliteConnection(Versioned):
 
     def version(self) -> int:
         found: int = self.rows(SQLITE.version, {})[0]["user_version"]
+        self._last = None
         self._data = self.db.data_version() if found <= self._driver.version else -1
         return found
 
-    def migrate(self, version: int, text: str) -> None:
-        self._control(text)
-        self._control(f"PRAGMA user_version={version}")
+    def migrate(self, steps: list[tuple[int, str]]) -> None:
+        for _, text in steps:
+            self._control(text)
+        self._control(f"PRAGMA user_version={steps[-1][0]}")
         self._control(f"PRAGMA application_id={APPLICATION_ID}")
         self._control("ANALYZE sqlite_schema")  # makes the table of estimates
         for query in (SQLITE.forget_estimates, SQLITE.estimate, SQLITE.estimate_queue):
@@ -389,11 +428,12 @@ class SqliteConnection(Versioned):
 
     def undo(self) -> None:
         if not self.db.in_transaction:
-            # SQLite ends the whole transaction by itself after some errors, such as a full disk.
+            # After some errors, such as a full disk, SQLite ends the whole transaction by itself.
             raise StorageError(
-                f"{folder(self._driver.path)}: another write of the same moment failed",
+                f"{folder(self._driver.path)}: another write in the same group failed",
                 next="try again",
             )
+        self._last = None
         self._control("ROLLBACK TO member")
         self._control("RELEASE member")
 
@@ -405,13 +445,14 @@ class SqliteConnection(Versioned):
             self._driver.bells.ring(rings, seq)
 
     def rollback(self) -> None:
-        # SQLite has rolled back by itself after some errors; a second one would only hide them.
+        self._last = None
+        # After some errors SQLite has rolled back by itself; a second rollback would hide them.
         if self.db.in_transaction:
             try:
                 self.db.execute("ROLLBACK")
             except apsw.Error:
                 self.usable = False
-                self.db.close()  # the lock must go, whatever is wrong with the disk
+                self.db.close()  # the lock must be released, whatever is wrong with the disk
 
     def _control(self, text: str) -> None:
         try:

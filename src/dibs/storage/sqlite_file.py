@@ -1,6 +1,6 @@
-"""The file of a SQLite store as a whole: is it ours, copies of it, and what is wrong with it.
+"""The file of a SQLite store as a whole: whether it is ours, copies, and what is wrong with it.
 
-What SQLite's errors mean to those who use dibs is said here, by their codes.
+The meaning of SQLite's errors for users of dibs is defined here, by code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dibs.errors import (
 )
 from dibs.records import folder
 from dibs.storage.clock import BUSY_S, COPY, SILENCE, bearable
-from dibs.storage.folder import Folder, Note, inode_of
+from dibs.storage.folder import Folder, Note, inode_of, store_gone
 from dibs.storage.queries import Queries, migrations, newest_migration
 from dibs.system import boot_id
 
@@ -41,25 +41,25 @@ SQLITE = Queries("sqlite")
 SQLITE_VERSION = apsw.sqlite_lib_version()
 APPLICATION_ID = 0x64696273
 WAL_MODE = b"\2\2"
-"""What the header of a database in WAL mode says."""
+"""The header bytes of a database in WAL mode."""
 HARDENED = (
     (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
     (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
     (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
 )
-"""Nothing in a file runs by itself, also before anybody has looked at what is in it."""
+"""Settings under which nothing in a file runs by itself, even before it was checked."""
 WITH_TOKENS, NOTED_SCHEMA = 7, 10
 """The first schemas with access tokens, and with a note in the user's data folder."""
 
 
 def refuse_other_program(path: str) -> None:
-    """Look into a file that has no folder of ours beside it, and leave no trace."""
+    """Check a file that has no dibs folder beside it, without leaving a trace."""
     if os.path.getsize(path):
         look(path, lambda db: None)
 
 
 def look(path: str, do: Callable[[apsw.Connection], T]) -> T:
-    """Look into a database of dibs without changing anything, and without trusting it."""
+    """Read a dibs database without changing anything, and without trusting it."""
     try:
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         try:
@@ -78,16 +78,16 @@ def look(path: str, do: Callable[[apsw.Connection], T]) -> T:
 def refuse_journal(db: apsw.Connection, path: str, patience_s: float = 0) -> None:
     """Refuse a rollback journal beside a database in WAL mode: its pages would be played back.
 
-    Dibs never makes one there, but for a moment while it makes a store. To be called before
+    Dibs never makes one there, except for a moment while it creates a store. Call this before
     anything else is done with the connection.
     """
     journal, end = f"{path}-journal", time.monotonic() + patience_s
-    # Asked through SQLite: to close a file of our own would drop its locks.
+    # Asked through SQLite: closing a file of our own would drop its locks.
     while os.path.lexists(journal) and db.read("main", 0, 18, 2) == (True, WAL_MODE):
         if time.monotonic() >= end:
             raise UnfitError(
-                f"{folder(journal)} is not of dibs: SQLite would put what is in it into the store",
-                next="find out where it comes from, and delete that file; the store is as it was",
+                f"{folder(journal)} is not a file of dibs: SQLite would copy it into the store",
+                next="find out where it comes from, and delete it; the store itself is unchanged",
                 untrusted=path,
             )
         time.sleep(0.05)
@@ -96,26 +96,26 @@ def refuse_journal(db: apsw.Connection, path: str, patience_s: float = 0) -> Non
 def check_journal(db: apsw.Connection, note: Note) -> None:
     """Refuse a rollback journal, unless the store is being made; see above."""
     if note.life == "-" and not note.older:
-        return  # nobody has set it up yet
+        return  # it has not been set up yet
     made_again = note.life.partition(".")[0] != str(inode_of(note.path))
     refuse_journal(db, note.path, BUSY_S if made_again else 0)
 
 
 def as_sqlite(text: str) -> str:
-    """A migration as SQLite takes it."""
-    # The primary key is the table: one b-tree to write where there would be two.
+    """A migration in the form SQLite needs."""
+    # The primary key is the table: one b-tree to write instead of two.
     return text.replace("\n);", "\n) WITHOUT ROWID;")
 
 
 def claim_own(note: Note) -> None:
-    """Make a new store this user's own; refuse one that is there, and that nobody knows."""
+    """Make a new store this user's own; refuse an unknown one that exists."""
     there = os.path.exists(note.path) and os.path.getsize(note.path)
     if note.key is None and there:
-        note.read()  # another process may have made both this moment, the key first
+        note.read()  # another process may just have made both, the key first
         if note.key is None:
             raise UnfitError(
                 f"{folder(note.path)} has lost its key, {folder(Folder(note.path).key_file)}",
-                next="put the key file back from a backup, or remove the store",
+                next="restore the key file from a backup, or remove the store",
             )
     if note.known:
         return
@@ -124,7 +124,7 @@ def claim_own(note: Note) -> None:
     if note.key is None:
         make_key(note)
     elif not there or not look(note.path, lambda db: is_of_this_boot(db, note.path)):
-        note.read()  # another process may have taken it over this moment
+        note.read()  # another process may just have adopted it
         if not note.known:
             raise unknown(note)
     else:
@@ -135,7 +135,7 @@ def claim_own(note: Note) -> None:
 
 
 def is_of_this_boot(db: apsw.Connection, path: str) -> bool:
-    """Whether an earlier release has used the store since this machine was started."""
+    """Whether an earlier release has used the store since this machine started."""
     version = int(db.pragma("user_version"))
     if not 0 < version < NOTED_SCHEMA:
         return False
@@ -144,12 +144,12 @@ def is_of_this_boot(db: apsw.Connection, path: str) -> bool:
 
 
 def check_own(db: apsw.Connection, note: Note, stamp: tuple[str, str]) -> None:
-    """Look at a database that was not looked at before, or that is not the one that was here."""
+    """Check a database that was not checked before, or that replaced another one."""
     db.execute("BEGIN")  # one state throughout: another process may be setting it up
     try:
         version = int(db.pragma("user_version"))
         if version == 0:
-            return  # it is going to be set up
+            return  # it will be set up
         if note.schema != stamp[1]:
             check_schema(db, version, note.path)
     finally:
@@ -159,7 +159,7 @@ def check_own(db: apsw.Connection, note: Note, stamp: tuple[str, str]) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         note.read()
-        if note.life not in ("-", stamp[0]):  # nobody else was faster
+        if note.life not in ("-", stamp[0]):  # no other process was faster
             mark_copy(db)
             keep(note, stamp)
         db.execute("COMMIT")
@@ -173,7 +173,7 @@ def settle(db: apsw.Connection, note: Note, inode: int) -> None:
 
 
 def keep(note: Note, stamp: tuple[str, str]) -> None:
-    """Renew the note, where the user's data folder can be written."""
+    """Update the note, if the user's data folder is writable."""
     from dibs.storage.adoption import save
 
     try:
@@ -186,7 +186,7 @@ def check_schema(db: apsw.Connection, version: int, path: str) -> None:
     """Refuse a database with anything that dibs did not create, or created in another way."""
     steps = [text for number, _, text in migrations() if number <= version]
     if version != len(steps):
-        return  # a newer release made it, which `prepare` says
+        return  # a newer release made it, which `prepare` reports
     ours = apsw.Connection(":memory:")
     for text in steps:
         ours.execute(as_sqlite(text))
@@ -199,25 +199,25 @@ def check_schema(db: apsw.Connection, version: int, path: str) -> None:
     if odd:
         names = ", ".join(ascii(name)[1:-1][:60] for name in odd[:5])
         raise UnfitError(
-            f"{folder(path)} is not as dibs made it: {names}{' …' if len(odd) > 5 else ''}",
+            f"{folder(path)} was changed without dibs: {names}{' …' if len(odd) > 5 else ''}",
             next="restore a backup, or remove the store; dibs makes a new one",
             odd=odd[:50],
         )
 
 
 def contents(db: apsw.Connection, path: str) -> Row:
-    """What is in a store that somebody else has made; refused if dibs could not have made it."""
+    """What is in a store made by somebody else; refused if dibs could not have made it."""
     version = int(db.pragma("user_version"))
     if not WITH_TOKENS <= version <= newest_migration():
         raise UnfitError(
-            f"{folder(path)} was made by another release of dibs (schema {version})",
+            f"another release of dibs made {folder(path)} (schema {version})",
             next="use it with that release, or remove the store",
         )
     check_schema(db, version, path)
     found: Row = {}
     for query in (SQLITE.spaces_there, SQLITE.agents_there, SQLITE.tokens_there):
         cursor = db.execute(*query.bind("sqlite", {}))
-        # Without a row, SQLite has no names to tell.
+        # Without a row, SQLite has no column names.
         found[query.name.removesuffix("_there")] = [
             dict(zip([column[0] for column in cursor.get_description()], row, strict=True))
             for row in cursor
@@ -228,7 +228,7 @@ def contents(db: apsw.Connection, path: str) -> Row:
 
 
 def take_over(path: str, wall: int) -> None:
-    """Revoke the tokens of a store that somebody else has made, and end the sessions in it."""
+    """Revoke the tokens of a store made by somebody else, and end its sessions."""
     try:
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
@@ -245,7 +245,7 @@ def take_over(path: str, wall: int) -> None:
 
 
 def mark_copy(db: apsw.Connection) -> None:
-    """Mark a store as one that may have lost some of its past."""
+    """Mark a store as one that may have been rolled back."""
     for query in (SQLITE.copy_spaces, SQLITE.copy_sessions):
         db.execute(*query.bind("sqlite", {"copy": COPY}))
 
@@ -255,35 +255,34 @@ def check_program(db: apsw.Connection, path: str) -> None:
     if application == APPLICATION_ID:
         return
     if application != 0 or db.pragma("schema_version") != 0:
-        # Another process may be setting it up right now; then the mark is there next time.
+        # Another process may be setting it up; then the mark is there next time.
         if db.pragma("application_id") == APPLICATION_ID:
             return
         raise UnfitError(
-            f"{folder(path)} is the database of another program",
+            f"{folder(path)} is a database of another program",
             next="give another path; dibs does not touch this file",
         )
 
 
 def copy(db: apsw.Connection, target: str, key: bytes) -> None:
-    """Copy the store as of one moment, while others write, and its key beside it.
+    """Copy the store as of one moment, while others write, with its key beside it.
 
-    The copy is marked as one. Restored, it goes on at a seq that the original, which may
-    have gone on after the copy was made, has not given to anybody.
+    The copy is marked as one. When it is restored, it continues at a seq that the original,
+    which may have continued after the copy was made, has not used.
     """
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError as error:
-        raise ExistsError(f"{folder(target)} is there already", next="give another path") from error
+        raise ExistsError(f"{folder(target)} already exists", next="give another path") from error
     except OSError as error:
-        raise ReadOnlyError(f"{folder(target)} cannot be made: {error.strerror}") from error
+        raise ReadOnlyError(f"{folder(target)} cannot be created: {error.strerror}") from error
     try:
         Folder(target).receive(key)
         made = apsw.Connection(target)
         try:
             for option, value in HARDENED:
                 made.config(option, value)
-            with made.backup("main", db, "main") as backup:
-                backup.step()  # all in one step: it begins again whenever somebody writes
+            transfer(db, made)
             mark_copy(made)
         finally:
             made.close()
@@ -294,62 +293,98 @@ def copy(db: apsw.Connection, target: str, key: bytes) -> None:
         raise
 
 
+def replace(db: apsw.Connection, source: str | None) -> None:
+    """Put a backup in the place of all that a store holds, or nothing at all.
+
+    It is one transaction, so whoever has the store open sees the old or the new. What they hold
+    in the old one is refused from then on: the seq goes on above all that was ever granted.
+    """
+    between = apsw.Connection("")  # a temporary file of SQLite's own
+    try:
+        if source is not None:
+            look(source, lambda found: transfer(found, between))
+            mark_copy(between)
+        else:
+            between.pragma("page_size", db.pragma("page_size"))  # another is refused
+            between.pragma("application_id", APPLICATION_ID)  # dibs sets it up again
+        transfer(between, db)
+    finally:
+        between.close()
+
+
+def transfer(source: apsw.Connection, target: apsw.Connection) -> None:
+    with target.backup("main", source, "main") as backup:
+        backup.step()  # in one step: it would start again after every write
+
+
+def names_of_spaces(db: apsw.Connection) -> list[str]:
+    return [row[0] for row in db.execute(*SQLITE.space_names.bind("sqlite", {}))]
+
+
 def translate(error: apsw.Error, path: str) -> DibsError:
     """The dibs error for one of SQLite's, by its code."""
     extended: int = getattr(error, "extendedresult", apsw.SQLITE_ERROR)
     code = extended & 0xFF
-    kind, advice = _ERRORS.get(code, (StorageError, "look at the disk"))
+    kind, advice = _ERRORS.get(code, (StorageError, "check the disk"))
     name = apsw.mapping_extended_result_codes.get(extended) or apsw.mapping_result_codes.get(code)
     reason = _REASONS.get(extended) or _REASONS.get(code) or name
     return kind(f"{folder(path)}: {reason}", next=advice, sqlite=name)
 
 
 _ERRORS: dict[int, tuple[type[UnavailableError], str]] = {
-    apsw.SQLITE_BUSY: (BusyError, "try again; if it stays, look for a frozen process"),
+    apsw.SQLITE_BUSY: (BusyError, "try again; if it persists, look for a frozen process"),
     apsw.SQLITE_FULL: (DiskFullError, "free some space and try again"),
-    apsw.SQLITE_READONLY: (ReadOnlyError, "check the owner and the mode of the store"),
-    apsw.SQLITE_CANTOPEN: (ReadOnlyError, "check the owner and the mode of the store"),
-    apsw.SQLITE_PERM: (ReadOnlyError, "check the owner and the mode of the store"),
+    apsw.SQLITE_READONLY: (ReadOnlyError, "check the store's owner and permissions"),
+    apsw.SQLITE_CANTOPEN: (ReadOnlyError, "check the store's owner and permissions"),
+    apsw.SQLITE_PERM: (ReadOnlyError, "check the store's owner and permissions"),
     apsw.SQLITE_CORRUPT: (CorruptError, "restore a backup"),
     apsw.SQLITE_NOTADB: (UnfitError, "give another path; dibs does not touch this file"),
 }
 _REASONS = {
-    # SQLite says no more; what it wanted was a few pages for the file that processes share.
+    # SQLite says no more; it needed a few pages for the file that processes share.
     apsw.SQLITE_IOERR_SHMSIZE: "the shared file beside it cannot grow; the disk may be full",
-    apsw.SQLITE_IOERR_SHMOPEN: "the shared file beside it cannot be made; the disk may be full",
-    apsw.SQLITE_BUSY: "another process keeps the store's turn",
+    apsw.SQLITE_IOERR_SHMOPEN: "the shared file beside it cannot be created; the disk may be full",
+    apsw.SQLITE_BUSY: "another process keeps writing to the store",
     apsw.SQLITE_FULL: "the disk is full",
     apsw.SQLITE_READONLY: "the store is read-only",
     apsw.SQLITE_CANTOPEN: "the store cannot be opened for writing",
-    apsw.SQLITE_PERM: "the store may not be opened",
+    apsw.SQLITE_PERM: "opening the store is not permitted",
     apsw.SQLITE_CORRUPT: "the database is damaged",
-    apsw.SQLITE_NOTADB: "this is not a database of dibs",
+    apsw.SQLITE_NOTADB: "this is not a dibs database",
     apsw.SQLITE_IOERR: "the disk failed a read, a write or a sync",
 }
 
 
 class Versioned:
-    """What a connection says of the schema that it finds."""
+    """What a connection knows about the schema that it finds."""
 
     db: apsw.Connection
     _driver: SqliteDriver
     _data = -1
-    """What SQLite called the content of the file when the schema was last looked at."""
+    """SQLite's version number of the file when the schema was last checked."""
+    _last: Row | None = None
+    """The row that the last write here began with, kept up to date by it (`Write._entered`).
+
+    The next write need not ask again unless `_data` shows that another connection has written.
+    """
 
     def refuse_upgraded(self) -> None:
-        """Others have written: refuse to go on by the rules of a schema that is not this one."""
+        """After others have written: refuse to continue if the schema has changed."""
         try:
             version = int(self.db.pragma("user_version"))
         except apsw.Error as error:
             raise translate(error, self._driver.path) from error
+        if version == 0:
+            raise store_gone(self._driver.path)  # it was emptied, and is going to be set up again
         if version > self._driver.version:
             from dibs.storage.prepare import upgraded
 
             raise upgraded(version, self._driver.version)
+        self._last = None
         self._data = self.db.data_version()
 
     def failed(self, error: apsw.Error) -> DibsError:
-        """Why a statement failed: perhaps it does not fit a schema that is newer than this dibs."""
+        """Why a statement failed: the schema may be newer than this dibs."""
         if type(error) is apsw.SQLError:
             try:
                 self.refuse_upgraded()
@@ -359,7 +394,7 @@ class Versioned:
 
 
 class Maintained:
-    """What is done with a file as a whole by the driver that has it open."""
+    """Operations on a whole file, by the driver that has it open."""
 
     path: str
     version = 0
@@ -375,6 +410,9 @@ class Maintained:
 
     def backup(self, target: str) -> None:
         self._apart(lambda db: copy(db, target, self._note.key or b""))
+
+    def replace(self, source: str | None) -> None:
+        self._apart(lambda db: replace(db, source))
 
     def integrity(self) -> list[str]:
         said = [row[0] for row in self._apart(lambda db: [*db.execute("PRAGMA integrity_check")])]
@@ -393,14 +431,14 @@ class Maintained:
         before = SILENCE.get()
         SILENCE.set(bearable(patience_s))
         try:
-            # First without the turn: what is left to copy while others wait for it is little.
+            # First without the turn, so little is left to copy while others wait.
             self._apart(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE))
             self._apart(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
         finally:
             SILENCE.set(before)
 
     def _apart(self, do: Callable[[apsw.Connection], Any]) -> Any:
-        """Do something with the file that is no transaction."""
+        """Do something with the file outside a transaction."""
         connection = self.take()
         try:
             return do(connection.db)

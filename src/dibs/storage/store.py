@@ -1,20 +1,24 @@
 """One space in one database: transactions, the turn, the journal, and waiting.
 
-Every write is one short transaction that begins by taking the space's next *seq* and ends
-with at least one event of that seq in the journal. Seq is handed out under the write lock,
-so it is in commit order: a reader that has seen seq 40 will never be surprised by a 39. That one
-number serves as fencing epoch, as cursor and as audit order.
+Every write is one short transaction. It begins by taking the space's next *seq* and ends with at
+least one event of that seq in the journal, which carries what the write changed. Seq is handed out
+under the write lock, so it is in commit order: a reader that has seen seq 40 will never meet a new
+39. That one number serves as fencing epoch, as cursor and as audit order.
 
-All waiting is one mechanism: something changed, look again. Bells are hints that make the
-next look come soon; the slow look beneath them makes a lost hint harmless.
+All waiting is one mechanism: something changed, look again. Bells are hints that make the next
+look come soon; a slow regular look makes a lost hint harmless.
 """
 
 from __future__ import annotations
 
+from _contextvars import ContextVar
+
 from dibs.errors import CancelledError, NotYoursError, SpaceFullError
-from dibs.records import to_text
+from dibs.records import TRACED
 from dibs.storage.clock import COPY, SILENCE, bearable, stranger
+from dibs.storage.images import inner, is_firm, to_changes, to_json
 from dibs.storage.queries import Queries, Query, newest_migration
+from dibs.storage.retention import Retention
 from dibs.system import runs
 
 TYPE_CHECKING = False
@@ -23,20 +27,26 @@ if TYPE_CHECKING:
     from typing import Any, Self, TypeVar
 
     from dibs.storage.driver import Ahead, Connection, Driver, Listener, Rings, Row
+    from dibs.storage.images import Change
+    from dibs.storage.ledger import Ledger
     from dibs.storage.turns import Leaves
 
     T = TypeVar("T")
 
 SPACE = Queries("space")
 NOW_MS = 1
-"""Due so soon that whoever said so looks again itself."""
-KEEP_S, KEEP_BYTES = 30 * 86_400.0, 256 << 20
+"""Something due this soon is left to the process that noticed it."""
+PENDING = 16_384
+"""How many characters of changes may wait for an event; more get their own (`space.noted`)."""
+TRACE: ContextVar[str] = ContextVar("trace", default="")
+"""The trace that a call belongs to, if its caller says so. The events that begin something keep
+it, so that a span made from them can be linked to the caller's own."""
 TIDY_SHIFT = 8
-"""A store is looked after at every 256th write."""
+"""A store is maintained at every 256th write."""
 
 
 class Caller:
-    """Who makes a write: an agent's session, and whether this very process keeps it alive."""
+    """Who makes a write: an agent's session, and whether this process keeps it alive."""
 
     __slots__ = ("agent", "nonce", "owned", "session")
 
@@ -45,44 +55,55 @@ class Caller:
         self.session = session
         self.owned = owned
         self.nonce = nonce
-        """Random: in a store that went back in time, another session may get the same number."""
+        """Random, since in a store that was rolled back another session may get the same number."""
 
 
 class Store:
     def __init__(
-        self, driver: Driver, name: str, key_check: str, sign: Callable[[str, Row], str]
+        self,
+        driver: Driver,
+        name: str,
+        key_check: str,
+        sign: Callable[[str, Row], str],
+        ledger: Ledger,
     ) -> None:
         """
-        sign: the signature of an access token in the space of that name, for older stores
+        sign: signs an access token in the space with that name, for older stores
+        ledger: what the journal is hashed with
         """
         self.driver = driver
+        self.ledger = driver.ledger = ledger
         self.clock = driver.clock
         self.liveness = driver.liveness
         self.swept_at = 0
-        """The store time at which this process last looked for the dead."""
+        """The store time at which this process last looked for dead sessions."""
         self.numbers: set[int] = set()
-        """Under which somebody waits in this process."""
+        """The numbers under which this process has waiters."""
         self.kept_at = 0
-        """The store time at which it last said that they do."""
+        """The store time at which it last showed that they wait."""
         self.hints: tuple[int, ...] = ()
-        """Numbers that the last who asked found worth asking ahead."""
+        """Numbers that the last caller found worth asking for ahead."""
         self.name = name
         driver.version = newest_migration()
         self.at_close: list[Callable[[], None]] = []
         self.page_bytes: int | None = None
-        """How many bytes a list may have, in a process that reads for others."""
+        """How many bytes a list may have in a daemon."""
         self.tidy: Callable[[], object] | None = None
-        """Called after every 256th write, to prune the store; not where nobody has the time."""
-        self.keeps: Callable[[], tuple[float, int]] = lambda: (KEEP_S, KEEP_BYTES)
-        """How many seconds of the past are kept, and from how many bytes on less."""
+        """Called after every 256th write to prune the store; None where there is no time for it."""
+        self.keeps: Callable[[], Retention] = Retention
+        """How long records are kept."""
         self.pruning: Any = None
-        """What `tidy` goes on with."""
+        """What `tidy` continues with."""
+        self.not_pruned = ""
+        """Why the last attempt at that failed, if it did."""
         self.swept_rows_at = self.rests_until = 0
+        self.folding: Any = None
+        """Earlier moments, once one was requested."""
 
         def set_up(connection: Connection) -> None:
-            from dibs.storage.prepare import prepare  # late, since hardly anybody has to
+            from dibs.storage.prepare import prepare  # late, since it is rarely needed
 
-            self._enter(prepare(driver, connection, name, key_check, sign))
+            self._enter(prepare(driver, connection, name, key_check, sign, ledger))
 
         driver.renew = set_up
         connection = driver.take()
@@ -99,18 +120,21 @@ class Store:
         self.space: int = row["id"]
         self.key_check: str = row["key_check"]
         self.restored_seq: int = row["restored_seq"]
+        self.home: str = row["repository"]
 
     def _current(self, connection: Connection) -> Row | None:
         """The row of the space, unless something has to be set up first."""
         if connection.version() != self.driver.version:
             return None
         found = connection.rows(SPACE.find, {"name": self.name})
-        return found[0] if found and not self.driver.enter(found[0], connection) else None
+        if not found or not found[0]["head"] or self.driver.enter(found[0], connection):
+            return None
+        return found[0]
 
     def write(self, caller: Caller | None, ahead: Ahead = None, wait_s: float = 0) -> Write:
-        """A write; what it is going to ask first may be given, and travels with its beginning.
+        """A write; its first queries may be given, and are sent with its beginning.
 
-        wait_s: how long it has time, if there may be a crowd that writes the same
+        wait_s: how long it has, if a crowd may be writing the same
         """
         write = Write(self, ahead, caller)
         write.wait_s = wait_s
@@ -119,6 +143,16 @@ class Store:
     def read(self, ahead: Ahead = None, caller: Caller | None = None) -> Read:
         """A read, likewise."""
         return Read(self, ahead, caller)
+
+    def belong(self, repository: str) -> str:
+        """The home of this space, which is this repository if it has none yet."""
+        if not self.home:
+            with self.write(None) as tx:
+                self.home = (tx.row(SPACE.home) or {})["repository"]
+                if not self.home:
+                    tx.run(SPACE.belong, repository=repository)
+                    self.home = repository
+        return self.home
 
     def check(self) -> None:
         """Raise if a newer dibs has upgraded the store since it was opened."""
@@ -133,7 +167,7 @@ class Store:
             raise upgraded(version, known)
 
     def alive(self, session: Row, now: int, known_to_run: bool = False) -> bool:
-        """Whether the process behind a session still runs, as far as can be known."""
+        """Whether the process behind a session still runs, as far as is known."""
         deadline = session["deadline"]
         if session["ended_at"] is not None or (deadline is not None and deadline <= now):
             return False
@@ -158,20 +192,20 @@ class Store:
         driver: Driver | None = None,
         listener: Listener | None = None,
     ) -> T | None:
-        """Call `look` until it finds something or the time is over.
+        """Call `look` until it finds something or the time is up.
 
-        It returns what it found, and in how many milliseconds something is due to change
-        by itself, if it knows.
+        It returns what it found, and in how many milliseconds something is due to change by
+        itself, if it knows.
 
-        topics: whose bells to listen to: a noun, a noun and what it is about (`noun:subject`), or
-            the number of somebody who waits and the line it stands in (`number:line`)
-        driver: where to listen, if not where everybody does
-        listener: one that listens already, from before there was anything to be found
+        topics: whose bells to listen to: a noun, a noun and a subject (`noun:subject`), or the
+            number of a waiter and its line (`number:line`)
+        driver: where to listen, if not at the usual place
+        listener: one that already listens, from before there was anything to find
         """
         from dibs.storage.waiting import CANCEL  # late, since most commands never wait
 
         cancel = CANCEL.get()
-        # The first in a line looks for the others.
+        # The first in a line also looks for the others.
         missed = listener is None or listener.leads
         if listener is None:
             listener = (driver or self.driver).listen(topics, cancel)
@@ -194,7 +228,7 @@ class Store:
             listener.close()
 
     def listen_soon(self, topics: tuple[str, ...]) -> Listener | None:
-        """Listen to bells before waiting for them; None if that would take long."""
+        """Start to listen before waiting; None if that would take long."""
         from dibs.storage.waiting import CANCEL
 
         return self.driver.listen_soon(topics, CANCEL.get())
@@ -210,7 +244,9 @@ class Read:
 
     connection: Connection
     _since: float = 0
-    """When it began to wait for its turn, if it had to."""
+    """When it began to wait for the turn, if it had to."""
+    patience_s: float = 0
+    """How much longer than usual it may take."""
     queued = True
     """Whether anybody may be waiting in a queue; a write knows, a read looks."""
 
@@ -221,7 +257,7 @@ class Read:
         self._ahead = ahead
 
     def __enter__(self) -> Self:
-        self.connection = self.store.driver.take(self._since)
+        self.connection = self.store.driver.take(self._since, self.patience_s)
         try:
             self._begin()
             return self
@@ -243,11 +279,11 @@ class Read:
             raise stranger(caller)
 
     def ahead(self, ahead: Ahead) -> None:
-        """Say what will be asked next, so that it can travel together."""
+        """Announce the next queries, so that they can be sent together."""
         self.connection.ahead(ahead)
 
     def ask(self, questions: list[tuple[Query, Row]]) -> list[list[Row]]:
-        """The rows of several queries, which travel together unless they were said ahead."""
+        """The rows of several queries, which are sent together unless announced before."""
         self.connection.ahead(lambda: questions)
         return [self.rows(query, **parameters) for query, parameters in questions]
 
@@ -265,19 +301,19 @@ class Read:
     ) -> list[Row]:
         """The rows of a list, which begins after the row whose field is the cursor's value.
 
-        keep: a function that says of a row whether it is meant; by default all are
+        keep: a function that says whether a row is wanted; by default all are
         """
         if self.store.page_bytes is None and keep is None:
             return self.rows(query, **parameters)
-        from dibs.storage.paging import pages  # only a daemon and who looks for something need it
+        from dibs.storage.paging import pages  # late: only daemons and searches need it
 
         return pages(self, self.store.page_bytes, query, cursor, field, keep, parameters)
 
     def fitting(self, rows: list[Row]) -> list[Row]:
-        """As many of these rows as one answer holds; the rest is for the next."""
+        """As many of these rows as fit in one answer; the rest is for the next call."""
         if self.store.page_bytes is None:
             return rows
-        from dibs.storage.paging import fitting  # only a daemon needs it
+        from dibs.storage.paging import fitting  # late: only a daemon needs it
 
         return fitting(self.store.page_bytes, rows)
 
@@ -290,7 +326,7 @@ class Read:
         self._give_back()
 
     def _give_back(self) -> None:
-        # Whatever still refers to this transaction must not keep the next one's connection.
+        # A remaining reference to this transaction must not keep the next one's connection.
         connection = self.connection
         del self.connection
         self.store.driver.give_back(connection)
@@ -305,16 +341,22 @@ class Write(Read):
     seq: int
     wait_s: float = 0
     stall_s: float | None = None
-    """How long it waits while nobody passes the turn on, if less than usual."""
-    _events = 0
+    """How long it waits while nobody passes the turn on, if shorter than usual."""
     _discarded = False
     _held: tuple[int, ...] = ()
     _places: list[Leaves] = []
 
     def __enter__(self) -> Self:
+        if self.stall_s is None:
+            return self._take_turn()
         before = SILENCE.get()
-        if self.stall_s is not None:
-            SILENCE.set(bearable(self.stall_s))
+        SILENCE.set(bearable(self.stall_s))
+        try:
+            return self._take_turn()
+        finally:
+            SILENCE.set(before)
+
+    def _take_turn(self) -> Self:
         try:
             turns = self.store.driver.turns
             if turns is not None:
@@ -323,9 +365,6 @@ class Write(Read):
         except BaseException:
             self._leave_line()
             raise
-        finally:
-            if SILENCE.get() is not before:
-                SILENCE.set(before)
 
     def _begin(self) -> None:
         caller = self.caller
@@ -336,28 +375,60 @@ class Write(Read):
             connection.crowd = True
         self.now, self.wall, entered = connection.begin_write(self.space, session, self._ahead)
         self.seq, self.queued = entered["seq"], bool(entered["queued"])
+        self._entered = entered
+        """Kept up to date, since the next write may begin with it. Its `id` is that of the session
+        until this write changes a session or a place in a queue."""
+        self._journal: list[Row] = []
+        """The events of this write, stored at its end with everything it changed."""
+        self._changes: list[Change] = []
         if caller is not None:
             self._check(caller, entered)
 
     def _check(self, caller: Caller, row: Row) -> None:
         if row["nonce"] != caller.nonce:
             raise stranger(caller)
-        # Another process of the session, or another thread, may have given it another name.
+        # Another process or thread of the session may have renamed it.
         caller.agent = row["agent"]
         if self.store.alive(row, self.now, known_to_run=caller.owned):
             return
         raise NotYoursError(
-            f"session {caller.session} of {caller.agent} has ended; "
-            "what it held has been given back",
-            next="join again, then claim again what you still need",
+            f"session {caller.session} of {caller.agent} has ended; what it held was freed",
+            next="join again, then reclaim what you still need",
             session=caller.session,
         )
 
     def run(self, query: Query, row: Row | None = None, /, **parameters: Any) -> None:
-        """Run a statement with named values, or with those of a row."""
+        """Run a statement with named values, or with the values of a row."""
         values = parameters if row is None else row
         values["space"] = self.space
+        tell, returns, enters = self.store.ledger.tellers[query]
+        if enters:
+            self._entered["id"] = None
+        if returns:
+            self._changes += tell(values, self.connection.rows(query, values))
+            return
+        self._changes += tell(values, None)
         self.connection.run(query, values)
+
+    def rows(self, query: Query, **parameters: Any) -> list[Row]:
+        parameters["space"] = self.space
+        found = self.connection.rows(query, parameters)
+        if query.writes:
+            self._tell(query, parameters, found)
+        return found
+
+    def row(self, query: Query, **parameters: Any) -> Row | None:
+        parameters["space"] = self.space
+        found = self.connection.rows(query, parameters)
+        if query.writes:
+            self._tell(query, parameters, found)
+        return found[0] if found else None
+
+    def _tell(self, query: Query, parameters: Row, found: list[Row]) -> None:
+        tell, _, enters = self.store.ledger.tellers[query]
+        if enters:
+            self._entered["id"] = None
+        self._changes += tell(parameters, found)
 
     def event(
         self,
@@ -369,19 +440,20 @@ class Write(Read):
         session: int | None = None,
         grows: bool = False,
     ) -> int:
-        """Add to the journal what this write did, and return the seq of that line.
+        """Add what this write did to the journal, and return the seq of that event.
 
-        By default the caller did it; an event about somebody else's session names that one.
+        By default the caller did it; an event about another session names that one.
         grows: it only adds to the store, and is refused in one that has reached its limit
         """
         seq = self.next_seq
-        self._events += 1
         mine = self.caller.session if self.caller is not None else None
         if agent is None and self.caller is not None:
             agent, session = self.caller.agent, mine
-        # What is handed over to somebody else is part of a release.
+        # A hand-over to another session is part of a release.
         if grows and self.store.driver.over and session == mine:
             self._refuse_if_full()
+        if kind in TRACED and session == mine and (trace := TRACE.get()):
+            data = {**(data or {}), "trace": trace}
         row = {
             "space": self.space,
             "seq": seq,
@@ -389,42 +461,90 @@ class Write(Read):
             "agent": agent,
             "session": session,
             "subject": subject,
-            "data": None if data is None else to_text(data),
+            "data": None if data is None else to_json(data),
             "at": self.wall,
+            "changes": None,
         }
-        self.connection.run(SPACE.journal, row)
+        self._journal.append(row)
         self._rings[kind.partition(".")[0]] = None
         return seq
 
     @property
     def next_seq(self) -> int:
-        """The seq that the next event of this write is going to have."""
-        return self.seq + self._events
+        """The seq that the next event of this write will have."""
+        return self.seq + len(self._journal)
+
+    def _conclude(self) -> None:
+        """Store the events of this write, the last of them with everything that changed."""
+        hash, run, journal = self.store.ledger.hash, self.connection.run, self._journal
+        before = self._pending() if self._entered["pending"] else ""
+        journal[-1]["changes"] = to_changes(self.now, before, self._changes)
+        entered = self._entered
+        last = entered["hash"]
+        for row in journal:
+            last = row["hash"] = hash(last, row)
+            run(SPACE.journal, row)
+        entered["seq"], entered["hash"] = self.next_seq, last
+        if before:
+            self._put_off("")
+
+    def _conclude_without(self) -> None:
+        """Let the changes of a write without an event wait for the next event."""
+        if not any(map(is_firm, self._changes)):
+            return  # a sign of life
+        there, mine = self._entered["pending"], inner(self._changes)
+        before = self._pending()
+        if before == there and len(before) + len(mine) < PENDING:
+            self._put_off(f"{before},{mine}" if before else mine)
+        else:
+            self.event("space.noted", self.store.name)
+
+    def _pending(self) -> str:
+        """The changes that wait for an event; forged ones stay where they are, to be detected."""
+        pending: str = self._entered["pending"]
+        return pending if pending and self.store.ledger.fits("space", self._chain()) else ""
+
+    def _chain(self) -> Row:
+        """The part of the chain in the space's row."""
+        return self.connection.rows(SPACE.signed, {"space": self.space})[0]
+
+    def based(self, **chain: Any) -> None:
+        """Record up to where the base goes now."""
+        self.connection.run(SPACE.based, self._signed(**chain))
+
+    def _put_off(self, pending: str) -> None:
+        """Let changes wait for the next event; none once an event has them."""
+        self.connection.run(SPACE.put_off, self._signed(pending=pending))
+        self._entered["pending"] = pending
+
+    def _signed(self, **columns: Any) -> Row:
+        """The space's row with other values; a forged row is not signed again."""
+        return self.store.ledger.signed_space(self._chain(), columns) | {"space": self.space}
 
     def _refuse_if_full(self) -> None:
-        """The file is over the limit; what pruning has freed in it counts as free."""
+        """Refuse if the file is over the limit; pages that pruning freed do not count."""
         driver = self.store.driver
         used = self.connection.rows(driver.used, {})[0]["used"]
         if used > driver.size_limit:
             raise SpaceFullError(
                 f"{driver.address} holds {used >> 20} MiB, more than its limit of "
                 f"{driver.size_limit >> 20} MiB",
-                next="have a person remove what is old (dibs gc --keep 7d), or raise "
+                next="have a person remove old records (dibs gc --keep 7d), or raise "
                 "DIBS_SIZE_LIMIT",
                 limit=driver.size_limit,
             )
 
     def ring(self, number: int, given: object = None) -> None:
-        """Wake the one who waits under this number, once the write is done.
+        """Wake the waiter with this number, once the write is done.
 
-        given: what it was granted; if it waits in this process, it need not look
+        given: what it was granted; a waiter in this process then need not look
         """
         self._rings[str(number)] = given
 
     def hold(self, number: int) -> None:
-        """Prove that this process lives behind a number that this write mints.
+        """Prove that this process is behind a number that this write assigns.
 
-        If the write is undone, the number will be minted again, perhaps by another process.
+        If the write is undone, the number will be assigned again, perhaps to another process.
         """
         if self.store.liveness is not None:
             self._held += (number,)
@@ -438,17 +558,18 @@ class Write(Read):
 
     def _give_back(self) -> None:
         super()._give_back()
-        self._leave_line()
+        if self._places:
+            self._leave_line()
 
     def _leave_line(self) -> None:
         if self._places:
             try:
                 self._places.pop().leave()
             finally:
-                self._leave_line()  # else the next would wait for as long as this is remembered
+                self._leave_line()  # otherwise the next would wait as long as this is remembered
 
     def discard(self) -> None:
-        """Nothing had to be changed: leave without a trace."""
+        """End the write without a trace, since nothing had to be changed."""
         self._discarded = True
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -456,31 +577,34 @@ class Write(Read):
             self._leave()
             return
         try:
+            if self._changes and not self._journal:
+                self._conclude_without()
+            if self._journal:
+                self._conclude()
             # A write without an event, such as a beat, uses no seq: the journal has no gap.
-            self.connection.commit(self._rings, self.seq + self._events - 1)
+            last = self.next_seq - 1
+            self.connection.commit(self._rings, last)
         except BaseException:
             self._leave()
             raise
         self._give_back()
         store = self.store
-        if (self.seq + self._events - 1) >> TIDY_SHIFT != (
-            self.seq - 1
-        ) >> TIDY_SHIFT and store.tidy:
+        if last >> TIDY_SHIFT != (self.seq - 1) >> TIDY_SHIFT and store.tidy:
             store.tidy()
 
 
 def from_text(text: str | None) -> Any:
-    """What `to_text` wrote; nothing is nothing."""
+    """Read what `to_text` wrote; None stays None."""
     if text is None:
         return None
     if text == "[]":
-        return []  # most lists are empty, and need no `json`
+        return []  # most lists are empty and need no `json`
     if not _READERS:
-        from json import JSONDecoder  # late, since most commands read none
+        from json import JSONDecoder  # late, since most commands do not need it
 
         _READERS.append(JSONDecoder().raw_decode)
     return _READERS[0](text)[0]
 
 
 _READERS: list[Callable[[str], tuple[Any, int]]] = []
-"""What reads JSON, once it was needed; there are no blanks around it that would be skipped."""
+"""The JSON decoder, once it was needed; stored text has no white space to skip."""

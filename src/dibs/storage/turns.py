@@ -1,13 +1,13 @@
 """The threads of one process in line for the turn to write, first come, first served.
 
-The database's own turn is had by whoever tries in the right moment, and every try costs a
-connection. So a process sends one thread at a time. Hundreds that are about to wait for something
-are a *crowd*: of those only the first stands in the line, so that a write of anybody else has one
-of them before it, and not all. Among processes the same holds, by a *gate* of the store's.
+The database's own turn goes to whoever tries at the right moment, and every try costs a connection.
+So a process sends one thread at a time. Hundreds of threads that are about to wait are a *crowd*:
+only the first of them stands in the line, so that another write has one of them ahead of it, not
+all. The same holds among processes, by a *gate* of the store.
 
-Whose turn it is, the database decides: a place here is only the right to ask for it. Nobody keeps
-one alive but the thread that has it: if an interrupt keeps it from leaving, the next in line finds
-the place empty.
+The database decides whose turn it is: a place here is only the right to ask for it. Only the thread
+that has a place keeps it: if an interrupt prevents it from leaving, the next one finds the place
+empty.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LEAST_S = 0.5
 LOOK_S = 0.05
-"""How soon the next in line notices that the first is gone without a word."""
+"""How soon the next in line notices that the first has disappeared."""
 
 
 class Line:
@@ -46,7 +46,7 @@ class Line:
     def enter(self, seconds: float) -> Place:
         """Wait for the turn; refused if it has not come by then.
 
-        Whoever cannot bear to wait so long is refused once the line stands still for as long.
+        A caller that tolerates less is refused once the line has stood still for that long.
         """
         place = Place(self)
         try:
@@ -67,9 +67,9 @@ class Place:
         self._gate.acquire()
 
     def stand(self, seconds: float) -> None:
-        """Come to the end of the line, and wait until this is the first."""
+        """Join the end of the line, and wait until this is the first."""
         line, me = self._line, self._me
-        line.append(me)  # each step on the list is one of the interpreter's
+        line.append(me)  # each operation on the list is atomic in the interpreter
         if line[0] is me:
             return
         began = moved = monotonic()
@@ -77,7 +77,7 @@ class Place:
         while True:
             if me not in line:  # a signal handler that wrote meanwhile has taken it out
                 line.append(me)
-            # Also for the first: who was before it may be gone because of that.
+            # Also for the first: the one ahead of it may have left because of that.
             now, outage = monotonic(), self._of.outage
             if outage is not None and outage[0] >= began:
                 error = outage[1]
@@ -94,7 +94,7 @@ class Place:
             left = min(end, moved + pause_s) - now
             if left <= 0:
                 raise BusyError(
-                    f"{len(line) - 1} other threads of this process write, or wait to",
+                    f"{len(line) - 1} other threads of this process write or wait to write",
                     next="try again",
                 )
             del there
@@ -105,12 +105,12 @@ class Place:
 
 
 def remove(line: list[ref[Place]], place: ref[Place]) -> None:
-    """Take a place out of the line, and tell who comes next."""
+    """Remove a place from the line, and wake the next."""
     try:
         line.remove(place)
     except ValueError:
-        return  # it was out already
-    for other in line[:2]:  # the second looks after the first
+        return  # it was already removed
+    for other in line[:2]:  # the second watches the first
         wake(other)
 
 
@@ -120,14 +120,14 @@ def wake(place: ref[Place]) -> None:
         try:
             there._gate.release()
         except RuntimeError:
-            return  # it is awake, or about to be; another may have woken it in this moment
+            return  # it is awake, or another thread is just waking it
 
 
 class Gate:
     """The right of a process to let one of a crowd write.
 
-    Processes that are not part of one get their turn in the gap that is left behind it. Nobody
-    depends on it: who has waited long enough for a frozen process goes through.
+    Processes that are not part of a crowd get their turn in the gap that it leaves. Nobody depends
+    on it: a process that has waited long enough for a frozen one goes through.
     """
 
     GAP_S = 0.001
@@ -139,7 +139,7 @@ class Gate:
         self._closed = False
 
     def enter(self) -> Gate:
-        import fcntl  # few claims are one of a crowd
+        import fcntl  # late: few claims are part of a crowd
 
         if self._closed:
             return self
@@ -158,7 +158,7 @@ class Gate:
             except (OSError, ValueError):
                 if not self._closed:
                     raise
-                break  # the store is being closed, and says so itself
+                break  # the store is being closed, and says so
         return self
 
     def leave(self) -> None:
@@ -170,7 +170,7 @@ class Gate:
             try:
                 fcntl.flock(self._handle, fcntl.LOCK_UN)
             except (OSError, ValueError):
-                if not self._closed:  # with that it is open to others
+                if not self._closed:  # closing it opens the gate to others
                     raise
 
     def close(self) -> None:
@@ -181,20 +181,20 @@ class Gate:
 
 
 class Crowds:
-    """Those of a process who are about to wait: of many who want the same, one writes at a time."""
+    """Threads about to wait: of many that want the same, one writes at a time."""
 
     def __init__(self) -> None:
         self.crowd = Line()
         self._asking: dict[str, list[str]] = {}
 
     def ask(self, what: str) -> bool:
-        """Whether others of this process ask for the same now, and may have to wait for it."""
+        """Whether other threads of this process ask for the same now, and may have to wait."""
         asking = self._asking.setdefault(what, [])
         asking.append(what)
         return len(asking) > 1
 
     def asked(self, what: str) -> None:
-        """Somebody who asked has been answered."""
+        """Record that one that asked has been answered."""
         asking = self._asking.get(what)
         if asking:
             asking.pop()
@@ -202,11 +202,11 @@ class Crowds:
             self._asking.pop(what, None)
 
     def take(self, wait_s: float) -> tuple[list[Leaves], float]:
-        """The right of one of a crowd to write; see `Turns`, which has more lines than this."""
+        """The right of one thread of a crowd to write; see `Turns`, which has more lines."""
         return ([self.crowd.enter(wait_s)] if wait_s else []), 0
 
     def fail(self, error: DibsError) -> None:
-        """Nobody can be served: all who stand in line need not find that out for themselves."""
+        """Refuse all in the line: nobody can be served, and they need not find out one by one."""
         tell(self.crowd, error)
 
 
@@ -220,10 +220,10 @@ class Turns(Crowds):
     """The lines of a process that writes to one store."""
 
     def __init__(self, gate: Gate | None = None, line_s: float = BUSY_S) -> None:
-        """Lines of those who write to one store.
+        """The lines of threads that write to one store.
 
         gate: waits until no crowd of another process writes, for a while
-        line_s: how long one stands in the line, if not in that of a crowd
+        line_s: how long a thread stands in the line, unless it is in a crowd's
         """
         super().__init__()
         self.line = Line()
@@ -235,7 +235,7 @@ class Turns(Crowds):
 
         Also since when it was waited for, on the monotonic clock, beyond what was given. The caller
         resets `SILENCE`, which may be shorter from here on.
-        wait_s: given by one of a crowd: how long it has time
+        wait_s: how long a thread of a crowd has
         """
         places: list[Leaves] = []
         try:
@@ -247,7 +247,7 @@ class Turns(Crowds):
             places.append(self.line.enter(since + self._line_s - monotonic()))
             waited = monotonic() - since
             if waited > LOOK_S:
-                # Who has stood long behind others has less time for a turn that nobody passes on.
+                # After a long wait behind others, less time is left for a turn that stands still.
                 SILENCE.set(bearable(max(LEAST_S, BUSY_S - waited)))
             return places, since
         except BaseException:

@@ -1,9 +1,9 @@
-"""The user's data folder, and what is kept there of this machine: its name.
+"""The user's data folder, and this machine's name, which is kept there.
 
-A machine is known by the name that it had when its user first used dibs on it. Laptops change their
-names with the network; spaces, checkouts and files are named after the machine, and must not change
-with it. The name is kept under the machine's own id, so that two machines which share a home
-directory keep one each. Where the system has no such id, the name it has now is all there is.
+A machine keeps the name that it had when its user first used dibs on it. Laptops change their names
+with the network; spaces, checkouts and files are named after the machine, and must not change with
+it. The name is stored under the machine's own id, so that two machines that share a home directory
+keep one each. If the system has no such id, its present name is used.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dibs.storage.folder import Own, user
 from dibs.system import machine_id
 
 _NAMES: dict[str, str] = {}
-"""By the folder: a daemon is asked for it with every call."""
+"""By folder: a daemon needs it for every call."""
 
 
 def machine_name() -> str:
-    """What this machine is called, also after it was given another name."""
+    """This machine's name, which stays the same after it is renamed."""
     now = os.uname().nodename
     try:
         home = home_user_dir()
@@ -36,7 +36,7 @@ def machine_name() -> str:
         _NAMES[home] = (known or b"").decode("utf-8", "replace") or now
         return _NAMES[home]
     except (DibsError, OSError):
-        return now  # nothing can be kept here, such as in a sandbox
+        return now  # nothing can be stored here, such as in a sandbox
 
 
 def default_user_dir() -> str:
@@ -46,10 +46,10 @@ def default_user_dir() -> str:
 
 
 def home_user_dir() -> str:
-    """The user's data folder by the home alone.
+    """The user's data folder, determined by the home directory alone.
 
-    Which stores are whose is noted there: of the environment, MCP clients give little more than
-    HOME to their servers, which must find the same notes as the commands.
+    It records which stores are whose. MCP clients pass little more of the environment than HOME
+    to their servers, which must find the same notes as the commands.
     """
     home = os.path.expanduser("~")
     if os.geteuid() == 0:
@@ -60,15 +60,15 @@ def home_user_dir() -> str:
 
 
 def home_of_root(home: str) -> str:
-    """The home to use as root: never that of another user, who would be locked out of it.
+    """The home to use as root: never another user's, who would be locked out of it.
 
-    `sudo dibs` is refused there, since it was meant for that user; a container whose root has
-    such a HOME is nobody else's.
+    `sudo dibs` is refused there, since it was meant for that user; in a container whose root has
+    such a HOME, there is no other user.
     """
     try:
         owner = os.stat(home).st_uid
     except OSError:
-        return home  # there is none, and what dibs makes is root's
+        return home  # there is no such user, and what dibs makes is root's
     if owner == 0:
         return home
     if os.environ.get("SUDO_UID", "").isdigit():

@@ -1,12 +1,12 @@
 """Sleeping until a bell rings, and how another thread ends such a wait.
 
-A process may have a thousand who wait. They sleep in one *room*: one thread has the ear, and wakes
-those whom a bell concerns. On one machine the kernel reports the byte that a writer leaves in a
-bell's file (inotify on Linux; where there is none, the thread looks at the files' times every
-20 ms); a server sends its notices. Only those who wait load this module.
+A process may have a thousand waiters. They sleep in one *room*: one thread listens, and wakes the
+waiters that a bell concerns. On one machine the kernel reports the byte that a writer leaves in a
+bell's file (inotify on Linux; elsewhere the thread checks the files' times every 20 ms); a server
+sends its notices. Only processes that wait load this module.
 
-Being woken is a hint: who is woken looks again. Hints may get lost and processes may die, so
-somebody has to look now and then without one. Of those in one line that is the first.
+Being woken is a hint: a woken waiter looks again. Hints may get lost and processes may die, so
+somebody has to look now and then without one. In each line, that is the first waiter.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from dibs.system.linux import Inotify
 
     class Ear(Protocol):
-        """What one thread of a process hears bells with, for all who sleep in it."""
+        """What one thread of a process hears bells with, for all its waiters."""
 
         def watch(self, topic: str) -> None: ...
 
         def unwatch(self, topic: str) -> None: ...
 
         def hear(self, seconds: float) -> Iterable[str]:
-            """Wait for bells, or until it is cancelled; say which have rung."""
+            """Wait for bells, or until it is cancelled; return which have rung."""
 
         def close(self) -> None: ...
 
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 POLL_S = 0.02
 STEP_NS = 20_000_000
 PATIENCE_S = 0.5
-"""How long a lost hint can cost; also how soon the death of a process is noticed."""
+"""The delay that a lost hint can cause; also how soon a process's death is noticed."""
 STOP_S = 5.0
 IDLE_S = 5.0
-"""How long an ear is kept that nobody needs."""
+"""How long an unused ear is kept."""
 UNASKED_S, UNASKED_PER_S = 10.0, 10.0
-"""How long somebody waits without a look, and how many of a line look in a second, at most."""
+"""The longest time without a look, and the maximum number of looks per second in a line."""
 FRESH_S = 1.0
-"""For how long somebody may believe what it was brought: who was frozen meanwhile has to look."""
+"""How long what a bell brought is valid: a process that was frozen meanwhile must look."""
 EVERYBODY = "*"
 
 
@@ -63,7 +63,7 @@ class Cancel:
         self._read, self._write = os.pipe()
         self.called = False
         self.wake: Callable[[], None] | None = None
-        """Tells one who sleeps in a room, where no handle is waited for."""
+        """Tells a waiter that sleeps in a room, where no handle is waited for."""
 
     def __call__(self) -> None:
         self.called = True
@@ -84,7 +84,7 @@ CANCEL: ContextVar[Cancel | None] = ContextVar("cancel", default=None)
 
 
 class HubListener:
-    """One who sleeps in a room."""
+    """A waiter in a room."""
 
     def __init__(self, room: Room, keys: list[str], line: str, cancel: Cancel | None) -> None:
         self.keys = keys
@@ -92,7 +92,7 @@ class HubListener:
         self._room = room
         self._rung = False
         self.told: Callable[[], None] | None = None
-        """Called instead of waking a thread, by one that no thread waits with."""
+        """Called instead of waking a thread, if no thread waits."""
         self._given: tuple[float, Any] | None = None
         self.error: DibsError | None = None
         self._gate = allocate_lock()
@@ -103,16 +103,16 @@ class HubListener:
 
     @property
     def leads(self) -> bool:
-        """Whether it is the first in its line, who looks for all of them, or in none."""
+        """Whether it is the first in its line, which looks for all of them, or is in none."""
         return self._room.leads(self)
 
     @property
     def patience_s(self) -> float:
-        """When to look without a hint, to make up for a bug: the first in a line does so sooner."""
+        """When to look without a hint, as a safety net: the first in a line does so sooner."""
         return max(UNASKED_S, self._room.length(self.line) / UNASKED_PER_S)
 
     def ring(self, given: object = None) -> None:
-        """Wake it; given: what it waited for, if whoever brings it is in this process."""
+        """Wake it; given: what it waited for, if this process granted it."""
         if given is not None:
             self._given = time.monotonic(), given
         self._rung = True
@@ -120,12 +120,12 @@ class HubListener:
 
     @property
     def given(self) -> Any:
-        """What it was brought a moment ago; None if it has to look."""
+        """What it was brought a moment ago; None if it must look."""
         given = self._given
         return given[1] if given is not None and time.monotonic() - given[0] < FRESH_S else None
 
     def nudge(self) -> None:
-        """Have it look without a bell."""
+        """Make it look without a bell."""
         told = self.told
         if told is not None:
             told()
@@ -149,7 +149,7 @@ class HubListener:
 
 
 class Room:
-    """Who sleeps, and what wakes whom."""
+    """Who sleeps, and what wakes which waiter."""
 
     def __init__(self) -> None:
         self._lock = RLock()  # a signal handler may write while its thread is in here
@@ -180,11 +180,11 @@ class Room:
             return next(iter(self._lines.get(listener.line, (listener,)))) is listener
 
     def length(self, line: str) -> int:
-        """How many stand in a line; nobody stands in that of those who wait alone."""
+        """How many are in a line; 0 for waiters without one."""
         return len(self._lines.get(line, ())) if line else 0
 
     def ring(self, key: str, given: object = None) -> bool:
-        """Wake those who sleep here until this key comes; say whether there are any."""
+        """Wake the waiters for this key; return whether there are any."""
         with self._lock:
             found = list(self._waiters.get(key, ()))
             for listener in found:
@@ -192,11 +192,11 @@ class Room:
             return bool(found)
 
     def has(self, key: str) -> bool:
-        """Whether anybody sleeps here until this key comes."""
+        """Whether there are waiters for this key."""
         return key in self._waiters
 
     def nudge(self, alone: bool = True) -> None:
-        """Have the first of each line look, and all who are in none if they are to."""
+        """Make the first of each line look, and on request all that are in none."""
         with self._lock:
             for line, listeners in self._lines.items():
                 for listener in listeners if line or alone else ():
@@ -212,14 +212,14 @@ class Ears(Room):
         super().__init__()
         self._listen = listen
         self._making = RLock()
-        """Held while an ear is made, which may take seconds: who leaves does not wait for it."""
+        """Held while an ear is made, which may take seconds; leaving does not need it."""
         self._watching = RLock()
-        """Held while somebody enters or leaves: else one would lose the watch of another."""
+        """Held while a waiter enters or leaves: otherwise one could remove another's watch."""
         self._ear: Ear | None = None
         self._cancel: Cancel | None = None
         self._over = allocate_lock()
         self._error: DibsError | None = None
-        """Why the last ear hears no more."""
+        """Why the last ear stopped."""
 
     def listen(self, topics: tuple[str, ...], cancel: Cancel | None) -> HubListener:
         listener = self._listener(topics, cancel)
@@ -243,7 +243,7 @@ class Ears(Room):
         return HubListener(self, keys, line_of(topics), cancel)
 
     def _seat(self, listener: HubListener, ear: Ear) -> bool:
-        """Have it wait here; not if the ear has ended in this very moment."""
+        """Let it wait here; not if the ear has just ended."""
         with self._watching:
             if self._ear is not ear:
                 return False
@@ -296,18 +296,18 @@ class Ears(Room):
                     elif now - used_at > IDLE_S and self._retire(ear):
                         break
         except Exception as error:
-            # Who sleeps here is told, and looks after itself.
+            # The waiters are told, and look by themselves.
             if not isinstance(error, DibsError):
-                error = StorageError(f"a bell broke: {error!r}", next="try again")
+                error = StorageError(f"listening for changes failed: {error!r}", next="try again")
             self._retire(ear, error)
         finally:
             ear.close()
             over.release()
-            if not cancel.called:  # else whoever has called it closes it
+            if not cancel.called:  # otherwise the canceller closes it
                 cancel.close()
 
     def _retire(self, ear: Ear, error: DibsError | None = None) -> bool:
-        """Hear no more until somebody comes again, unless there is somebody."""
+        """Stop listening until a new waiter comes, unless there is one."""
         with self._watching, self._lock:
             if self._ear is not ear or (self._waiters and error is None):
                 return False
@@ -325,20 +325,20 @@ class Ears(Room):
                     listener.ring()
 
     def close(self) -> None:
-        """Hear no more; after this the store may be closed."""
+        """Stop listening; after this the store may be closed."""
         with self._watching:
             ear, self._ear = self._ear, None
             cancel, over = self._cancel, self._over
             if ear is None or cancel is None:
                 return
             cancel()
-        self._ring_all()  # whoever looks now finds out that it is closed
+        self._ring_all()  # waiters that look now notice that it is closed
         over.acquire(timeout=STOP_S)
         cancel.close()
 
 
 def line_of(topics: tuple[str, ...]) -> str:
-    """The line that somebody stands in who waits under a number (`17:name of the line`)."""
+    """The line of a waiter with a number (`17:name of the line`)."""
     numbered = [topic for topic in topics if topic[0].isdigit()]
     return numbered[0].partition(":")[2] if numbered else ""
 
@@ -353,7 +353,7 @@ class InotifyEar:
         self._poll.register(kernel.handle, select.POLLIN)
         self._poll.register(cancel, select.POLLIN)
         self._others = PollEar(path, cancel)
-        """For what the kernel does not watch: a user may have only so many watches."""
+        """For files that the kernel does not watch: a user may have only so many watches."""
 
     def watch(self, topic: str) -> None:
         path = self._path(topic)
@@ -409,7 +409,7 @@ class PollEar:
         try:
             return os.stat(self._path(topic)).st_mtime_ns
         except FileNotFoundError:
-            return 0  # the store is being deleted; the next look finds that out
+            return 0  # the store is being deleted; the next look notices it
 
     def rung(self) -> set[str]:
         """What has rung since the last look."""
@@ -432,9 +432,9 @@ class PollEar:
 
 
 def settled(at: int) -> int:
-    """A file's time, or none if it may be written again without looking different.
+    """A file's time, or None if it may be written again without a visible change.
 
-    The disk's clock goes in steps. Whoever is woken once too often looks once too often.
+    The disk's clock advances in steps. An extra wake-up only costs an extra look.
     """
     return at if abs(time.time_ns() - at) > STEP_NS else -1
 
@@ -444,8 +444,8 @@ def file_ear(
 ) -> Callable[[Cancel], Ear]:
     """What hears the bells of a machine.
 
-    idle: inotify handles that nobody uses now
-    step_s: how often it looks where the kernel tells nothing
+    idle: unused inotify handles
+    step_s: how often it looks where the kernel reports nothing
     """
 
     def listen(cancel: Cancel) -> Ear:

@@ -146,7 +146,7 @@ def unreachable() -> list[str]:
     from shutil import which
 
     found = which("dibs")
-    how = "install it for all: uv tool install agent-dibs, or pipx install agent-dibs"
+    how = "install it for all clients: uv tool install PATH, with the path of a checkout of dibs"
     if found is None:
         return [f"dibs is not on the PATH, so no client will find it; {how}"]
     if sys.prefix != sys.base_prefix and found.startswith(sys.prefix + os.sep):

@@ -1,7 +1,7 @@
 """The names of what is in an archive, read without unpacking it.
 
-An archive is written by anybody: a small one may hold gigabytes of zeros, or names without end. So
-only so much of it is read, and what is beyond that is not known.
+Anybody can write an archive, and a small one may hold gigabytes of zeros or millions of names. So
+only a limited part is read, and the rest is unknown.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 PACKED_LIMIT = 64 << 20
 READ_LIMIT = 32 << 20
-"""So much is read of what is packed."""
+"""How many bytes of the unpacked archive are read."""
 MEMBERS_LIMIT = 5_000
 LISTING_LIMIT = 1 << 20
 
 
 def members(file: str, strip: int = 0) -> list[str]:
-    """The names of the files in an archive, without so many of their first folders.
+    """The names of the files in an archive; strip: how many leading folders to leave out.
 
-    Nothing if it is no archive, or one of a kind that is not known.
+    Empty if it is not an archive, or of an unknown kind.
     """
     import tarfile
     import zipfile
@@ -41,7 +41,7 @@ def members(file: str, strip: int = 0) -> list[str]:
                 return []
             found.extend(islice(_names(packed), MEMBERS_LIMIT))
     except EOFError:
-        pass  # what was found until then is there
+        pass  # keep what was found so far
     except (OSError, ValueError, tarfile.TarError, zipfile.BadZipFile, zlib.error):
         return []
     except (RecursionError, MemoryError, OverflowError, NotImplementedError):
@@ -68,7 +68,7 @@ def _names(packed: IO[bytes]) -> Iterator[str]:
 
 
 def _listing(packed: IO[bytes]) -> int:
-    """How long the list at the end of a zip says that it is."""
+    """The size of the list at the end of a zip, as it says itself."""
     packed.seek(max(0, packed.seek(0, os.SEEK_END) - (1 << 16)))
     _, mark, end = packed.read().rpartition(b"PK\5\6")
     packed.seek(0)
@@ -88,7 +88,7 @@ def _opened(packed: IO[bytes], start: bytes) -> IO[bytes]:
 
 
 class Bounded:
-    """Reads so much and no more; who goes on at the end, as far as a header says, is stopped."""
+    """Reads up to a limit, and stops a reader that follows a header beyond it."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source

@@ -1,15 +1,15 @@
-"""What a command of git would change, asked of git before it runs.
+"""What a git command would change: git is asked before the command runs.
 
-The questions are those of `git_questions`. To ask runs nothing of the repository's own and writes
-nothing (`surroundings.git`), reaches no other machine, and comes to an end: all answers together
-have a limit.
+The questions are those of `git_questions`. Asking runs no program of the repository and writes
+nothing (`surroundings.git`), contacts no other machine, and ends: all answers together have a time
+limit.
 
-A name that git does not know changes nothing, since the command will fail. What cannot be found
-out in time depends on what is at stake. A command that takes uncommitted work away (`TAKING`)
-counts as changing everything. For any other the answer is that it changes nothing known: it
-replaces only what git has, and what it does to files of others is found after it has run.
+A name that git does not know changes nothing, because the command will fail. If there is no answer
+in time, it depends on the risk. A command that discards uncommitted work (`TAKING`) counts as
+changing everything. Any other counts as changing nothing known: it replaces only committed files,
+and changes to files of others are found after it has run.
 
-Not asked is what a fetch would bring, which nobody knows before it: `git pull` is judged by the
+What a fetch would bring is not asked, because it is unknown before: `git pull` is judged by the
 branch that was fetched last.
 """
 
@@ -43,11 +43,11 @@ YES = frozenset(("true", "yes", "on", "1", "", "merges", "m", "interactive", "i"
 
 
 class Asking:
-    """One checkout, and the time there is to ask about it.
+    """One checkout, and the time left to ask about it.
 
     top: its directory, where names begin
-    head: the commit that is checked out, or will be by the time the next command runs
-    within: the only names, from the top, of which uncommitted work matters; empty for all
+    head: the commit that is checked out, or will be when the next command runs
+    within: the only names, from the top, whose uncommitted work matters; empty for all
     """
 
     def __init__(self, top: str, limit_s: float, within: tuple[str, ...] = ()) -> None:
@@ -62,10 +62,10 @@ class Asking:
         self._settings: dict[str, str] | None = None
 
     def changed(self, asks: Asks, path: str, below: bool) -> set[str] | None:
-        """The names of the files that change, from the top; None if it may be any.
+        """The names of the files that change, from the top; None if it may be any file.
 
         path: where the command runs
-        below: whether only what is there, or below, changes
+        below: whether only files at or below that path change
         """
         found: set[str] = set()
         for word, *files in asks:
@@ -126,9 +126,9 @@ class Asking:
     def refuses(
         self, asks: Asks, path: str, changed: set[str], counts: Callable[[str], bool]
     ) -> bool:
-        """Whether git itself will leave everything as it is, because of uncommitted work.
+        """Whether git will refuse to change anything, because of uncommitted work.
 
-        counts: whether the work in a file is sure to be there still when the command runs
+        counts: whether the work in a file is certain to be there when the command runs
         """
         said = {word: [*about, ""][0] for word, *about in asks}
         try:
@@ -156,16 +156,16 @@ class Asking:
             return True
         if not changed.isdisjoint(state):
             return True
-        # A file that git does not know yet is in the way as well, unless it is ignored.
+        # An untracked file is in the way as well, unless it is ignored.
         new = [name for name in changed if os.path.lexists(f"{self.top}/{name}")]
         new = [name for name in new if counts(name)][:LISTED]
         words = ("ls-files", "-z", "--others", "--exclude-standard", "--", *new)
         return bool(new and self._names(*words))
 
     def merged(self, rev: str, onto: str = "", when: str = "") -> set[str]:
-        """What merging a revision changes, or rebasing what is not in it onto another.
+        """What merging a revision changes, or rebasing the commits that are not in it onto another.
 
-        when: `ff` if nothing is done unless HEAD is behind
+        when: `ff` if it only fast-forwards
         """
         theirs = self.commit(rev)
         target = self.commit(onto) if onto else theirs
@@ -173,12 +173,12 @@ class Asking:
         base = said.decode().strip()
         if not base or (when == "ff" and base != self.commit(self.head)):
             return set()
-        # What only one's own side has changed stays; what both sides have alike does too.
+        # Files that only our side has changed stay; so do those that are equal on both sides.
         differs = self._between(self.head, target)
         return differs and differs & self._between(base, target)
 
     def commit(self, rev: str) -> str:
-        """The hash of the commit of that name, "" if there is none."""
+        """The hash of the commit with that name, "" if there is none."""
         if not rev:
             return ""
         key = self.head, rev
@@ -189,7 +189,7 @@ class Asking:
     def _find(self, rev: str) -> str:
         said = self._verify(rev)
         if not said and rev[:1] != "-" and not set(rev) & set("~^:@{ *?[\\"):
-            # A branch that only one remote has is taken for it.
+            # Git takes it for the branch of a remote, if only one has it.
             words = ("for-each-ref", "--format=%(objectname)", f"refs/remotes/*/{rev}")
             found = self._git(*words, codes=(0, 128)).decode().split()
             said = found[0] if len(found) == 1 else ""
@@ -200,7 +200,7 @@ class Asking:
         return self._git(*words, codes=(0, 1, 128)).decode().strip()
 
     def _rev(self, rev: str) -> str:
-        """A revision as it is meant when the command runs."""
+        """A revision, as the command will resolve it."""
         if self.head == "HEAD":
             return rev
         if rev == "@{upstream}":
@@ -216,7 +216,7 @@ class Asking:
         return self._names("diff", *COMPARED, one, other, "--", codes=(0, 128))
 
     def _commits(self, revs: list[str], *further: str) -> set[str]:
-        """What commits change; no range or name that is given can be an option of git."""
+        """What commits change; no given range or name can be an option of git."""
         named = [self._rev(rev) for rev in revs]
         if not named or not all(named):
             return set()
@@ -232,7 +232,7 @@ class Asking:
         return self._between(f"{kept}^1", kept) | self._names(*words, codes=(0, 128))
 
     def _bisect(self, word: str, *revs: str) -> set[str]:
-        """What the next step of a bisection changes; of several steps, whatever they may."""
+        """What the next step of a bisection changes; for several steps, any file that they may."""
         bad, known = "refs/bisect/bad", ("--glob=refs/bisect/good-*",)
         if word not in ("start", "good", "old", "bad", "new"):
             return self._between(self.head, self.commit(bad)) | self._commits(
@@ -260,7 +260,7 @@ class Asking:
         return found
 
     def applies(self, patch: str, folder: str, options: tuple[str, ...]) -> bool:
-        """Whether a patch fits, so that it changes anything at all."""
+        """Whether a patch applies at all."""
         try:
             self._git("apply", *options, "--", patch, cwd=folder)
         except UnavailableError:
@@ -296,7 +296,7 @@ class Asking:
         return (self._text(files).splitlines() or [""])[0].strip()
 
     def _text(self, files: Sequence[str]) -> str:
-        """What is in the first of these files of git that there is."""
+        """The content of the first of these files of git that exists."""
         for file in files:
             try:
                 found = read_bytes(os.path.join(self._git_dir, file), TODO_BYTES)
@@ -318,7 +318,7 @@ class Asking:
         return self._states[within]
 
     def _stashes(self, how: str) -> bool:
-        """Whether uncommitted work is stashed for the time of the command."""
+        """Whether the command stashes uncommitted work while it runs."""
         if how == "pull":
             how = "rebase.autostash" if self._is_set(how) else "merge.autostash"
         return self._is_set(how)
@@ -343,14 +343,14 @@ class Asking:
         environment = elsewhere() | {"GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
         left = self._end - monotonic()
         if left <= 0:
-            raise UnavailableError("git has taken too long to say what would change")
+            raise UnavailableError("git took too long to say what would change")
         try:
             return git(*words, cwd=cwd or self.top, environment=environment, codes=codes,
                        timeout_s=left)  # fmt: skip
-        except ValueError:  # such as a letter that no file name can have
-            raise UnavailableError("this cannot be said to git") from None
+        except ValueError:  # such as a character that no file name can have
+            raise UnavailableError("git does not accept this") from None
 
 
 def unstaged(state: dict[str, str]) -> set[str]:
-    """Those of which something is not in the index, and that have no conflict."""
+    """The files with unstaged changes and without a conflict."""
     return {name for name, one in state.items() if one[1] != " " and one not in UNMERGED}

@@ -1,26 +1,43 @@
 """From words on a command line to the arguments of a function.
 
 Every command is made from a signature: that of an operation, or that of the function `main` of a
-command written by hand. What can be given by place is given by place, everything else by name.
-`ttl_s` becomes `--ttl 30m`, a list becomes an option that may be given several times, JSON is read
-as JSON and, where it is none, as plain text. What stands after `--` belongs to an argument called
-`command`, if there is one. The docstring is the help: a summary, more about it, a line
+command written by hand. Positional parameters are given by place, all others by name. `ttl_s`
+becomes `--ttl 30m`, a list becomes an option that may be repeated, and JSON is parsed if it is
+valid, and otherwise taken as text. `@file` stands for the content of a file where JSON is expected,
+and `-` for the standard input, there and for the body of a message. Words after `--` belong to an
+argument called `command`, if there is one. The docstring is the help: a summary, details, a line
 `name: text` for each argument and, for a command written by hand, a line `example: …`.
 
 The module of a command written by hand says in `BY` who may call it and, where the types of its
-arguments do not say it, in `KINDS` what these must be like. A module of several commands has a
-function for each, of its name, and `BY` says it for each of them.
+arguments do not say it, in `KINDS` what these must be like. `DESTRUCTIVE` names the commands that
+are never offered to somebody who mistyped another one; `WERE` says what options are called now that
+had another name. A module of several commands has a function for each, and `BY` has an entry for
+each of them.
 """
 
 from __future__ import annotations
 
 import os
 
-from dibs.arguments import FLAG, LINE, Argument, Flag, Json, Kind, Seconds, Whole
+from dibs.arguments import (
+    BODY_LIMIT,
+    FLAG,
+    LINE,
+    Argument,
+    Choice,
+    Flag,
+    Json,
+    Kind,
+    ResourceName,
+    Seconds,
+    Text,
+    Whole,
+    duration,
+)
 from dibs.errors import InvalidError
 from dibs.operation import AGENT, PERSON, Items, Operation, arguments_of
-from dibs.records import is_plain, quoted
-from dibs.surroundings.wording import print_json, say
+from dibs.records import called, is_plain, quoted
+from dibs.surroundings.wording import be_quiet, choose_color, choose_format, print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,10 +47,11 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Agent, Dibs
     from dibs.names.paths import Place
+    from dibs.storage.retention import Retention
     from dibs.surroundings.nearby import Nearby
     from dibs.surroundings.who import Who
 
-# Where a shell has a better word than the library.
+# Where the shell has a better word than the library.
 RENAMED = {
     "everything": "all",
     "tags": "tag",
@@ -41,9 +59,15 @@ RENAMED = {
     "leases": "lease",
     "clients": "client",
 }
-HELP = {"mode": "share it with others who share", "retry": "no other attempt can succeed"}
+HELP = {"mode": "share it with others who also share it", "retry": "no other attempt can succeed"}
+WORDS = ("tags", "labels")
+"""Arguments of which several may be in one word, with commas between them."""
 INPUT_LIMIT = 16 * 1024 * 1024
-UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+FORMATS = Choice("text", "json", "yaml", "csv", "markdown")
+"""The formats of answers; `--json` is short for `--format json`."""
+COLORS = Choice("auto", "always", "never")
+RISKY = ("--all", "--discard", "--force", "--remove", "--take", "--yes")
+"""Options that are never offered to somebody who typed something else."""
 
 
 class Globals:
@@ -55,15 +79,15 @@ class Globals:
         self.chosen = False
         self.store = os.environ.get("DIBS_URL")
         self.space = os.environ.get("DIBS_SPACE")
-        self.json = False
+        self.format = "text"
         self.help = False
         self.tidies = True
         """Whether this process may take the time to prune the store; a hook may not."""
         self.nearby: Nearby | None = None
-        """A shorter way to the store, where a hook may use one."""
+        """A faster way to the store, for hooks."""
 
     def take(self, words: list[str]) -> list[str]:
-        """Take the global options out of the words, wherever they stand before `--`."""
+        """Take the global options out of the words, anywhere before `--`."""
         rest: list[str] = []
         words = list(words)
         while words:
@@ -72,14 +96,21 @@ class Globals:
                 return [*rest, word, *words]
             name, equals, text = word.partition("=")
             if word == "--json":
-                self.json = True
+                self.choose("json")
+            elif name == "--format" and not rest:
+                words = self.take_format([word, *words])
             elif word in ("--help", "-h"):
                 self.help = True
-            elif name in ("--as", "--store", "--space"):
+            elif word in ("--quiet", "-q"):
+                be_quiet()
+            elif name in ("--as", "--store", "--space", "--color"):
                 if not equals:
                     if not words:
                         raise InvalidError(f"{name} needs a value")
                     text = words.pop(0)
+                if name == "--color":
+                    choose_color(COLORS.check("--color", text))
+                    continue
                 setattr(self, "agent" if name == "--as" else name[2:], text)
                 if name == "--as":
                     self.session, self.chosen = None, True
@@ -87,20 +118,58 @@ class Globals:
                 rest.append(word)
         return rest
 
+    @property
+    def json(self) -> bool:
+        """Whether the answer is for programs, in any of their formats."""
+        return self.format != "text"
+
+    def choose(self, format: str) -> None:
+        self.format = FORMATS.check("--format", format)
+        choose_format(self.format)
+
+    def take_format(self, words: list[str], command: Command | None = None) -> list[str]:
+        """Take `--format` out of the words, unless it names a format of the command's own."""
+        own = command.formats() if command is not None else ()
+        if own and "text" not in own:
+            return words  # not of the answer: `dibs work import` reads a file in it
+        rest, words = list[str](), list(words)
+        while words and words[0] != "--":
+            name, equals, text = words[0].partition("=")
+            if name != "--format":
+                rest.append(words.pop(0))
+                continue
+            if not equals and len(words) == 1:
+                names = dict.fromkeys((*own, *FORMATS.choices))
+                raise InvalidError("--format needs a value", next=f"one of: {', '.join(names)}")
+            value, taken = (text, words[:1]) if equals else (words[1], words[:2])
+            words = words[len(taken) :]
+            if value in own or (own and value not in FORMATS.choices):
+                rest += taken
+            else:
+                self.choose(value)
+        return [*rest, *words]
+
     def open(self, start: str | None = None) -> Dibs:
-        from dibs.dibs import DAEMON, open
+        from dibs.dibs import DAEMON, POSTGRES, open
         from dibs.space.scope import Door
 
         try:
             start or os.getcwd()
         except FileNotFoundError:
-            raise InvalidError("the current directory is gone", next="cd somewhere else") from None
+            raise InvalidError("the current directory is gone", next="cd to another one") from None
         token = os.environ.get("DIBS_TOKEN") if (self.store or "").startswith(DAEMON) else None
+        if trace := os.environ.get("TRACEPARENT"):
+            from dibs.storage.store import TRACE
+            from dibs.storage.tracing import checked
+
+            TRACE.set(checked(trace))
         more: dict[str, Any] = {}
         if limit := os.environ.get("DIBS_SIZE_LIMIT"):
             if not limit.isdecimal() or len(limit) > 18:
                 raise InvalidError("DIBS_SIZE_LIMIT must be a number of bytes")
             more["size_limit"] = int(limit)
+        if (self.store or "").startswith(POSTGRES):
+            more["key"] = self._key(start)
         space = self.nearby.open(start) if self.nearby else None
         space = space or open(self.store, space=self.space, start=start, token=token, **more)
         place = space.scope.place
@@ -108,9 +177,46 @@ class Globals:
         if space.scope.daemon is None:
             store = space.scope.store
             store.keeps = lambda: kept(place)
-            if not self.tidies:
-                store.tidy = None
+            store.tidy = space.scope.tidy if self.tidies else None
         return space
+
+    def _key(self, start: str | None) -> bytes | None:
+        """The key in DIBS_KEY; None for the one in this user's data folder.
+
+        A machine that is thrown away must not make one: the space would be locked for all others.
+        """
+        from dibs.dibs import key_of
+
+        if text := os.environ.get("DIBS_KEY"):
+            return key_of(text)
+        if os.environ.get("CI", "").lower() not in ("", "0", "false") and not self.own_key(start):
+            raise InvalidError(
+                f"this CI machine has no key for the space {called(self.space_there(start))}",
+                next="run dibs key show on your own machine, and set DIBS_KEY to it as a secret of "
+                "the CI; a key that is made here would be lost with this machine",
+            )
+        return None
+
+    def own_key(self, start: str | None = None) -> bytes | None:
+        """The key of a space on a server that this user's data folder has."""
+        from dibs.dibs import key_name
+        from dibs.storage.folder import Own
+        from dibs.storage.user_dir import default_user_dir
+
+        own = Own(os.path.realpath(default_user_dir()))
+        return own.read(key_name(self.space_there(start)))
+
+    def space_there(self, start: str | None = None) -> str:
+        """The space that is meant in the store that was named."""
+        from dibs.dibs import default_space
+        from dibs.names.paths import find_place
+        from dibs.storage.user_dir import default_user_dir
+
+        return self.space or default_space(self.store or "", find_place(start, default_user_dir()))
+
+    def is_shared(self, space: Dibs) -> bool:
+        """Whether somebody named a store that is not the repository's own, and has spaces."""
+        return bool(self.store) and space.scope.shared
 
     def answer(self, value: dict[str, Any], text: str) -> int:
         """Print a value for programs, or a text for people; return the exit code."""
@@ -131,47 +237,75 @@ class Globals:
         return Who(name) if shell is None else shell.called(name)
 
     def party(self) -> str:
-        """Whether this is a person's terminal or the shell of an agent, by who started it.
+        """Whether this is a person's terminal or an agent's shell, by the process that started it.
 
-        A name says nothing about that: people have one too.
+        A name does not tell, because people have names too.
         """
         from dibs.clients import is_agents
 
         return AGENT if is_agents(os.environ) else PERSON
 
     def name(self) -> str | None:
-        """The name that somebody chose, with --as or in the environment."""
+        """The name given with --as or in the environment."""
         return self.agent if self.chosen or not self.session else None
 
     def look(self, space: Dibs) -> Dibs:
-        """The session to look from, if there is one already: looking makes none."""
+        """The caller's session if there is one; reading does not create one."""
         who = self.who()
         if who is None:
             return space
         return (space.resume(who.token) if who.token else who.find(space)) or space
 
-    def join(self, space: Dibs) -> Agent:
-        """The session to act in: the one of the agent whose shell this is, or that of a name."""
+    def join(self, space: Dibs, people: bool = False) -> Agent:
+        """The session to act in: the one of the agent whose shell this is, or that of a name.
+
+        people: whether a person needs to give no name for this, as `named` says
+        """
         if self.chosen and self.party() != AGENT:
             return space.join(self.agent or "", shell=True)
         who = self.who()
-        if who is None:
+        if who is not None:
+            return who.join(space)
+        return space.join(self.named(space, people), shell=True)
+
+    def named(self, space: Dibs, people: bool = False) -> str:
+        """What whoever calls is called here. This is the one rule, and the first that applies wins:
+
+        1. the name given with --as;
+        2. in an agent's shell, that agent's; elsewhere DIBS_AGENT;
+        3. at a daemon, the name of the token, if that is an agent's;
+        4. a person's login name, for `people`: for what only people do (deciding, signing in), and
+           for what runs by itself under a name of its own (imports, landings, workers, swarms).
+
+        A claim, a message or a task of a person needs a name: under the login name, nobody could
+        tell the person's terminals and agents apart.
+        """
+        from dibs.surroundings.who import person
+
+        who = None if self.chosen else self.who()
+        name = self.agent if self.chosen or who is None else who.name
+        name = name or space.scope.owner or (person() if people else "")
+        if not name:
             raise InvalidError(
                 "who are you?", next="give --as NAME, or set DIBS_AGENT=NAME in the environment"
             )
-        return who.join(space)
+        return name
 
 
 class Command:
     """What can be typed after `dibs`: its words, its arguments, and what its help says.
 
-    about: what is to be said beyond the summary
+    about: what there is to say beyond the summary
     by: who may call it
+    destructive: whether it ends or removes something that cannot simply be asked for again
     main: what to call, if it is written by hand
     """
 
+    destructive = False
     by: tuple[str, ...] = ()
     main: Callable[..., int]
+    were: dict[str, str] = {}
+    """Earlier names of its options, for people who still use them."""
 
     def __init__(
         self,
@@ -192,16 +326,18 @@ class Command:
             if not isinstance(one.kind, Items)
         ]
         self.items = next((one for one in arguments.values() if isinstance(one.kind, Items)), None)
-        """What is read from the standard input, a line each."""
+        """What is read from the standard input, one value per line."""
 
     @classmethod
     def of(cls, operation: Operation) -> Command:
         arguments, renamed = operation.arguments(), operation.options
-        return cls(operation.cli, operation.summary, "", arguments, renamed, operation.example)
+        command = cls(operation.cli, operation.summary, "", arguments, renamed, operation.example)
+        command.destructive = operation.destructive
+        return command
 
     @classmethod
     def by_hand(cls, words: str, module: ModuleType) -> Command:
-        """The command that is the function `main` of a module, or the one of its own name."""
+        """The command made from the function `main` of a module, or from the one with its name."""
         kinds: dict[str, Kind] = getattr(module, "KINDS", {})
         several = isinstance(module.BY, dict)
         main = getattr(module, words.rpartition(" ")[2]) if several else module.main
@@ -218,10 +354,12 @@ class Command:
                 about.append(line)
         command = cls(words, summary, "\n".join(about).strip(), arguments, {}, example)
         command.main, command.by = main, module.BY[words] if several else module.BY
+        command.were = getattr(module, "WERE", {})
+        command.destructive = words in getattr(module, "DESTRUCTIVE", ())
         return command
 
     def parse(self, words: list[str]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments that the words stand for, by place and by name."""
+        """The arguments that the words give, by place and by name."""
         named = {option.name: option for option in self.options if not option.placed}
         takes_command = any(option.after_dashes for option in self.options)
         places = any(option.placed and not option.after_dashes for option in self.options)
@@ -239,7 +377,7 @@ class Command:
                 if word[:1] == "-" and word[1:2].isalpha() and " " not in word:
                     raise self._unknown(word)
                 if takes_command and not places:
-                    # Without the mark, `--json` of the command would be taken for ours.
+                    # Without it, `--json` of the command would be taken for an option of dibs.
                     raise self._misuse(f"-- is missing before {word!r}")
                 placed.append(word)
                 continue
@@ -257,7 +395,7 @@ class Command:
                     raise self._misuse(f"--{name} needs a value")
                 text = rest.pop(0)
             if option.argument.list:
-                given.setdefault(option.argument.name, []).append(text)
+                given.setdefault(option.argument.name, []).extend(option.values(text))
             elif option.argument.name in given:
                 raise self._misuse(f"--{name} was given twice")
             else:
@@ -284,8 +422,13 @@ class Command:
             else:
                 values.append(argument.default)
         if placed:
-            raise self._misuse(f"{placed[0]!r} is one word too many")
+            raise self._misuse(f"{placed[0]!r} is an extra word")
         return values
+
+    def formats(self) -> tuple[str, ...]:
+        """What its own option `--format` can be, if it has one."""
+        kinds = [option.argument.kind for option in self.options if option.name == "format"]
+        return next((kind.choices for kind in kinds if isinstance(kind, Choice)), ())
 
     def check(self, named: dict[str, Any]) -> dict[str, Any]:
         """The values that were given by name, or what is wrong with them."""
@@ -293,12 +436,16 @@ class Command:
         try:
             return {name: options[name].check(value) for name, value in named.items()}
         except InvalidError as error:
-            raise self._misuse(error.message) from None
+            if error.next is None:
+                raise self._misuse(error.message) from None
+            raise
 
     def _misuse(self, says: str) -> InvalidError:
         return InvalidError(says, next=f"see: dibs {self.words} --help")
 
     def _unknown(self, word: str) -> InvalidError:
+        if word[2:] in self.were:
+            return InvalidError(f"there is no {word}", next=f"use --{self.were[word[2:]]}")
         names = [f"--{option.name}" for option in self.options if not option.placed]
         return unknown("option", word, names, f"dibs {self.words}")
 
@@ -320,6 +467,12 @@ class Option:
         elif self.switch and argument.default is True:
             self.name = f"no-{self.name}"
 
+    def values(self, text: str) -> list[Any]:
+        """What one use of an option adds to a list; tags and labels may stand in one word."""
+        if self.argument.name in WORDS:
+            return [part for word in text.split(",") if (part := word.strip())] or [text]
+        return [self.value(text)]
+
     def value(self, text: str) -> Any:
         kind = self.argument.kind
         if self.seconds:
@@ -330,11 +483,15 @@ class Option:
             except ValueError:
                 raise InvalidError(f"{self.name} must be a whole number, not {text!r}") from None
         if isinstance(kind, Json) or self.argument.type.startswith("dict["):
-            return json_or_text(text)
+            return json_or_text(content(self.name, text))
+        if text == "-" and isinstance(kind, Text) and kind.length == BODY_LIMIT:
+            return standard_input()
+        if isinstance(kind, ResourceName):
+            refuse_comma(text)
         return text
 
     def check(self, value: Any) -> Any:
-        """A value that was given, or what is wrong with it in the words of the shell."""
+        """The value if it is valid; errors name the option as it is typed."""
         kind, what = self.argument.kind, f"--{self.name}"
         if self.argument.list:
             return [kind.check(what, item) for item in value]
@@ -347,16 +504,19 @@ def whole_tree_s(place: Place) -> float:
     return load(place).whole_tree_s
 
 
-def kept(place: Place) -> tuple[float, int]:
-    """How many seconds of the past are kept, and from how many bytes on less."""
+def kept(place: Place) -> Retention:
+    """How much of the past is kept, and where the rest is exported to."""
+    from dibs.storage.retention import Retention
     from dibs.surroundings.settings import load
 
     config = load(place)
-    return config.keep_s, config.keep_bytes
+    folder = os.path.join(place.store_dir, "export") if config.exports else None
+    export = os.environ.get("DIBS_EXPORT") or folder
+    return Retention(config.keep_s, config.keep_bytes, config.ages, export)
 
 
 def by_type(type: str) -> Kind:
-    """What the argument of a command written by hand must be like, where nothing else says it."""
+    """The kind of an argument of a command written by hand, from its type."""
     if type == "bool":
         return FLAG
     if type.startswith("int"):
@@ -365,12 +525,15 @@ def by_type(type: str) -> Kind:
 
 
 def seconds(what: str, text: str) -> float:
-    """`90`, `90s`, `30m`, `2h`, `1d`, `500ms`."""
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
-    unit = UNITS.get(text[len(number) :] or "s")
-    if unit is not None and number.isascii() and number.replace(".", "", 1).isdecimal():
-        return float(number) * unit
-    raise InvalidError(f"{what} is not a time: {text!r}", next="write 90, 90s, 30m, 2h or 1d")
+    """`90`, `90s`, `1h30m`, `5 min`, `1w`; digits alone are seconds."""
+    found = duration(
+        f"{text}s" if text.isascii() and text.replace(".", "", 1).isdecimal() else text
+    )
+    if found is not None:
+        return found
+    raise InvalidError(
+        f"{what} is not a time: {text!r}", next="write 90, 90s, 5 min, 1h30m, 2d or 1w"
+    )
 
 
 def lines_of_json() -> list[Any]:
@@ -382,7 +545,7 @@ def lines_of_json() -> list[Any]:
     if len(data) > INPUT_LIMIT:
         raise InvalidError(
             f"more than {INPUT_LIMIT:,} bytes on the standard input",
-            next="give them in several calls; split -l 1000 makes files of that many lines",
+            next="give them in several calls; split -l 1000 splits a file by lines",
             limit=INPUT_LIMIT,
         )
     found = []
@@ -398,6 +561,55 @@ def lines_of_json() -> list[Any]:
     return found
 
 
+def content(what: str, text: str) -> str:
+    """What a value stands for: `-` for the standard input, `@file` for a file, else itself."""
+    if text == "-":
+        return standard_input()
+    if text[:1] != "@":
+        return text
+    if text[1:2] == "@":
+        return text[1:]
+    try:
+        with open(text[1:], "rb") as source:
+            return as_text(source.read(INPUT_LIMIT + 1), text[1:])
+    except OSError as error:
+        raise InvalidError(
+            f"{what} is {text!r}, and the file cannot be read: {error.strerror}",
+            next=f"for the text itself, write @{text}",
+        ) from None
+
+
+def standard_input() -> str:
+    import sys
+
+    return as_text(sys.stdin.buffer.read(INPUT_LIMIT + 1), "the standard input")
+
+
+def as_text(data: bytes, where: str) -> str:
+    if len(data) > INPUT_LIMIT:
+        raise InvalidError(f"{where} has more than {INPUT_LIMIT:,} bytes", limit=INPUT_LIMIT)
+    try:
+        return data.decode().removesuffix("\n")
+    except UnicodeDecodeError:
+        raise InvalidError(f"{where} is not UTF-8 text") from None
+
+
+def refuse_comma(text: str) -> None:
+    """Refuse several resources in one word, unless it is the name of a file."""
+    if "," not in text or text.startswith(("path:", "repo:")) or os.path.lexists(text):
+        return
+    from dibs.names.paths import is_name
+
+    parts = [part for word in text.split(",") if (part := word.strip())]
+    if is_name(text) and not all(map(is_name, parts)):
+        return
+    forced = "" if is_name(text) else f"; for one file of that name: {quoted(f'path:{text}')}"
+    raise InvalidError(
+        f"there is no file {quoted(text)}; resources are separated by spaces, not by commas",
+        next=f"write: {' '.join(map(quoted, parts))}{forced}",
+    )
+
+
 def json_or_text(text: str) -> Any:
     import json
 
@@ -407,14 +619,22 @@ def json_or_text(text: str) -> Any:
         return text
 
 
-def unknown(what: str, word: str, known: list[str], command: str = "dibs") -> InvalidError:
-    close = closest(word, known)
+def unknown(
+    what: str,
+    word: str,
+    known: list[str],
+    command: str = "dibs",
+    is_safe: Callable[[str], bool] = lambda name: name not in RISKY,
+) -> InvalidError:
+    """The refusal of an unknown word, with a suggestion if that is harmless."""
+    close = next(filter(is_safe, closest(word, known)), None)
     advice = f"did you mean {close}?" if close else f"see: {command} --help"
     typed = word if is_plain(word.replace(" ", "")) else quoted(word)
     return InvalidError(f"there is no {what} {typed}", next=advice)
 
 
-def closest(word: str, known: list[str]) -> str | None:
+def closest(word: str, known: list[str]) -> list[str]:
+    """The names most similar to a word, the closest first."""
     import difflib
 
-    return next(iter(difflib.get_close_matches(word, known, 1, 0.6)), None)
+    return difflib.get_close_matches(word, known, 3, 0.6)

@@ -1,7 +1,7 @@
-"""When dibs itself fails in a hook: written down where `dibs doctor` finds it.
+"""Failures of dibs in hooks, recorded where `dibs doctor` finds them.
 
-A failure must not stop an agent whose owner did not ask for that, and must not go unseen. Where
-the folder of the store is not to be trusted, nothing is written there, but into the user's own.
+A failure must not stop an agent unless its owner asked for that, and must not go unseen. If the
+folder of the store cannot be trusted, failures are recorded in the user's data folder instead.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dibs.storage.folder import Own
 
 FILE = "hooks/failures.log"
 LIMIT = 64 << 10
-"""Once the file is larger, only its younger half is kept."""
+"""When the file grows larger, only its newer half is kept."""
 
 
 def record(store_dir: str, what: str) -> None:
-    """Add a line. If even that fails, the caller's line on standard error is all there is."""
+    """Add a line. If that fails too, the line on standard error has to do."""
     from time import strftime
 
     line = f"{strftime('%Y-%m-%d %H:%M:%S')} {' '.join(what.split())[:500]}\n".encode()
@@ -34,7 +34,7 @@ def record(store_dir: str, what: str) -> None:
 
 
 def log(store_dir: str) -> tuple[Own, bytes]:
-    """Where failures are written down, and what is there."""
+    """Where failures are recorded, and the recorded ones."""
     own = Own(store_dir)
     try:
         return own, own.read(FILE) or b""
@@ -44,7 +44,7 @@ def log(store_dir: str) -> tuple[Own, bytes]:
 
 
 def failures(store_dir: str) -> list[str]:
-    """Every failure that was written down, the oldest first."""
+    """Every recorded failure, the oldest first."""
     try:
         return log(store_dir)[1].decode("utf-8", "replace").splitlines()
     except (OSError, UnfitError):
@@ -52,7 +52,7 @@ def failures(store_dir: str) -> list[str]:
 
 
 def is_news(what: str) -> bool:
-    """Whether this was not said before; the mark of it is in the user's own folder."""
+    """Whether this was not reported before; remembered in the user's data folder."""
     from dibs.digest import sha256
 
     word = int.from_bytes(sha256(what.encode("utf-8", "replace")).digest()[:8], "big")
@@ -63,9 +63,9 @@ def is_news(what: str) -> bool:
 
 
 def hook_failed(hook: str, error: Exception, cwd: str = "") -> tuple[str, str]:
-    """Write down that a hook failed; what happened, and the policy that decides what follows.
+    """Record that a hook failed; return what happened, and the policy for failures.
 
-    hook: whose and which, as people say it
+    hook: the client and the hook, in words
     """
     what = error.message if isinstance(error, DibsError) else f"{type(error).__name__}: {error}"
     folder, policy = folder_and_policy(cwd)
@@ -74,7 +74,7 @@ def hook_failed(hook: str, error: Exception, cwd: str = "") -> tuple[str, str]:
 
 
 def folder_and_policy(cwd: str = "") -> tuple[str, str]:
-    """Where failures are written down, and the policy, as far as that can still be found out."""
+    """Where failures are recorded, and the policy, as far as both can be found."""
     from dibs.names.paths import find_place
     from dibs.surroundings.settings import load
 
@@ -91,7 +91,7 @@ def user_dir() -> str:
     try:
         return os.path.realpath(default_user_dir())
     except UnfitError:
-        return os.devnull  # as root in the home of another: nothing is made
+        return os.devnull  # root in the home of another user: nothing is created
 
 
 def forget(store_dir: str) -> None:

@@ -1,10 +1,10 @@
 """Run git, as few times as possible: each run costs as much as the rest of a hook.
 
-All these runs only look, and a repository may be a stranger's. So whatever its settings could make
-git run is switched off: `OFF` for every call, and the filters and merge drivers that the
-repository's own settings define where a call could use them (`quieted`). Those of the user's own
-settings work, so that what git-lfs keeps is recognised. No run reaches another machine. What a
-person asks for (`dibs merge`, commits) is their own git, untouched.
+All these runs only read, and the repository may come from a stranger. So every program that its
+settings could make git run is switched off: `OFF` for every call, and the filters and merge drivers
+of the repository's own settings for calls that could use them (`quieted`). Those of the user's
+settings work, so files of git-lfs are recognised. No run contacts another machine. Commands that a
+person asks for (`dibs merge`, commits) run the user's git unchanged.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ LEARN = ("post-checkout", "post-merge", "post-rewrite")
 HOOKS = (*COMMIT, "prepare-commit-msg", "post-commit", "pre-push", *LEARN)
 """The hooks of git that `dibs init` installs."""
 STOPPING = (*COMMIT, "prepare-commit-msg", "pre-push")
-"""Those that can keep something from happening; the others come too late for that."""
+"""Those that can prevent something; the others run too late for that."""
 
-# What ties a git process to one repository; a hook has them, and must not hand them on to a
-# git that is to look at another one.
+# These tie a git process to one repository. A hook has them, and must not pass them on to a git
+# that looks at another repository.
 LOCAL = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_IMPLICIT_WORK_TREE",
     "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_WORK_TREE",
 )  # fmt: skip
 
 
-# Not among them what only other commands use: editors, pagers, aliases of built-in commands.
+# Left out: what only other commands use, such as editors, pagers and aliases.
 OFF = tuple(
     word
     for setting in (
@@ -50,14 +50,14 @@ UNFILTERED = (
     "rev-parse", "config", "cat-file", "rev-list", "log", "diff", "diff-tree", "merge-base",
     "worktree", "submodule", "version", "for-each-ref", "ls-tree",
 )  # fmt: skip
-"""What reads no file of the working tree. Whatever writes an index does, if only to compare."""
+"""Commands that read no file of the working tree. Those that write an index do read some."""
 SECTIONS = (b"[filter", b"[merge", b"[lfs", b"[include")
-"""What the settings of a repository begin with where they could name a program of that kind."""
+"""The prefixes of settings that can name such a program."""
 ELSEWHERE = {"GIT_DIR", "GIT_COMMON_DIR"}
 MERGE_TREE = (2, 38)
-"""From this version on git can merge without a working tree."""
+"""The first version of git that can merge without a working tree."""
 LFS = ("git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process")
-"""What `git lfs install --local` writes; the program is the user's own."""
+"""What `git lfs install --local` writes; it runs the user's own program."""
 
 
 def git(
@@ -69,10 +69,10 @@ def git(
     settings: tuple[str, ...] = OFF,
     timeout_s: float = 60,
 ) -> bytes:
-    """What a git command prints; an `UnavailableError` if it ends with another code than these.
+    """The output of a git command; an `UnavailableError` if it exits with another code.
 
-    settings: none for what a person asks for, which uses the filters that the repository has
-    timeout_s: whoever made the repository may have put in a file that git never finishes reading
+    settings: None for commands that a person asks for, which use the filters of the repository
+    timeout_s: a stranger's repository may have a file that git never finishes reading
     """
     import subprocess
 
@@ -86,11 +86,11 @@ def git(
     except OSError as error:
         raise UnavailableError(f"git cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired:
-        why = f"git {verb} did not end within {timeout_s:g} s"
-        raise UnavailableError(why, next="see what git status says") from None
+        why = f"git {verb} did not finish within {timeout_s:g} s"
+        raise UnavailableError(why, next="check with git status") from None
     if done.returncode not in codes:
         said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
-        raise UnavailableError(f"git {verb} failed: {said}", next="see what git status says")
+        raise UnavailableError(f"git {verb} failed: {said}", next="check with git status")
     return done.stdout
 
 
@@ -104,12 +104,12 @@ def prepared(
     environment: dict[str, str] | None,
     settings: tuple[str, ...] = OFF,
 ) -> tuple[list[str], dict[str, str]]:
-    """The command line and the environment of a git that runs nothing of the repository's."""
+    """The command line and environment of a git that runs no program of the repository."""
     at = place_of_verb(words)
     if words[at] in COMPARING:
         words = (*words[: at + 1], *PLAIN, *words[at + 1 :])
     environment = {**(os.environ if environment is None else environment), **ALONE}
-    # What runs no hook may say where they are.
+    # A command that runs no hook may show where they are.
     hooks = () if words[at] == "rev-parse" else ("-c", "core.hooksPath=/dev/null")
     if words[at] not in UNFILTERED and settings:
         environment |= quieted(cwd, environment)
@@ -117,15 +117,15 @@ def prepared(
 
 
 def quieted(cwd: str | None, environment: dict[str, str]) -> dict[str, str]:
-    """What switches off the filters and merge drivers that a repository's own settings define.
+    """Options that switch off the filters and merge drivers of a repository's own settings.
 
-    The user's own of the same name would be switched off, too; then a file looks changed.
+    They also switch off the user's filters of the same name; then a file looks changed.
     """
     from dibs.names.owners import may_define
 
     place = os.path.realpath(cwd or os.getcwd())
     if not ELSEWHERE & environment.keys() and not may_define(place, SECTIONS):
-        return {}  # as most do not: this saves a run
+        return {}  # most have none: this saves a run
     wanted = r"^(filter|merge|lfs)\..*\.(clean|smudge|process|required|driver)$"
     said = git("config", "-z", "--show-scope", "--get-regexp", wanted, cwd=cwd,
                environment=environment, codes=(0, 1))  # fmt: skip
@@ -134,10 +134,10 @@ def quieted(cwd: str | None, environment: dict[str, str]) -> dict[str, str]:
     for scope, entry in zip(fields[::2], fields[1::2], strict=False):
         key, _, value = entry.partition("\n")
         if scope in ("local", "worktree") and value not in LFS:
-            # An extension of git-lfs is a program, too, which the user's own git-lfs would run.
+            # An extension of git-lfs is also a program, which the user's git-lfs would run.
             name = "filter.lfs" if key.startswith("lfs.") else key.rpartition(".")[0]
             if key.startswith("merge."):
-                found[key] = "false"  # whoever merges otherwise has a conflict here
+                found[key] = "false"  # files with another driver count as conflicts
             else:
                 found |= {f"{name}.{what}": "" for what in ("clean", "smudge", "process")}
                 found[f"{name}.required"] = "false"
@@ -150,24 +150,24 @@ def quieted(cwd: str | None, environment: dict[str, str]) -> dict[str, str]:
 
 
 def elsewhere() -> dict[str, str]:
-    """The environment for a git that is to find its repository from where it runs."""
+    """The environment of a git that finds its repository from its directory."""
     mine = {
-        # Some clients switch hooks off in their shells; the repository has them all the same.
+        # Some clients switch hooks off in their shells; the repository still has them.
         name: "dibs.ignored" if value.lower() == "core.hookspath" else value
         for name, value in os.environ.items()
         if name not in LOCAL
     }
-    # To look must not write: a refresh of the index would look like a change of it.
+    # Reading must not write: a refreshed index would look like a change.
     return mine | {"GIT_OPTIONAL_LOCKS": "0"}
 
 
 def names(output: bytes) -> list[str]:
-    """The parts of what git prints with `-z`."""
+    """The parts of an output of git with `-z`."""
     return [os.fsdecode(part) for part in output.split(b"\0") if part]
 
 
-# Settings of the user must not change what is listed. Without renames, both names of a file
-# that was moved are there.
+# Settings of the user must not change the list. Without renames, it has both names of a moved
+# file.
 STAGED = (
     "diff", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-relative",
     "--no-color", "--ignore-submodules=none",
@@ -191,24 +191,24 @@ def staged_paths(
 
 
 def own_git_dir() -> str:
-    """The git directory of the hook's checkout, as git says it."""
+    """The git directory of the hook's checkout, as git reports it."""
     said = os.environ.get("GIT_DIR") or os.fsdecode(git("rev-parse", "--git-dir")).rstrip("\n")
     return os.path.realpath(said)
 
 
 def can_merge(version: str) -> bool:
-    """Whether this git merges without a working tree, by what `git version` says."""
+    """Whether this git can merge without a working tree, from the output of `git version`."""
     numbers = [int(part) for part in version.split()[2].split(".")[:2] if part.isdecimal()]
     return tuple(numbers) >= MERGE_TREE
 
 
 def worktrees_of(top: str) -> dict[str, str]:
-    """The branches, by the folder of a worktree; "" where it is on none.
+    """The branch of each worktree, by its folder; "" if it has none.
 
-    A bare repository and what was moved away have no files, and are left out.
+    A bare repository and worktrees that were moved away have no files, and are left out.
     """
     found, root = {}, checkout_around(os.path.realpath(top)).root
-    # Not with -z, which older versions do not know.
+    # Without -z, which older versions do not support.
     said = git("worktree", "list", "--porcelain", cwd=top, environment=elsewhere())
     for block in os.fsdecode(said).split("\n\n"):
         facts = dict(line.partition(" ")[::2] for line in block.split("\n") if line)
@@ -219,7 +219,7 @@ def worktrees_of(top: str) -> dict[str, str]:
 
 
 def is_of(path: str, root: str) -> bool:
-    """Whether a worktree is there, and of this space: its repository may name any folder."""
+    """Whether a worktree exists and belongs to this space: a repository may list any folder."""
     try:
         return os.path.exists(f"{path}/.git") and checkout_around(path).root == root
     except InvalidError:

@@ -1,18 +1,18 @@
 """A daemon beside the hooks of a store on PostgreSQL.
 
-To load the driver and to connect takes a hook longer than all else that it does. So the hooks of a
-tool speak to a daemon of the same user for the same space, which has both: one that this user runs
-(`dibs serve`), or one that a hook has started in the background. That one is at 127.0.0.1, and ends
-when nobody has called it for a while. The hook that starts it does not wait for it.
+Loading the driver and connecting takes a hook longer than everything else it does. So hooks use a
+daemon of the same user for the same space, which is already connected: one that this user runs
+(`dibs serve`), or one that a hook has started in the background. That one listens on 127.0.0.1, and
+ends when nobody has called it for a while. The hook that starts it does not wait for it.
 
-Which daemon is meant, its word of itself says (`link.living`): a digest of the address of the
-store, of what the environment adds to that, and of the space, with the key of the space, which
-only its users have. So nobody learns the password from it, and a daemon that was started with
-another password, for another space or by another user is not taken for this one.
+The right daemon is found by what it says about itself (`link.living`): a digest of the address of
+the store, of the settings that the environment adds, and of the space, keyed with the key of the
+space, which only its users have. So nobody learns the password from it, and a daemon that was
+started with another password, for another space or by another user is not used.
 
-It is never needed. Whatever is wrong with it, the hook goes to the server itself: if it is frozen,
-after a moment of silence, and for a while the next hooks do not try it. `DIBS_DAEMON=off` turns
-all this off.
+The daemon is optional. If anything is wrong with it, the hook connects to the server itself: if the
+daemon is frozen, after a short silence, and the next hooks do not try it for a while.
+`DIBS_DAEMON=off` turns all this off.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 SWITCH = "DIBS_DAEMON"
 IDLE_S = 900
-"""How long a daemon that a hook has started stays without a call."""
+"""How long a daemon that a hook has started waits for a call before it ends."""
 AGAIN_S = 60
-"""How long after a failure, or after a start, the next one is tried."""
+"""How long to wait after a failure or a start before the next try."""
 PROBE_S = 0.3
-"""How long it may stay silent: so much is left of a hook's time for the way to the server."""
+"""How long it may be silent: the rest of a hook's time is for the server itself."""
 LOCAL = ("http://127.0.0.1:", "unix:/")
 
 
@@ -56,9 +56,9 @@ def is_on() -> bool:
 
 
 def with_daemon(call: Globals, do: Callable[[], int]) -> int:
-    """Do something through a daemon, if there is one, and else see to it that there will be.
+    """Do something through a daemon if there is one; otherwise start one for the next time.
 
-    If that fails, it is done once more without.
+    If the daemon fails, do it again without.
     """
     if not is_on():
         return do()
@@ -74,9 +74,9 @@ def with_daemon(call: Globals, do: Callable[[], int]) -> int:
 
 
 def mark(url: str, space: str, key: bytes) -> str:
-    """What a daemon of this store and space says of itself, known to who has the space's key.
+    """What identifies a daemon of this store and space; only users of the space can compute it.
 
-    With the name of the machine: a home directory may be shared, and 127.0.0.1 is not.
+    It includes the name of the machine: a home directory may be shared, but 127.0.0.1 is not.
     """
     settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name[:2] == "PG")
     said = "\0".join((machine_name(), url, space, *settings)).encode("utf-8", "surrogateescape")
@@ -84,7 +84,7 @@ def mark(url: str, space: str, key: bytes) -> str:
 
 
 class Nearby:
-    """The way of one hook to a daemon for the store that it was given."""
+    """The connection of one hook to a daemon for its store."""
 
     def __init__(self, call: Globals) -> None:
         self._call = call
@@ -94,11 +94,11 @@ class Nearby:
         self._used = self._missing = False
 
     def open(self, start: str | None) -> Dibs | None:
-        """The space behind the daemon; None if there is none that can be tried."""
+        """The space behind the daemon; None if there is no daemon to try."""
         try:
             return self._open(start)
         except (DibsError, OSError):
-            return None  # whatever it is, the way to the server says it, or does without
+            return None  # the server itself reports the problem, or does not have it
 
     def _open(self, start: str | None) -> Dibs | None:
         url, place = self._call.store or "", find_place(start, default_user_dir())
@@ -124,7 +124,7 @@ class Nearby:
         return None
 
     def give_up(self) -> bool:
-        """The daemon has failed; whether there was one at all, and the server itself is left."""
+        """Note that the daemon failed; whether there was one, so that the server is left to try."""
         if not self._used:
             return False
         self._used, self._call.nearby = False, None
@@ -133,7 +133,7 @@ class Nearby:
         return True
 
     def start(self) -> None:
-        """Start one for the next hooks, if there is none, unless that was tried just now."""
+        """Start one for the next hooks, if there is none and none was just started."""
         if not self._missing or self._is_recent("started") or not self._note("started"):
             return
         from subprocess import DEVNULL, Popen
@@ -143,14 +143,14 @@ class Nearby:
         rest = {name: value for name, value in os.environ.items() if name not in drop}
         words = ["serve", "--port", "0", "--detach", "--idle", str(IDLE_S)]
         try:
-            # Without its pipes: a client waits until everybody has closed them.
+            # Without our pipes: a client waits until all processes have closed them.
             Popen(
                 [sys.executable, "-P", "-m", "dibs", *words],
                 stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, cwd=self._root, env=rest | known,
                 start_new_session=True,
             )  # fmt: skip
         except OSError:
-            return  # the hook has answered, and is none the worse
+            return  # the hook has already answered
 
     def _name(self, what: str) -> str:
         return f"{DAEMONS}/{self._mark[:24]}.{what}"
@@ -160,7 +160,7 @@ class Nearby:
         return status is not None and 0 <= time() - status.st_mtime < AGAIN_S
 
     def _note(self, what: str) -> bool:
-        """Remember it for the next hooks; whether that is possible here."""
+        """Remember it for the next hooks; whether that was possible."""
         try:
             self._own.write(self._name(what), b"")
         except (OSError, DibsError):
@@ -169,12 +169,12 @@ class Nearby:
 
 
 def found(url: str, space: str, key: bytes) -> str:
-    """Where the daemon is that hooks of this store use; "" if there is none."""
+    """The address of the daemon that hooks of this store use; "" if there is none."""
     return next((word["url"] for word in serving(default_user_dir(), mark(url, space, key))), "")
 
 
 def serving(user_dir: str, store: str) -> list[dict[str, Any]]:
-    """What the daemons of this user on this machine say of themselves that serve a store."""
+    """The descriptions of this user's daemons on this machine that serve a store."""
     return [
         word
         for word in living(user_dir).values()

@@ -1,8 +1,8 @@
 """What a client tells its hook, in the words of dibs, and what the hook answers.
 
-Each client (`dibs.clients`) reads its payload into an `Occasion` and writes an `Answer` in its
-own form. Everything between the two knows no client. The form that began with Claude Code, and
-that others took over with other tools, is here too (`read_event`, `write_event`).
+Each client (`dibs.clients`) reads its payload into an `Occasion` and writes an `Answer` in its own
+format. Everything in between is independent of the client. The format of Claude Code, which other
+clients use with other tools, is also here (`read_event`, `write_event`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ START, PROMPT, BEFORE, ASKING, REFUSED, AFTER, STOP, END, SUBAGENT_END, PLANNED,
 )
 
 PROVE, SEEN = "DIBS_PROVE", "dibs has seen"
-"""`dibs doctor --prove` sets this variable for a hook, and looks for these words."""
+"""`dibs doctor --prove` sets this variable for a hook and looks for this text."""
 
 
 class Edit:
@@ -32,10 +32,10 @@ class Edit:
     kind: `write` for a file whose content changes or appears, `remove` for what disappears (a
         deleted file or directory, the source of a move), `tree` for a command that may rewrite
         any file of the checkout around `path` (`git stash`, `git checkout main`), `passing` for
-        a file of which git has said that such a command would change it
-    texts: what the tool puts into the file, as far as it says, to see that it is there afterwards
-    asks: what git can be asked to know which files at `path` change (`Asking` in
-        `surroundings.changes`), each a word and its arguments; nothing if it cannot be asked
+        a file that such a command would change, as git has said
+    texts: what the tool writes into the file, if known, to check that it is there afterwards
+    asks: questions to git about which files at `path` change (`Asking` in
+        `surroundings.changes`), each a word and its arguments; empty if git cannot be asked
     """
 
     __slots__ = ("asks", "kind", "path", "texts")
@@ -119,7 +119,7 @@ class Occasion:
 
 
 class Answer:
-    """What the hook says: nothing, a refusal of the tool, or something the model should know.
+    """The answer of the hook: nothing, a refusal of the tool, or a text for the model.
 
     deny: why the tool must not run; the model reads it
     context: what the model is told; on `stop` it makes the model go on
@@ -131,23 +131,23 @@ class Answer:
 
 
 PATHS = ("file_path", "filePath", "notebook_path", "path", "target_file")
-"""What clients call the file a tool works on."""
+"""The names of the field with the file that a tool works on."""
 NEW = ("content", "new_string", "newString", "file_text", "new_str")
-"""What they call the text that a tool puts into a file."""
+"""The names of the field with the text that a tool writes into a file."""
 SEVERAL = ("files", "edits", "replacements")
-"""What they call a list of files, or of changes that name a file each."""
+"""The names of the field with a list of files, or of changes to a file each."""
 
 
 class Payload(dict[str, object]):
-    """What a client says; what is missing or of another type is absent."""
+    """The payload of a client; fields that are missing or of another type count as absent."""
 
     def text(self, *names: str) -> str:
-        """The first of these fields that is a text, and not empty."""
+        """The first of these fields that is a non-empty text."""
         found = (self.get(name) for name in names)
         return next((one for one in found if one and isinstance(one, str)), "")
 
     def event(self, *names: str) -> str:
-        """The first of these fields; a payload without any cannot be understood."""
+        """The first of these fields; a payload without any of them is refused."""
         if name := self.text(*names):
             return name
         raise ValueError("the payload names no event")
@@ -177,7 +177,7 @@ def edited(tool: str, tool_input: Payload, kind: str = "write") -> tuple[Edit, .
     """What an edit tool changes."""
     found = tool_input.files()
     if not found:
-        # To go on would leave the file unguarded without a word.
+        # Going on would leave the file unprotected without a warning.
         raise ValueError(f"the input of {tool} names no file")
     if len(found) > 1:
         return tuple(Edit(path, kind) for path in found)
@@ -187,14 +187,14 @@ def edited(tool: str, tool_input: Payload, kind: str = "write") -> tuple[Edit, .
 
 
 def name_of_call(tool: str, tool_input: Payload) -> str:
-    """A name for this use of a tool, for clients that give none: the same before and after it."""
-    import json  # late: whoever reads a shell command needs what an edit is, and not this
+    """A name for this use of a tool, for clients without one: the same before and after."""
+    import json  # late: the shell reader imports this module, and does not need it
 
     said = json.dumps(tool_input, sort_keys=True)
     return f"{tool}:{sha256(said.encode()).digest()[:8].hex()}"
 
 
-# The form of hooks that began with Claude Code.
+# The format of hooks that Claude Code introduced.
 
 MEANINGS = {
     "SessionStart": START,
@@ -244,7 +244,7 @@ def read_event(client: Client, payload: Payload) -> Occasion:
 
 
 def read_tool(client: Client, occasion: Occasion, tool_input: Payload) -> None:
-    """What the tool does to files, as far as its input tells."""
+    """What the tool does to files, as far as its input shows."""
     tool = occasion.tool
     if tool in client.edit_tools:
         occasion.edits = edited(tool, tool_input)
@@ -256,7 +256,7 @@ def read_tool(client: Client, occasion: Occasion, tool_input: Payload) -> None:
         patch = tool_input.text(client.patch_tools[tool])
         occasion.edits = tuple(names(patch, occasion.cwd or "."))
         if not occasion.edits:
-            raise ValueError(f"the input of {tool} is no patch that names a file")
+            raise ValueError(f"the input of {tool} is not a patch that names a file")
     elif tool in client.shell_tools:
         occasion.command = tool_input.text("command", "command_line")
         occasion.purpose = tool_input.text("description")

@@ -1,4 +1,4 @@
-"""What a command prints: passed on as it comes, and the end of it kept, however much it is."""
+"""The output of a command: passed on at once, and its end kept."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 CHUNK = 65_536
 DRAIN_S = 2.0
-"""How long to read on once the command has ended: what it left running may keep its output."""
+"""How long to keep reading after the command has ended: processes it left may still write."""
 HEADING = 100
-"""How many characters of a reason are left for what comes before the output."""
+"""How many characters of a reason are reserved for the text before the output."""
 
 
 class Output:
@@ -56,7 +56,7 @@ class Output:
                 try:
                     data = data[os.write(target, data) :]
                 except OSError:
-                    target = None  # nobody reads it any more
+                    target = None  # the reader is gone
 
     def finish(self) -> None:
         """Read what is left, once it has ended."""
@@ -73,7 +73,7 @@ class Output:
 
     @property
     def tail(self) -> str:
-        """The end of all that it printed, as the reason of a failure can say it."""
+        """The end of everything it printed, for the reason of a failure."""
         with self._lock:
             text = bytes(self._all).decode("utf-8", "replace")
         return readable(text)[-(TEXT_LIMIT - HEADING) :]
@@ -85,16 +85,16 @@ class Output:
 
 
 def keep_end(kept: bytearray, data: bytes, most: int) -> bool:
-    """Add to what is kept, and drop what is too much from its beginning; say if that was so."""
+    """Append to what is kept, and drop from the beginning what is too much; whether it did."""
     kept += data
-    much = len(kept) > most * 2  # not as soon as it is more, since all that is kept is moved
+    much = len(kept) > most * 2  # not at once, because dropping moves everything that is kept
     if much:
         del kept[:-most]
     return much
 
 
 def readable(text: str) -> str:
-    """What a terminal shows of a text, without colours and what else moves the cursor."""
+    """A text as a terminal shows it, without colours and cursor movements."""
     import re
 
     text = re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)", "", text)
@@ -104,7 +104,7 @@ def readable(text: str) -> str:
 
 
 def result_of(lines: list[bytes]) -> Any:
-    """The last of these lines that is a JSON object or list which a task can have as its result."""
+    """The last of these lines that is a JSON object or list, and valid as a result."""
     import json
 
     for line in reversed(lines):

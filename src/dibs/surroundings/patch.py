@@ -1,7 +1,7 @@
 """Which files a patch changes, by the names in it.
 
-Two forms are understood: the text that Codex gives its `apply_patch`, and unified diffs, git's
-own among them. Reading is as tolerant as the tools are: leading blanks, CRLF, a missing end.
+Two formats are supported: the text that Codex passes to `apply_patch`, and unified diffs, including
+those of git. Reading is as tolerant as the tools are: leading blanks, CRLF, a missing end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_LINES = 200_000
 
 
 def names(text: str, cwd: str, strip: int | None = 1) -> list[Edit]:
-    """Give what the patch changes, with absolute paths, each once.
+    """Yield what the patch changes, with absolute paths, each once.
 
     strip: how many leading components of a diff's names are left out, as with `patch -p`; None
         for all but the last
@@ -77,7 +77,7 @@ def _unified(lines: list[str], strip: int | None) -> list[tuple[str, str]]:
 
 
 def _pair(old: str, new: str, strip: int | None) -> tuple[str, str]:
-    """Choose between the names before and after, by the rule of patch: the shorter one."""
+    """Choose between the old and the new name as patch does: the shorter one."""
     if new == "/dev/null":
         return _stripped(old, strip), "remove"
     if old == "/dev/null":
@@ -104,7 +104,7 @@ def unquoted(name: str) -> str:
     if not name.startswith('"') or len(name) < 2:
         return name.strip()
     inside = name[1:].rpartition('"')[0] or name[1:]
-    # An escape is one byte of UTF-8, so every letter has to be bytes while they are put in.
+    # An escape is one byte of UTF-8, so the text has to be bytes while escapes are replaced.
     octets = _ESCAPE.sub(_letter, inside.encode("utf-8", "replace").decode("latin-1"))
     return octets.encode("latin-1").decode("utf-8", "replace")
 

@@ -1,4 +1,4 @@
-"""Ports under a lease, so that no two agents start servers on one."""
+"""Ports under a lease, so that no two agents start servers on the same one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bounds(text: str) -> tuple[int, int]:
 
 
 def find(agent: Agent, name: str, low: int, high: int, ttl_s: float) -> Lease:
-    """The port this session has for that already, or else the first that is free."""
+    """The port this session already has for that purpose, or the first free one."""
     for lease in agent.leases.list(session=agent.session):
         if name and lease.note == name and low <= number(lease.resource) <= high:
             return agent.leases.renew(lease.resource, ttl_s=ttl_s)[0]
@@ -31,7 +31,7 @@ def find(agent: Agent, name: str, low: int, high: int, ttl_s: float) -> Lease:
             try:
                 grant = agent.leases.claim(f"port:{port}", ttl_s=ttl_s, note=name)
             except HeldError:
-                continue  # somebody else was faster
+                continue  # another agent was faster
             if not grant.kept:
                 return grant.leases[0]
     raise NotFoundError(
@@ -41,7 +41,7 @@ def find(agent: Agent, name: str, low: int, high: int, ttl_s: float) -> Lease:
 
 
 def number(resource: str) -> int:
-    """The port that a lease is on; 0 for every other resource."""
+    """The port of a lease; 0 for any other resource."""
     scheme, _, port = resource.partition(":")
     return int(port) if scheme == "port" and port.isascii() and port.isdecimal() else 0
 
@@ -55,7 +55,7 @@ def is_free(port: int) -> bool:
         try:
             probe = socket.socket(family, socket.SOCK_STREAM)
         except OSError:
-            continue  # a machine without this kind of address
+            continue  # this machine has no address of this kind
         with probe:
             try:
                 probe.bind((address, port))

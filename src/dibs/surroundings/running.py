@@ -1,9 +1,8 @@
 """Run a command while a session of this process holds what it needs.
 
-The session is bound to this process, and the command is told to end when this process does,
-so what is claimed lives exactly as long as the command: the kernel frees it whatever kills us.
-The command finds its identity in DIBS_AGENT, DIBS_SESSION and DIBS_URL, so whatever `dibs` it
-calls acts in the same session.
+The session is bound to this process, and the command ends when this process does, so the claims
+last exactly as long as the command, even if this process is killed. The command finds its identity
+in DIBS_AGENT, DIBS_SESSION and DIBS_URL, so any `dibs` that it calls acts in the same session.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ ENDING = FORWARDED - {signal.SIGUSR1, signal.SIGUSR2}
 GRACE_S = 5.0
 STEP_S = 0.02
 SOON_S = 3.0
-"""So long before the lease may be lost, it is looked at more often."""
+"""How long before a lease could be lost to check it more often."""
 END_S = 3.0
-"""How long a store may stay silent once the command has ended: its exit code waits for that."""
+"""How long to wait for a silent store after the command has ended, before we exit."""
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 LIST_LIMIT = 32_768
-"""How many bytes a list may have in the environment, which a system limits."""
+"""How many bytes a list may have in the environment, whose size is limited."""
 
 
 def perform(
@@ -65,14 +64,14 @@ def perform(
 ) -> int:
     """Run the command while a session of this process holds what it claims.
 
-    as_caller: the command acts as whoever called, not in that session
-    facts: what else to say of the claim
+    as_caller: the command acts as the caller, not in that session
+    facts: more arguments of the claim
     """
-    # Every thread starts with what is blocked here, so that no signal is lost to one of them.
+    # Threads inherit the blocked signals, so that no signal is lost to one of them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     code: int | None = None
     try:
-        with call.open() as space, space.join(name) as agent:
+        with call.open() as space, space.join(name or call.named(space)) as agent:
             acting: Agent | None = agent
             if as_caller:
                 who = call.who()
@@ -81,7 +80,7 @@ def perform(
                 code = execute(call, acting, command, mask, attend)
                 SILENCE.set(END_S)
                 return code
-            # A script has lines; a note is one.
+            # A script may have several lines; a note has one.
             words = " ".join(command)
             note = "".join(sign if sign.isprintable() else " " for sign in words).strip()[:200]
             facts = {"ttl_s": TTL_S, "note": note, **facts}
@@ -101,7 +100,7 @@ def perform(
     except UnavailableError as error:
         if code is None:
             raise
-        tell(f"dibs: {error.message}; whether the command was protected to its end is not known")
+        tell(f"dibs: {error.message}; the command may have been unprotected at its end")
     return code
 
 
@@ -115,11 +114,11 @@ def execute(
     environment: Mapping[str, str | None] | None = None,
     **streams: Any,
 ) -> int:
-    """Start the command, which must not outlive us, and stay until it has ended.
+    """Start the command, which must end when we do, and wait until it has ended.
 
-    attend: stays with it until then, and returns its exit code; not called if it cannot start
+    attend: waits for it, and returns its exit code; not called if it cannot start
     tether: what ends the command with us, if more than the command itself has to end
-    environment: what it finds in its environment besides, or does not find there
+    environment: variables to add to its environment, or to remove from it
     streams: its standard input and output, if they are not ours, and its folder
     """
     given = environment or {}
@@ -128,7 +127,7 @@ def execute(
     if agent is not None:
         told |= {"DIBS_AGENT": agent.name, "DIBS_SESSION": agent.token}
     if call.store:
-        # The command may go to another folder.
+        # The command may change to another folder.
         path = "://" not in call.store and not call.store.startswith("unix:/")
         told["DIBS_URL"] = os.path.abspath(call.store) if path else call.store
     if call.space:
@@ -150,7 +149,7 @@ def execute(
         tell(f"dibs: {command[0]}: not found")
         return NOT_FOUND
     except PermissionError:
-        tell(f"dibs: {command[0]}: may not be executed")
+        tell(f"dibs: {command[0]}: permission denied")
         return NOT_EXECUTABLE
     except OSError as error:
         tell(f"dibs: {command[0]}: {error.strerror}")
@@ -162,10 +161,10 @@ def execute(
 
 
 def attend(child: subprocess.Popen[bytes], held: Held | None = None, on_loss: str = "warn") -> int:
-    """Pass signals on to the command, and watch what is held for it until it ends."""
+    """Pass signals on to the command, and watch its leases until it ends."""
     warned = False
     while child.poll() is None:
-        # A Ctrl-C at the terminal reaches the command by itself; a kill reaches only us.
+        # Ctrl-C reaches the command directly; a kill reaches only us.
         came = next_signal(SIGNALS, pause_s(held))
         if came in FORWARDED:
             child.send_signal(came)
@@ -173,14 +172,14 @@ def attend(child: subprocess.Popen[bytes], held: Held | None = None, on_loss: st
             warned = True
             tell(f"dibs: {held.lost.message}; the command is no longer protected")
             if on_loss == "kill":
-                # Before somebody else can have it, if there is time.
+                # Before somebody else can claim it, if there is time.
                 end(child.pid, child, min(held.left_s or GRACE_S, GRACE_S))
                 return 1
     return exit_code(child)
 
 
 def to_this_process(seconds: float) -> int:
-    """The signal that this process is sent within so many seconds, 0 for none."""
+    """Wait up to this many seconds for a signal; 0 if none arrives."""
     return next_signal(SIGNALS, seconds, typed=True)
 
 
@@ -189,12 +188,12 @@ def attend_group(
     held: Held | None,
     listen: Callable[[float], int] = to_this_process,
 ) -> tuple[int, int]:
-    """Stay with a command that leads a group of processes, and end all of it when it must end.
+    """Wait for a command that leads a group of processes, and end all of them when it must end.
 
-    The exit code, and the signal by which we were told to end, if we were.
+    Returns the exit code, and the signal that told us to end, if any.
 
-    listen: waits at most so many seconds for a signal, and returns it; one thread only can listen
-        to those of this process
+    listen: waits up to some seconds for a signal, and returns it; only one thread can listen for
+        the signals of this process
     """
     told = 0
     while child.poll() is None and not told and not is_lost(held):
@@ -214,7 +213,7 @@ def is_lost(held: Held | None) -> bool:
 
 
 def environment(task: Task) -> dict[str, str]:
-    """What a command is told of its task."""
+    """The variables that tell a command about its task."""
     held = [lease.resource for lease in task.leases]
     told = {
         "id": task.id,
@@ -242,7 +241,7 @@ def pause_s(held: Held | None) -> float:
 
 
 def exit_code(child: subprocess.Popen[bytes]) -> int:
-    """How a command ended, as shells tell it."""
+    """The exit code of a command, as shells report it."""
     code: int = child.returncode
     return code if code >= 0 else 128 - code
 
@@ -250,9 +249,9 @@ def exit_code(child: subprocess.Popen[bytes]) -> int:
 def end(
     target: int, child: subprocess.Popen[bytes], grace_s: float, by: int = signal.SIGTERM
 ) -> None:
-    """End a command: politely, then not.
+    """End a command, first with SIGTERM, then with SIGKILL.
 
-    target: its process, or less than none for all of its group
+    target: its process id; negative for all of its group
     """
     tell("dibs: ending the command")
     send(target, by)
@@ -266,7 +265,7 @@ def end(
 
 
 def send(target: int, number: int) -> bool:
-    """Send a signal to a process, or to all of a group; say whether there is any."""
+    """Send a signal to a process or to a group; whether there still was one."""
     try:
         os.kill(target, number)
     except ProcessLookupError:

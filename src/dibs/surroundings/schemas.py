@@ -1,4 +1,4 @@
-"""Arguments and answers in the words of JSON Schema, made from what the library says of them."""
+"""Arguments and answers as JSON Schema, made from the definitions of the library."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dibs.arguments import (
     Name,
     ResourceName,
     Text,
+    When,
 )
 from dibs.operation import Items
 
@@ -30,11 +31,13 @@ NO_CONTROL = rf"[^{CONTROL}]*"
 NO_CONTROL_BUT_LINES = r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*"
 A_NAME = rf"^[^\s{CONTROL}]([^{CONTROL}]*[^\s{CONTROL}])?$"
 AN_AGENT = rf"^[^\s,/{CONTROL}]+(/[^\s,/{CONTROL}]+)*$"
+A_MOMENT = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+"""A seq or a time."""
 SAYS = {"": "", "something": r"[^\s\x00-\x1f\x7f-\x9f]", "words": "[a-z0-9]"}
 
 
 def of_kind(kind: Kind) -> Schema:
-    """A value with all that it must be like."""
+    """The schema of a value, with all its constraints."""
     found: Schema = {"type": kind.json} if kind.json else {}
     if isinstance(kind, Text):
         some = NO_CONTROL_BUT_LINES if kind.lines else NO_CONTROL
@@ -51,6 +54,8 @@ def of_kind(kind: Kind) -> Schema:
         return found | {"pattern": A_NAME, "maxLength": RESOURCE_LIMIT}
     if isinstance(kind, Choice):
         return found | {"enum": list(kind.choices)}
+    if isinstance(kind, When):
+        return A_MOMENT
     bounds = {"minimum": getattr(kind, "low", None), "maximum": getattr(kind, "high", None)}
     return found | {name: bound for name, bound in bounds.items() if bound is not None}
 
@@ -69,7 +74,7 @@ def of_operation(operation: Operation) -> Schema:
 
 
 def of_argument(operation: Operation, argument: Argument) -> Schema:
-    """An argument with all that it must be like."""
+    """The schema of an argument, with all its constraints."""
     kind = argument.kind
     found = of_operation(kind.operation) if isinstance(kind, Items) else of_kind(kind)
     if argument.many or argument.list:
@@ -82,9 +87,11 @@ def of_argument(operation: Operation, argument: Argument) -> Schema:
 
 
 def of_type_only(argument: Argument) -> Schema:
-    """An argument by its type and its choices alone: a model pays for every word."""
+    """The type and choices of an argument only: a model pays for every word."""
     kind = argument.kind
     found: Schema = {"type": kind.json} if kind.json else ANYTHING
+    if isinstance(kind, When):
+        found = A_MOMENT
     if isinstance(kind, Choice):
         found = found | {"enum": list(kind.choices)}
     if argument.many or argument.list:

@@ -1,7 +1,9 @@
-"""`.dibs/config.toml`: the few settings of a repository, each with a default.
+"""The settings of a repository and of a user, each with a default.
 
-It lies beside the store of the main worktree, so that all worktrees share it. Without the file
-everything is at its default, and nothing has to be read.
+`.dibs/config.toml` is beside the store of the main worktree, so all worktrees share it. A user may
+have a `config.toml` in the user's data folder, for settings that concern nobody else (`PERSONAL`);
+the repository's value takes precedence. How much of the past a store keeps, and which paths are
+special, can only be set in the repository: everybody who uses the store must follow the same rule.
 """
 
 from __future__ import annotations
@@ -10,23 +12,24 @@ import os
 
 from dibs.arguments import TTL_MAX_S, TTL_MIN_S
 from dibs.errors import InvalidError, UnfitError
-from dibs.names.paths import Place, Resource, resources_overlap
+from dibs.names.paths import Place, Resource, resources_overlap, split, split_base
 from dibs.space.scope import TREE_S
 from dibs.storage.folder import Own
-from dibs.storage.store import KEEP_BYTES, KEEP_S
+from dibs.storage.retention import KEEP_BYTES, KEEP_S, KINDS
+from dibs.storage.retention import SETTINGS as FILE
+from dibs.storage.user_dir import home_user_dir
 
-FILE = "config.toml"
 LIMIT = 64 << 10
-# The parser's cost grows with the square of the parts of a key, in memory too.
+# The time and memory of the parser grow with the square of the number of parts of a key.
 _PART = r'(?>[\w-]++|"(?:\\.|[^"\\\n])*+"|\'[^\'\n]*+\')[ \t]*+\.[ \t]*+'
 LONG_KEY = rf"(?<![\w-])(?:{_PART}){{30}}"
 POLICIES = ("open", "closed")
 WORKTREES = ("warn", "block", "off")
 CLIENT_TASKS = ("off", "mirror")
 WAKE = ("direct", "off")
-"""A repository cannot ask for more: a turn costs, and its user pays for it."""
+"""A repository cannot ask for more: every turn costs its user money."""
 TTL_S = 1800
-# Whoever changes the repository can change this file, and must not take away the recent past.
+# Anybody who can change the repository can change this file, but must not remove recent events.
 KEEP_MIN_S, KEEP_MAX_S = 3600.0, 36_600 * 86_400.0
 APPENDED = ("CHANGELOG", "CHANGES", "HISTORY", "NEWS", "RELEASES", "RELEASE_NOTES")
 TEXTS = ("", "MD", "RST", "TXT", "ADOC")
@@ -34,23 +37,50 @@ PATTERNS = 100
 KEEP_MIN_BYTES, KEEP_MAX_BYTES = 16 << 20, 1 << 40
 SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
 Given = dict[str, object]
+SETTINGS: dict[str, tuple[str, object]] = {
+    "policy": ("what happens to an edit if dibs itself fails: open or closed", POLICIES[0]),
+    "worktrees": ("what a lease in another worktree means: warn, block or off", WORKTREES[0]),
+    "wake": ("whether a message for an idle agent wakes it: direct or off", WAKE[0]),
+    "client_tasks": ("whether a client's own tasks are mirrored: off or mirror", CLIENT_TASKS[0]),
+    "ttl": ("how long a file stays leased if it is not edited again", "30m"),
+    "whole_tree": ("how long an agent may hold a whole tree", "1h"),
+    "keep": ("how much of the past the store keeps", "30d"),
+    "keep_size": ("the size above which the store keeps less", "256 MiB"),
+    "ignored": ("paths and globs that hooks and commits ignore", []),
+    "protected": ("paths and globs that only people may change", []),
+    "appended": ("paths and globs that everybody appends to, besides changelogs", []),
+    **{
+        f"retention.{kind}": (f"how much of the {kind} it keeps, if not keep", "") for kind in KINDS
+    },
+    "retention.export": (
+        "whether records are exported to .dibs/export before they are removed",
+        False,
+    ),
+    "swarm.include": ("patterns of ignored files that the worktrees of a swarm need", []),
+}
+"""Every setting by its full name: what it is for, and its default."""
+PERSONAL = ("policy", "worktrees", "wake", "client_tasks", "ttl", "whole_tree")
+"""What a user may set for all repositories."""
 
 
 class Config:
     """
-    policy: what happens to an edit when dibs itself fails: `open` lets it through
+    policy: what happens to an edit if dibs itself fails: `open` lets it through
     worktrees: what a lease in another worktree means: `warn`, `block` or `off`
-    wake: whether a message that is for an idle agent alone wakes it: `direct` or `off`
+    wake: whether a direct message wakes an idle agent: `direct` or `off`
     client_tasks: whether the tasks on a client's own list are mirrored as work: `off` or `mirror`
     ttl_s: how long an edited file stays leased if it is not edited again
     whole_tree_s: how long an agent may hold a whole tree
     keep_s: how much of the past a store keeps
-    keep_bytes: from which size on it keeps less
-    ignored: paths and globs that hooks and commits pass over
+    keep_bytes: the size above which it keeps less
+    ages: how much it keeps of one kind, if that is not `keep_s`
+    exports: whether records are exported to `.dibs/export` before they are removed
+    ignored: paths and globs that hooks and commits ignore
     protected: paths and globs that only people may change
     appended: paths and globs that everybody appends to, besides changelogs
     include: patterns of files that git ignores and the worktrees of a swarm need
-    problems: what cannot be read; such a setting has its default, and `dibs doctor` says so
+    problems: settings that cannot be understood; they have their defaults, and `dibs doctor`
+        reports them
     """
 
     def __init__(self, place: Place, given: Given, problems: tuple[str, ...] = ()) -> None:
@@ -64,12 +94,13 @@ class Config:
         self.whole_tree_s = self._duration(given, "whole_tree", TREE_S)
         self.keep_s = self._duration(given, "keep", KEEP_S, KEEP_MIN_S, KEEP_MAX_S)
         self.keep_bytes = self._size(given, "keep_size", KEEP_BYTES)
+        self.ages, self.exports = self._retention(given)
         self.ignored = self._resources(given, "ignored")
         self.protected = self._resources(given, "protected")
         self.appended = self._resources(given, "appended")
         self.include = self._include(given)
         if "land" in given:
-            from dibs.landing.bar import Bar  # what lands is judged by the target's own commit
+            from dibs.landing.bar import Bar  # what counts for a landing is committed in the target
 
             land = given.pop("land")
             told = (
@@ -79,18 +110,18 @@ class Config:
         self.problems += [f"there is no setting {shown(name)}" for name in given]
 
     def ignores(self, resource: Resource) -> bool:
-        """Whether all of a resource is passed over."""
+        """Whether a resource is ignored as a whole."""
         return any(covers(one, resource) for one in self.ignored)
 
     def protects(self, resource: Resource) -> bool:
-        """Whether a change to a resource is a change to something that is protected."""
+        """Whether a change to a resource changes something protected."""
         if resource.kind == "dir" and not os.path.isdir(resource.file or ""):
-            # It may become a directory, so that a claim covers what is below; an edit makes a file.
+            # A claim treats it as a possible directory, but an edit makes a file.
             resource = Resource(resource.text, "file", resource.base)
         return any(resources_overlap(one, resource) for one in self.protected)
 
     def appends(self, resource: Resource) -> bool:
-        """Whether a file is one that everybody appends to, so that nobody keeps it for long."""
+        """Whether everybody appends to a file, so that leases on it are short."""
         name, _, kind = os.path.basename(resource.base).upper().partition(".")
         if name in APPENDED and kind in TEXTS:
             return True
@@ -101,7 +132,7 @@ class Config:
         if value in words:
             return str(value)
         self.problems.append(f"{name} is {shown(value)}; it can be {' or '.join(words)}")
-        # Whoever wrote something about the policy did not mean the default.
+        # Somebody who has set a policy did not want the default.
         return "closed" if name == "policy" else words[0]
 
     def _duration(
@@ -135,6 +166,27 @@ class Config:
             self.problems.append(f"{name} is not a size: {shown(text)}; write 256 MiB or 4 GiB")
         return default
 
+    def _retention(self, given: Given) -> tuple[dict[str, float], bool]:
+        """The kinds with an age of their own, and whether records are exported."""
+        told = given.pop("retention", {})
+        if not isinstance(told, dict):
+            self.problems.append("retention must be a table: [retention]")
+            return {}, False
+        told = dict(told)
+        ages = {
+            name: self._duration(told, name, self.keep_s, KEEP_MIN_S, KEEP_MAX_S)
+            for name in KINDS
+            if name in told
+        }
+        export = told.pop("export", False)
+        self.problems += [f"there is no setting {shown(name)} in [retention]" for name in told]
+        if not isinstance(export, bool):
+            # The author of this file must not choose where on another's disk files are written.
+            self.problems.append(
+                "export in [retention] can be true or false; for another folder, set DIBS_EXPORT"
+            )
+        return ages, export is True
+
     def _include(self, given: Given) -> list[str]:
         swarm = given.pop("swarm", {})
         swarm = dict(swarm) if isinstance(swarm, dict) else {"": swarm}
@@ -165,20 +217,21 @@ def covers(named: Resource, resource: Resource) -> bool:
     if named.kind == "glob":
         from dibs.names import globs
 
-        return globs.covers(named.text, resource.base.removeprefix("/"))
+        path = split_base(resource.base)[1].removeprefix("/")
+        return globs.covers(split(named.text)[1], path)
     return f"{resource.base}/".startswith(f"{named.base}/")
 
 
 def shown(value: object) -> str:
-    """A value in a sentence; whoever wrote it may have written anything, at any length."""
+    """A value in a sentence; it may be anything, of any length."""
     if isinstance(value, str):
         return repr(value if len(value) <= 60 else f"{value[:60]}…")
     is_number = isinstance(value, (int, float)) and abs(value) < 1e15
-    return str(value) if is_number else f"no {type(value).__name__} that can be meant"
+    return str(value) if is_number else f"a {type(value).__name__}"
 
 
 def toml(text: str) -> Given:
-    """What a TOML file says; a `ValueError` for one that says nothing or costs too much to read."""
+    """The content of a TOML file; `ValueError` if it is invalid or too expensive to parse."""
     import re
     import tomllib
 
@@ -193,23 +246,47 @@ def toml(text: str) -> Given:
 
 
 def load(place: Place) -> Config:
-    """The settings of the space around a place."""
+    """The settings at a place: the repository's, then the user's, then the defaults."""
+    ours, problems = read(Own(place.store_dir))
+    mine, odd = personal(place)
+    if mine or odd:
+        odd += Config(place, {name: mine[name] for name in PERSONAL if name in mine}).problems
+        odd += [f"{shown(name)} can only be set in a repository" for name in mine
+                if name not in PERSONAL]  # fmt: skip
+        ours = {**{name: mine[name] for name in PERSONAL if name in mine}, **ours}
+    return Config(place, ours, (*problems, *(f"in your own settings: {one}" for one in odd)))
+
+
+def personal(place: Place) -> tuple[Given, list[str]]:
+    """The user's own settings, and what is wrong with them."""
     try:
-        own = Own(place.store_dir)
+        folder = user_folder()
+    except UnfitError:
+        return {}, []  # root in the home of another user
+    return ({}, []) if folder == place.store_dir else read(Own(folder))
+
+
+def user_folder() -> str:
+    return os.path.realpath(home_user_dir())
+
+
+def read(own: Own) -> tuple[Given, list[str]]:
+    """The settings in a file, and what is wrong with the file as a whole."""
+    try:
         text = own.read(FILE, LIMIT, private=False)  # git shares it
         if text is None:
             there = own.status(FILE) is not None
-            return Config(place, {}, (f"is larger than {LIMIT >> 10} KiB",) if there else ())
+            return {}, [f"is larger than {LIMIT >> 10} KiB"] if there else []
     except OSError as error:
-        return Config(place, {}, (f"cannot be read: {error.strerror}",))
+        return {}, [f"cannot be read: {error.strerror}"]
     except UnfitError as error:
-        return Config(place, {}, (error.message,))
+        return {}, [error.message]
     lines = [line.strip() for line in text.splitlines()]
     if not any(line and not line.startswith(b"#") for line in lines):
-        return Config(place, {})  # as `dibs init` makes it; the parser takes long to load
+        return {}, []  # as `dibs init` makes it; the parser takes long to load
     try:
-        return Config(place, toml(text.decode()))
+        return toml(text.decode()), []
     except ValueError as error:
-        # Whoever wrote something about the policy did not mean the default.
+        # Somebody who has set a policy did not want the default.
         policy = any(line.startswith(b"policy") for line in lines)
-        return Config(place, {"policy": "closed"} if policy else {}, (str(error),))
+        return {"policy": "closed"} if policy else {}, [str(error)]

@@ -226,13 +226,13 @@ def spoken(text: str, length: int = 3) -> str:
     return "".join(syllables)
 
 
-def worker_name(who: Who | None) -> str:
+def worker_name(starter: str) -> str:
     """A name for a worker that was given none: a part of whoever has started it."""
-    return f"{person() if who is None else who.name}/{spoken(process_name(os.getpid()))}"
+    return f"{starter}/{spoken(process_name(os.getpid()))}"
 
 
 def person() -> str:
-    """What to call somebody who is no agent."""
+    """The login name of somebody who is no agent; `Globals.named` says when it counts."""
     import pwd
 
     try:

@@ -1,13 +1,13 @@
-"""A worker: one slot, and in it one attempt after the other.
+"""A worker: one slot, in which attempts run one after the other.
 
-An attempt is a session of its own, NAME/wN, that holds the slot and the task. The task is claimed
-before the agent is started. How the command ends decides what becomes of it:
+An attempt has its own session, NAME/wN, which holds the slot and the task. The task is claimed
+before the agent is started. How the command ends decides what happens to the task:
 
-    ended with 0, and committed    handed in: it waits for its landing, and completes with that
-    anything else, or too late     failed with the end of its log, and tried again after a pause
-    told to stop, claim lost       given back; that was no attempt of the agent's
+    exit code 0, and committed     handed in: it waits for its landing, and completes with it
+    anything else, or too late     failed with the end of its log, and retried after a pause
+    told to stop, claim lost       given back; this does not count as an attempt
 
-Whatever the command leaves uncommitted is on a branch of its own then, before the task is settled.
+Whatever the command leaves uncommitted is saved on a separate branch before the task is settled.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from dibs.surroundings.wording import note
 from dibs.swarm import limits
 from dibs.swarm.logs import Log
 from dibs.swarm.prompt import prompt_for
+from dibs.swarm.spending import Spending
 from dibs.swarm.worktree import WORK, Worktree, include, left_of, own_commit, tip
 from dibs.system import started_with
 from dibs.system.portable import GroupTether
@@ -52,15 +53,15 @@ if TYPE_CHECKING:
     from dibs.swarm.supervisor import Swarm
 
 SLOT = "swarm:slot:"
-"""Before the number of a slot: who holds the lease may run an agent."""
+"""The prefix of slot leases: the holder may run an agent."""
 MAKING = "swarm:worktrees"
-"""What is held while a worktree is made: git does not like two at a time."""
+"""The lease held while a worktree is created: git cannot do two at a time."""
 MAKING_S = 600
 LOOK_S = 1.0
 STEP_S = 0.1
 SLOT_VARIABLE = "DIBS_SLOT"
 ROUNDS, SHORT_S = 20, 0.02
-"""How often to look for what an agent has left running, since that may start others."""
+"""How often to look for processes that an agent left running, since they may start others."""
 PORTS = (20_000, 29_999)
 ENDED = ("completed", "cancelled", "dead")
 TAKEN = {
@@ -70,13 +71,13 @@ TAKEN = {
     "failed": "was failed",
     "dead": "was failed",
 }
-"""What has become of a task that its worker does not hold any more."""
+"""What happened to a task that its worker no longer holds."""
 
 
 class Worker(threading.Thread):
     """The attempts in one slot.
 
-    done: whether it ended because no task is left for it
+    done: whether it ended because no task was left for it
     """
 
     def __init__(self, swarm: Swarm, number: int) -> None:
@@ -98,7 +99,7 @@ class Worker(threading.Thread):
             self.swarm.trouble(error)
 
     def _attempt(self) -> bool:
-        """Take a task and work on it; say whether another may follow."""
+        """Take a task and work on it; return whether another may follow."""
         swarm = self.swarm
         name = f"{swarm.name}/w{self.number}"
         with (
@@ -126,7 +127,7 @@ class Worker(threading.Thread):
                     kind=orders.kind, tags=orders.tags, ttl_s=TTL_S, wait_s=LOOK_S
                 )
             except (HeldError, StateError):
-                # It pauses, waits for its landing, or another works on it.
+                # It pauses, waits for its landing, or another worker has it.
                 if agent.work.show(orders.only).state in ENDED:
                     self.done = True
                     return None
@@ -142,14 +143,14 @@ class Worker(threading.Thread):
 
 
 def seen_from(agent: Agent, place: Place) -> Agent:
-    """The same session, whose names are read from another place."""
+    """The same session, with names relative to another place."""
     here = Agent(agent.scope.at(place))
     here.beating = agent.beating
     return here
 
 
 def place_of(swarm: Swarm, worktree: Worktree) -> Place:
-    """The place of a worktree that need not be there yet."""
+    """The place of a worktree that may not exist yet."""
     checkout = Checkout(swarm.place.root, worktree.path)
     return Place(checkout, swarm.place.store_dir, start=worktree.path)
 
@@ -161,7 +162,7 @@ class Attempt:
         self, worker: Worker, agent: Agent, here: Agent, slot: HeldLease, worktree: Worktree | None
     ) -> None:
         """
-        here: the agent's session, with names read from its worktree
+        here: the agent's session, with names relative to its worktree
         """
         self._worker = worker
         self._swarm = worker.swarm
@@ -179,7 +180,7 @@ class Attempt:
         self._commit = ""
 
     def perform(self, task: Task) -> bool:
-        """Work on the task; say whether this worker may go on."""
+        """Work on the task; return whether this worker may go on."""
         try:
             with self._here.task(task.id, ttl_s=TTL_S) as held:
                 try:
@@ -202,18 +203,18 @@ class Attempt:
         return self._started
 
     def _prepare(self, task: Task) -> None:
-        """Make everything ready: worktree, files, branch, ports, log, prompt."""
+        """Prepare everything: worktree, files, branch, ports, log, prompt."""
         swarm, orders = self._swarm, self._orders
         slug = f"{slug_of(task.id)}-{task.epoch}"
         self._log = Log(swarm.place.store_dir, slug)
-        end_left(swarm.place, self._worker.number)  # of one who died in this slot
+        end_left(swarm.place, self._worker.number)  # left by a worker that died in this slot
         self._base = tip(swarm.place.root, "HEAD" if orders.shared else swarm.target)
         if self._worktree is not None:
             self._branch = f"{WORK}/{slug}"
-            with self._agent.lease(MAKING, ttl_s=TTL_S, wait_s=MAKING_S, note="makes a worktree"):
+            with self._agent.lease(MAKING, ttl_s=TTL_S, wait_s=MAKING_S, note="creates a worktree"):
                 kept = self._worktree.ready(self._base)
             if kept:
-                note(f"dibs: what a dead worker had not committed is kept on {kept}")
+                note(f"dibs: uncommitted work of a dead worker is kept on {kept}")
             self._folder = self._worktree.path
             left = include(swarm.place, self._folder, swarm.patterns)
             for name in left[:10]:
@@ -233,6 +234,7 @@ class Attempt:
             template=orders.template,
             earlier=self._earlier(task),
         )
+        self._spending = Spending(self._agent, task.id)
         self._point(task)
         self._agent.agents.beat(status=f"{task.id}: {task.title or 'at work'}"[:200])
 
@@ -243,10 +245,10 @@ class Attempt:
         there = [one for one in there if one != self._branch]
         if not there:
             return ""
-        return f"What earlier attempts have left is on: {', '.join(map(called, there[-5:]))}."
+        return f"Work from earlier attempts is on: {', '.join(map(called, there[-5:]))}."
 
     def _point(self, task: Task) -> None:
-        """Say in the store where the log of the attempt is."""
+        """Record in the store where the log of the attempt is."""
         value = {
             "log": self._log.path,
             "attempt": task.attempts,
@@ -254,7 +256,8 @@ class Attempt:
             "worker": self._agent.name,
             "branch": self._branch,
             "kept": self._kept,
-            "cost_usd": self._log.cost_usd,
+            "cost_usd": self._spending.cost_usd,
+            "spent_usd": self._spending.of_task_usd,
         }
         self._agent.state.set(limits.TASKS, task.id, value, force=True)
 
@@ -274,10 +277,11 @@ class Attempt:
             "DIBS_DATABASE": f"{slug_of(os.path.basename(self._swarm.place.root))}_w{number}",
             "DIBS_PORTS": " ".join(map(str, self._ports)),
         }
+        told |= self._swarm.metering(self._agent)
         if self._ports:
             told["DIBS_PORT"] = str(self._ports[0])
         if self._worktree is None:
-            # By this, the commits of this attempt are told from those of others in one checkout.
+            # This marks the commits of this attempt among those of others in one checkout.
             told["GIT_REFLOG_ACTION"] = self._mark(task)
         return told
 
@@ -295,7 +299,7 @@ class Attempt:
                 GroupTether(), self._environment(held.task), stdin=given, stdout=self._log.handle,
                 stderr=subprocess.STDOUT, cwd=self._folder,
             )  # fmt: skip
-        limits.spend(self._agent, self._log.cost_usd)
+        self._spending.settle(self._log.cost_usd)
 
     def _attend(self, child: subprocess.Popen[bytes], held: HeldTask) -> int:
         self._started = True
@@ -305,8 +309,9 @@ class Attempt:
         return code
 
     def _listen(self, seconds: float) -> int:
-        """Whether the command has to end now: by its limits, by the slot, or by the swarm."""
+        """Whether the command must end now: because of its limits, the slot or the swarm."""
         self._swarm.pause(min(seconds, STEP_S))
+        self._spending.look_now_and_then()
         if self._swarm.stopped:
             self._ended_by = "stop"
         elif self._slot.lost is not None:
@@ -315,10 +320,12 @@ class Attempt:
             self._ended_by = "time"
         elif self._log.too_long:
             self._ended_by = "log"
+        elif self._swarm.too_costly(self._spending.of_task_usd):
+            self._ended_by = "cost"
         return signal.SIGTERM if self._ended_by else 0
 
     def _settle(self, held: HeldTask) -> None:
-        """Say what becomes of the task, by how the command has ended."""
+        """Settle the task according to how the command ended."""
         task, log = held.task, self._log
         if not self._started:
             held.abandon(f"{self._orders.command[0]} could not be run")
@@ -326,11 +333,15 @@ class Attempt:
         elif self._ended_by == "stop":
             held.abandon("its worker was told to stop")
         elif self._ended_by == "slot" or held.lost is not None:
-            held.abandon("its claim was lost for a while")
+            held.abandon("its claim was lost for a time")
         elif self._ended_by == "time":
             self._fail(held, f"it did not end within {span(int(self._orders.task_s * 1000))}")
+        elif self._ended_by == "cost":
+            self._fail(
+                held, f"it cost ${self._spending.of_task_usd:.2f}, more than a task may cost"
+            )
         elif self._ended_by == "log":
-            self._fail(held, "it printed more than its log may have")
+            self._fail(held, "it printed more than its log can hold")
         elif self._code:
             self._fail(held, f"exit code {self._code}")
         else:
@@ -351,15 +362,16 @@ class Attempt:
     def _fail(self, held: HeldTask, what: str) -> None:
         most = self._orders.attempts
         again = not most or held.task.attempts < most
+        again = again and not self._swarm.too_costly(self._spending.of_task_usd)
         tail = self._log.tail
         held.fail(f"{what}: {tail}" if tail.strip() else what, retry=again)
 
     def _found_commit(self, task: Task) -> str:
-        """The commit that the command has left, "" if there is none."""
+        """The commit that the command made; "" if there is none."""
         if self._worktree is None:
             return own_commit(self._folder, self._mark(task))
         if not self._worktree.is_there():
-            # It has removed its own folder; what it has committed is still on its branch.
+            # It removed its own folder, but its commits are still on its branch.
             head = tip(self._swarm.place.root, f"refs/heads/{self._branch}")
             return "" if head == self._base else head
         if self._orders.commit:
@@ -369,23 +381,23 @@ class Attempt:
             return ""
         onto = tip(self._folder, self._swarm.target)
         if not self._worktree.has_committed() and is_within(self._folder, head, onto):
-            return ""  # it has only merged what others have landed meanwhile
-        # It may have left the branch, but it cannot hand in another one's.
+            return ""  # it has only merged what others landed meanwhile
+        # It may have left its branch, but it cannot hand in another branch.
         self._worktree.point_branch(self._branch, head)
         return head
 
     def _free(self) -> None:
-        """Keep what was not committed, and let the next attempt have the worktree."""
+        """Keep what was not committed, and free the worktree for the next attempt."""
         if self._worktree is not None:
             try:
                 self._kept = self._worktree.free() or self._kept
                 if not self._worktree.is_there():
                     self._worktree.drop(self._branch, self._base)
             except (DibsError, OSError) as error:
-                note(f"dibs: {called(self._folder, limit=300)} is kept as it is: {error}")
+                note(f"dibs: {called(self._folder, limit=300)} was left as it is: {error}")
 
     def _taken(self, task: Task) -> None:
-        """Somebody else, or the agent by itself, has decided about the task."""
+        """Report that somebody else, or the agent itself, has settled the task."""
         try:
             now = self._agent.work.show(task.id)
         except NotFoundError:
@@ -396,7 +408,7 @@ class Attempt:
         note(f"dibs: w{self._worker.number}: {called(task.id)} {what} while its agent ran")
 
     def _land_anyway(self, now: Task) -> None:
-        """Land what an agent has committed that has completed its task by itself."""
+        """Land the commits of an agent that completed its task itself."""
         if self._worktree is None or not self._commit:
             return
         if (now.state, now.agent) == ("completed", self._agent.name):
@@ -407,35 +419,35 @@ class Attempt:
 
 
 def slot_of(place: Place, number: int) -> str:
-    """What all that a worker starts has in its environment, and nothing else has."""
+    """A value in the environment of everything that a worker starts, and of nothing else."""
     return f"{place.store_dir}/w{number}"
 
 
 def end_left(place: Place, number: int) -> None:
-    """End what was left running in a slot, also outside its group; only for who holds the slot."""
+    """End what was left running in a slot, even outside its group; the caller holds the slot."""
     for _ in range(ROUNDS):
         left = started_with(f"{SLOT_VARIABLE}={slot_of(place, number)}")
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
-                continue  # it has ended by itself
+                continue  # it has already ended
         if not left:
             return
         time.sleep(SHORT_S)
 
 
 def slug_of(text: str) -> str:
-    """A name that can be a part of a branch, a file and a database."""
+    """A name that can be part of a branch, a file and a database."""
     kept = "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in text.lower())
     slug = "-".join(part for part in kept.split("-") if part) or "task"
     return slug if len(slug) <= 40 else f"{slug[:33]}-{sha256(text.encode()).hexdigest()[:6]}"
 
 
 def told_of(task: Task, kept: str | None) -> str:
-    """A line about how an attempt has ended."""
-    pause = f", and is tried again in {span(task.due_in_ms)}" if task.due_in_ms else ""
-    states = {"available": "given back", "blocked": "handed in, and waits for its landing"}
+    """A line about how an attempt ended."""
+    pause = f", next attempt in {span(task.due_in_ms)}" if task.due_in_ms else ""
+    states = {"available": "given back", "blocked": "handed in, and waits to be landed"}
     why = f": {quoted(task.reason, 200)}" if task.reason and task.state != "blocked" else ""
-    where = f" (not committed, kept on {kept})" if kept else ""
+    where = f" (uncommitted work is kept on {kept})" if kept else ""
     return f"{called(task.id)} is {states.get(task.state, task.state)}{pause}{where}{why}"

@@ -1,16 +1,18 @@
-"""What the swarms of a space may do, what they have spent, and whether they are to end.
+"""What the swarms of a space may do, what they have spent, and whether they should end.
 
-All of it is in entries of the namespace `swarm`, so it holds for every supervisor of the space:
+All of it is in entries of the namespace `swarm`, so it applies to every supervisor of the space:
 
-    limits   agents (at once), cost_usd (in all, or none), timed (whether there is a time limit)
-    time     is there as long as that time has not passed: the entry's own time to live
-    spent    cost_usd, as the agents have said it
-    ending   how: drain (take no more tasks) or stop (end what runs); by, and why
-    run      what a person need not say again to resume: the preset, the target
+    limits   agents (at once), cost_usd and tokens (in total, or none), task_cost_usd (for each
+             task, or none), timed (whether there is a time limit)
+    time     exists until that time has passed: the entry's own time to live
+    spent    cost_usd and tokens, as reported by the agents
+    ending   how: drain (take no more tasks) or stop (end what runs); by whom, and why
+    run      what a person need not repeat to resume: the preset, the target
 
-How many work at once is decided by leases, `swarm:slot:N`: who holds none starts no agent. What an
-agent costs is known when it says so, at its end as a rule; so those that run when the limit is
-reached may exceed it, and none is started after that.
+Leases, `swarm:slot:N`, decide how many work at once: a worker without one starts no agent. The cost
+of an agent is known when the agent reports it: a few seconds later if its client tells a daemon,
+otherwise at its end. So agents that run when the limit is reached may exceed it, but no more are
+started. The limit of a task ends its attempt, and the task is not retried.
 """
 
 from __future__ import annotations
@@ -29,21 +31,25 @@ if TYPE_CHECKING:
 
 NAMESPACE = "swarm"
 TASKS = "swarm.tasks"
-"""Where each task has its log and what else is known of its attempts."""
+"""The namespace with the log of each task and what else is known about its attempts."""
 MOST_AGENTS = 100
 MOST_USD = 1e9
+MOST_TOKENS = 10**15
 
 
 class Now(NamedTuple):
-    """The limits, and how far they are used up.
+    """The limits, and how much of them is used.
 
     seconds: how much time is left, None for no limit
-    ending: how the swarm is to end, "" if it is not
+    ending: how the swarm should end, "" if it should not
     """
 
     agents: int
     cost_usd: float | None
     spent_usd: float
+    tokens: int | None
+    used_tokens: int
+    task_cost_usd: float | None
     seconds: float | None
     ending: str
     why: str
@@ -51,18 +57,20 @@ class Now(NamedTuple):
 
     @property
     def exhausted(self) -> str:
-        """Why no other agent may be started, "" if one may."""
+        """Why no further agent may be started; "" if one may."""
         if self.ending:
             return self.why or f"it was told to {self.ending}"
         if self.cost_usd is not None and self.spent_usd >= self.cost_usd:
-            return f"${self.spent_usd:.2f} of ${self.cost_usd:.2f} are spent"
+            return f"${self.spent_usd:.2f} of ${self.cost_usd:.2f} is spent"
+        if self.tokens is not None and self.used_tokens >= self.tokens:
+            return f"{self.used_tokens:,} of {self.tokens:,} tokens are used"
         if self.seconds is not None and self.seconds <= 0:
             return "its time has passed"
         return ""
 
 
 def now(space: Dibs) -> Now:
-    """The limits as they are."""
+    """The current limits."""
     entries = {entry.key: entry for entry in space.state.list(NAMESPACE)}
     said = {
         key: entry.value if isinstance(entry.value, dict) else {} for key, entry in entries.items()
@@ -78,6 +86,9 @@ def now(space: Dibs) -> Now:
         agents=min(max(agents, 0), MOST_AGENTS) if isinstance(agents, int) else 1,
         cost_usd=dollars(limits.get("cost_usd")),
         spent_usd=dollars(said.get("spent", {}).get("cost_usd")) or 0.0,
+        tokens=count(limits.get("tokens")),
+        used_tokens=count(said.get("spent", {}).get("tokens")) or 0,
+        task_cost_usd=dollars(limits.get("task_cost_usd")),
         seconds=seconds,
         ending=how if how in ("drain", "stop") else "",
         why=str(ending.get("why", "")),
@@ -86,46 +97,63 @@ def now(space: Dibs) -> Now:
 
 
 def dollars(value: object) -> float | None:
-    """An amount that somebody has said, if it is one."""
+    """A reported amount, if it is valid."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and 0 <= value <= MOST_USD else None
 
 
-def declare(
-    space: Dibs, agents: int | None, cost_usd: float | None, time_s: float, fresh: bool
-) -> None:
-    """Say what may be done from now on; what is not said stays as it is.
+def count(value: object) -> int | None:
+    """A reported number, if it is valid."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= MOST_TOKENS else None
 
-    fresh: no swarm runs, so that time and cost begin again
+
+def declare(
+    space: Dibs,
+    agents: int | None,
+    cost_usd: float | None,
+    time_s: float,
+    fresh: bool,
+    tokens: int | None = None,
+    task_cost_usd: float | None = None,
+) -> None:
+    """Set limits; those that are not given stay as they are.
+
+    fresh: no swarm runs, so time and cost start again
     """
 
     def said(was: dict[str, Any]) -> dict[str, Any]:
         value = {"agents": 1, "cost_usd": None, "timed": False} | ({} if fresh else was)
-        value |= {"agents": agents} if agents is not None else {}
-        value |= {"cost_usd": cost_usd} if cost_usd is not None else {}
+        given = {"agents": agents, "cost_usd": cost_usd, "tokens": tokens}
+        given["task_cost_usd"] = task_cost_usd
+        value |= {name: one for name, one in given.items() if one is not None}
         return value | ({"timed": True} if time_s else {})
 
     change(space, "limits", said)
     if fresh:
-        space.state.set(NAMESPACE, "spent", {"cost_usd": 0.0}, force=True)
+        space.state.set(NAMESPACE, "spent", {"cost_usd": 0.0, "tokens": 0}, force=True)
         forget(space, "time")
     if time_s:
         space.state.set(NAMESPACE, "time", {}, force=True, ttl_s=time_s)
 
 
-def spend(space: Dibs, cost_usd: float) -> None:
-    """Add what an agent has cost."""
+def spend(space: Dibs, cost_usd: float, tokens: int = 0) -> None:
+    """Add what an agent has used."""
 
     def more(was: dict[str, Any]) -> dict[str, Any]:
-        return {"cost_usd": round((dollars(was.get("cost_usd")) or 0.0) + cost_usd, 6)}
+        return {
+            "cost_usd": round((dollars(was.get("cost_usd")) or 0.0) + cost_usd, 6),
+            "tokens": (count(was.get("tokens")) or 0) + tokens,
+        }
 
-    if cost_usd:
+    if cost_usd or tokens:
         change(space, "spent", more)
 
 
 def change(space: Dibs, key: str, changed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Replace an entry by what becomes of it, whoever else does so at the same time."""
+    """Update an entry, even if others update it at the same time."""
     while True:
         entry = space.state.get(NAMESPACE, key)
         was = entry.value if entry is not None and isinstance(entry.value, dict) else {}
@@ -147,4 +175,4 @@ def forget(space: Dibs, key: str) -> None:
     try:
         space.state.delete(NAMESPACE, key)
     except NotFoundError:
-        pass  # nobody had said anything
+        pass  # there was no such entry

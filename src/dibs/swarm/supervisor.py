@@ -1,9 +1,9 @@
-"""The supervisor: workers in slots, somebody who conducts the landings, and a planner.
+"""The supervisor: workers in slots, a conductor for the landings, and a planner.
 
-The main thread listens to signals, reads the limits, and starts what is missing. Workers are
-threads; the conductor and the planner are commands of dibs in processes of their own (`dibs land
---run`, `dibs work refill`), so a long verification stops no worker. All of them end with this
-process, whatever ends it.
+The main thread listens for signals, reads the limits, and starts what is missing. Workers are
+threads; the conductor and the planner are dibs commands in separate processes (`dibs land --run`,
+`dibs work refill`), so a long verification delays no worker. All of them end with this process,
+however it ends.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import time
 
 from dibs.errors import DibsError, HeldError, UnavailableError
 from dibs.landing.conducting import target_of
+from dibs.link import living, served_name
 from dibs.nouns.work.landings import LANDING
 from dibs.records import called
+from dibs.storage.user_dir import default_user_dir
 from dibs.surroundings.running import ENDING, SIGNALS, TTL_S, attend_group, execute
 from dibs.surroundings.wording import note
 from dibs.swarm import limits, logs
@@ -30,6 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dibs.clients import Client
     from dibs.dibs import Agent, Dibs
     from dibs.names.paths import Place
     from dibs.records import Task
@@ -40,22 +43,24 @@ RUN = "swarm:run"
 DIBS = (sys.executable, "-m", "dibs")
 STEP_S = 0.25
 AGAIN_S, AGAIN_MAX_S = 5.0, 60.0
-"""How long to leave a conductor or planner alone that has failed: twice as long each time."""
+"""How long to wait before a failed conductor or planner is restarted; doubled each time."""
 
 
 class Orders:
-    """What the person asks for who starts a supervisor.
+    """The options with which a person starts a supervisor.
 
-    command: what to run for each task, with `environment` besides
-    by_argument: whether the prompt is its last word; it is on the standard input in any case
+    command: what to run for each task, with the additional `environment`
+    metered: the client, if it should report its usage to a daemon
+    by_argument: whether the prompt is the last argument; it is on standard input in any case
     commit: whether dibs commits what the command leaves
-    onto: the branch that the work goes onto; `check` is the digest of `verify`
+    onto: the target branch; `check` is the digest of `verify`
     only: the one task to work on
-    attempts: how often a task may fail, if less than the task itself says; 0 for that
+    attempts: how often a task may fail, if less than the task's own limit; 0 for that limit
     """
 
     def __init__(self) -> None:
         self.command: tuple[str, ...] = ()
+        self.metered: Client | None = None
         self.environment: dict[str, str] = {}
         self.by_argument = False
         self.commit = False
@@ -77,13 +82,13 @@ class Orders:
 
 def gone(onto: str) -> UnavailableError:
     return UnavailableError(
-        f"the branch {called(onto)} is gone, so nothing can be landed onto it",
+        f"the branch {called(onto)} is gone, so nothing can be landed on it",
         next="create it again, then dibs swarm resume; what was handed in is still queued",
     )
 
 
 class Companion(threading.Thread):
-    """A command of dibs that runs beside the workers.
+    """A dibs command that runs beside the workers.
 
     failed: how often it had failed in a row when it was started
     """
@@ -98,7 +103,7 @@ class Companion(threading.Thread):
 
     @property
     def may_be_followed(self) -> bool:
-        """Whether it has ended and, if it failed, was left alone for long enough."""
+        """Whether it has ended and, if it failed, the pause has passed."""
         pause_s = min(AGAIN_S * 2**self.failed, AGAIN_MAX_S)
         return not self.is_alive() and (self.code == 0 or time.monotonic() - self._began > pause_s)
 
@@ -120,8 +125,8 @@ class Companion(threading.Thread):
 class Swarm:
     """One supervisor, as it runs.
 
-    mask: the signals that its commands start with
-    stopped: whether what runs has to end
+    mask: the signal mask of its commands
+    stopped: whether running attempts must end
     over: set when nothing may run any more
     """
 
@@ -168,6 +173,26 @@ class Swarm:
     def pause(self, seconds: float) -> None:
         self.over.wait(seconds)
 
+    def too_costly(self, cost_usd: float) -> bool:
+        """Whether a task has cost more than one may."""
+        limit = self._now.task_cost_usd
+        return limit is not None and cost_usd >= limit
+
+    def metering(self, agent: Agent) -> dict[str, str]:
+        """What lets the client that is started tell a daemon of the space what it uses.
+
+        The token is that of the session, which it has anyway.
+        """
+        client = self.orders.metered
+        if client is None or self.space.scope.daemon is not None:
+            return {}
+        serves = served_name(self.space.scope)
+        for word in living(default_user_dir()).values():
+            url = str(word["url"])
+            if word.get("serves") == serves and url.startswith("http://"):
+                return client.metering(url, agent.token)
+        return {}
+
     def wants(self, worker: Worker) -> bool:
         """Whether a worker may take another task."""
         return not self._ending and not self.stopped and worker.number <= self._now.agents
@@ -185,7 +210,7 @@ class Swarm:
         note(f"dibs: w{worker.number}: {told_of(task, kept)}")
 
     def run(self) -> int:
-        """Work until there is nothing left, or until told to end; the exit code."""
+        """Work until nothing is left, or until told to end; return the exit code."""
         try:
             with self.agent.lease(RUN, mode="shared", ttl_s=TTL_S, note="runs agents") as lease:
                 self._tidy()
@@ -208,7 +233,7 @@ class Swarm:
         return 1 if self._troubles else 0
 
     def _step(self) -> None:
-        """Look at the limits, and start what is missing."""
+        """Check the limits, and start what is missing."""
         self._now = limits.now(self.space)
         if self._now.ending == "stop":
             self.stopped = True
@@ -231,7 +256,7 @@ class Swarm:
             self._keep_running("planner", *words, self.orders.plan)
 
     def _hire(self) -> None:
-        """Start a worker in each slot that is free."""
+        """Start a worker in each free slot."""
         missing = [one for one in range(1, self._now.agents + 1) if one not in self._workers]
         if not missing:
             return
@@ -255,7 +280,7 @@ class Swarm:
         )
 
     def _train(self, *states: str) -> list[Task]:
-        """The landings in these states that our conductor can do."""
+        """The landings in these states that our conductor can handle."""
         able = {target_of(self.orders.onto), f"check:{self.orders.check}"}
         return [
             task
@@ -265,7 +290,7 @@ class Swarm:
         ]
 
     def _conduct(self) -> None:
-        """Have somebody conduct the landings, while there are some that can be."""
+        """Keep a conductor running while there are landings for it."""
         if self.orders.shared or self.stopped:
             return
         if self._train("available"):
@@ -291,11 +316,11 @@ class Swarm:
             return True
         if not (self._ending or self._done):
             return False
-        # Nothing more is taken: what was handed in is landed before we go.
+        # No more tasks are taken; what was handed in is landed before the end.
         return not self._train("available", "claimed", "failed")
 
     def _tidy(self) -> None:
-        """Keep what dead workers have left, and remove the worktrees that nobody uses."""
+        """Keep the work of dead workers, and remove unused worktrees."""
         logs.remove_old(self.place.store_dir)
         if self.orders.shared:
             return
@@ -306,9 +331,9 @@ class Swarm:
                     for worktree in worktrees:
                         kept = worktree.free()
                         if kept:
-                            note(f"dibs: kept what was not committed in w{number}: {called(kept)}")
+                            note(f"dibs: kept uncommitted work from w{number}: {called(kept)}")
                         if not worktree.remove():
-                            note(f"dibs: {called(worktree.path, limit=300)} is kept as it is")
+                            note(f"dibs: {called(worktree.path, limit=300)} was left as it is")
             except HeldError:
                 continue  # somebody works there
             except (DibsError, OSError) as error:

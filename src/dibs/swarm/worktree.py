@@ -1,15 +1,15 @@
-"""The worktree of a worker: `.dibs/worktrees/wN`, made once, used for one attempt after the other.
+"""The worktree of a worker: `.dibs/worktrees/wN`, created once, used for many attempts.
 
-Between two attempts it is *idle*: its HEAD is detached, and the last line of HEAD's own log says
-so. Nothing in an idle worktree is worth keeping. An attempt begins with a branch of its own, so
-whoever finds a worktree that is not idle, and holds its slot, knows that a worker has died there.
-What that worker had not committed is kept as a commit on the branch `dibs/kept/…`, made with an
-index of its own; only then are the files set back.
+Between two attempts it is *idle*: its HEAD is detached, and the last line of HEAD's reflog says so.
+Nothing in an idle worktree is worth keeping. An attempt begins with its own branch, so a worker
+that holds the slot and finds a worktree that is not idle knows that another worker died there. That
+worker's uncommitted work is kept as a commit on the branch `dibs/kept/…`, made with a separate
+index; only then are the files reset.
 
-One that cannot be cleaned, because a repository lies in it or a file cannot be read, stays as it
-is, and the next attempt has another folder.
+A worktree that cannot be cleaned, because it contains a repository or an unreadable file, stays as
+it is, and the next attempt gets another folder.
 
-This is git as the person would type it, with the filters of the repository, but without hooks.
+Git runs here as if the person had typed it, with the filters of the repository, but without hooks.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from dibs.names.paths import Place
 
 WORK, KEPT = "dibs/work", "dibs/kept"
-"""Below these are the branches of attempts, and of what was not committed."""
+"""The prefixes of branches of attempts, and of uncommitted work."""
 IDLE, BEGUN = "dibs: idle", "dibs: attempt"
 FOLDER = "worktrees"
 TRIES = 6
 RECENT = "1000"
-"""How many merges are looked at for branches that have landed."""
+"""How many merges are checked for branches that have landed."""
 SPARE = 9
-"""How many folders a slot may have: the others could not be cleaned."""
+"""How many folders a slot may have, if earlier ones could not be cleaned."""
 COMMITS = ("commit", "cherry-pick", "revert", "am")
-"""How the lines begin that git writes when it has made a commit."""
+"""How reflog lines begin when git has made a commit."""
 BRANCHES = "%(refname) %(objectname) %(worktreepath)"
 LOCKS = ("index.lock", "HEAD.lock")
 KEEPER = {
@@ -49,30 +49,30 @@ KEEPER = {
     for what, value in (("NAME", "dibs"), ("EMAIL", "dibs@localhost"))
 }
 LASTING = ("No space left", "Permission denied", "Read-only", "not a valid", "Disk quota")
-"""What git says when trying again does not help."""
+"""Git's messages for errors that do not go away."""
 
 
 def plain(*words: str, cwd: str, environment: dict[str, str] | None = None, **how: Any) -> str:
-    """What git says to the person who typed this."""
+    """What git prints for a command, run as the person would."""
     mine = elsewhere() | {"GIT_REFLOG_ACTION": IDLE, "LC_ALL": "C"} | (environment or {})
     said = git(*words, cwd=cwd, environment=mine, settings=(), timeout_s=600, **how)
     return os.fsdecode(said).rstrip("\n")
 
 
 def tip(top: str, name: str) -> str:
-    """The commit that a branch is at, "" if there is no such."""
+    """The commit that a branch points to; "" if there is no such branch."""
     return plain("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", cwd=top, codes=(0, 1))
 
 
 def current_branch(top: str) -> str:
-    """The branch that a checkout is on, "" for none."""
+    """The branch that a checkout is on; "" for none."""
     said = plain("symbolic-ref", "--quiet", "HEAD", cwd=top, codes=(0, 1))
-    # Not --short: where a tag has the same name, that says heads/NAME.
+    # Not --short: if a tag has the same name, that prints heads/NAME.
     return said.removeprefix("refs/heads/")
 
 
 def own_commit(top: str, mark: str) -> str:
-    """The last commit in a checkout that was made with this mark, by GIT_REFLOG_ACTION."""
+    """The last commit in a checkout that was made with this mark in GIT_REFLOG_ACTION."""
     said = plain("log", "-g", "--format=%H %gs", "-n", RECENT, "HEAD", cwd=top)
     for line in said.splitlines():
         commit, _, action = line.partition(" ")
@@ -82,11 +82,11 @@ def own_commit(top: str, mark: str) -> str:
 
 
 class Worktree:
-    """The worktree of one slot; only who holds the slot touches it."""
+    """The worktree of one slot; only the holder of the slot changes it."""
 
     def __init__(self, place: Place, number: int, name: str = "") -> None:
         """
-        name: the folder, if it is not the first of the slot
+        name: the folder, if it is not the slot's first
         """
         self._root = place.root
         self._own = Own(place.store_dir)
@@ -94,9 +94,9 @@ class Worktree:
         self.path = f"{place.store_dir}/{FOLDER}/{name or f'w{number}'}"
 
     def ready(self, base: str) -> str | None:
-        """Make it, or take it from whoever died in it, and put the files of a commit there.
+        """Create it, or take it over from a dead worker, and check out a commit.
 
-        The branch on which something was kept, if there was something.
+        Return the branch on which work was kept, if there was any.
         """
         kept = None
         folder = self._own.folder(FOLDER, make=True)
@@ -123,7 +123,7 @@ class Worktree:
         return tip(self.path, "HEAD")
 
     def has_committed(self) -> bool:
-        """Whether a commit was made in this attempt, as HEAD's own log says."""
+        """Whether a commit was made in this attempt, according to HEAD's reflog."""
         said = plain("log", "-g", "--format=%gs", "-n", RECENT, "HEAD", cwd=self.path)
         for action in said.splitlines():
             if action.startswith(BEGUN):
@@ -133,26 +133,26 @@ class Worktree:
         return False
 
     def commit(self, message: str) -> None:
-        """Commit what the command has left, as the user."""
+        """Commit what the command left, as the user."""
         if self._changes():
             plain("add", "--all", cwd=self.path)
             action = {"GIT_REFLOG_ACTION": "commit"}
             plain("commit", "-q", "-m", message, cwd=self.path, environment=action)
 
     def point_branch(self, branch: str, commit: str) -> None:
-        """Let the branch of the attempt be at the commit that the worktree is at."""
+        """Point the branch of the attempt to the commit that the worktree is at."""
         plain("update-ref", f"refs/heads/{branch}", commit, cwd=self.path)
 
     def free(self) -> str | None:
-        """Keep what was not committed, and let the worktree be idle; the branch with what was kept.
+        """Keep uncommitted work, and make the worktree idle; return the branch with what was kept.
 
-        If not all of it can be kept, it stays as it is. The branch of an attempt that has
-        committed nothing is deleted.
+        If not all of it can be kept, it stays as it is. The branch of an attempt without commits
+        is deleted.
         """
         if not self.is_there() or self._is_idle():
             return None
         for name in LOCKS:
-            # Of a git that has died: nobody else works here.
+            # Left by a git that died: nobody else works here.
             if os.path.lexists(f"{self._git_dir()}/{name}"):
                 os.unlink(f"{self._git_dir()}/{name}")
         branch = None
@@ -173,7 +173,7 @@ class Worktree:
         return branch
 
     def _begun_at(self) -> str:
-        """The commit that the attempt began at, as HEAD's own log says; "" if it does not."""
+        """The commit that the attempt began at, according to HEAD's reflog; "" if unknown."""
         said = plain("log", "-g", "--format=%H %gs", "-n", RECENT, "HEAD", cwd=self.path)
         for line in said.splitlines():
             commit, _, action = line.partition(" ")
@@ -182,7 +182,7 @@ class Worktree:
         return ""
 
     def _has_repository(self) -> bool:
-        """Whether a repository lies here that was committed as a submodule: only here it is whole.
+        """Whether it contains a repository that was committed as a submodule, complete only here.
 
         Submodules of the project have a file `.git`, not a folder.
         """
@@ -191,13 +191,13 @@ class Worktree:
         return any(os.path.isdir(f"{self.path}/{name}/.git") for name in inner)
 
     def _set_idle(self, head: str) -> None:
-        """Detach HEAD with a line in its log, which git writes only if HEAD was on a branch."""
+        """Detach HEAD with a line in its reflog, which git writes only if HEAD was on a branch."""
         if not current_branch(self.path):
             plain("symbolic-ref", "HEAD", f"refs/heads/{WORK}/w{self._number}", cwd=self.path)
         plain("update-ref", "--no-deref", "-m", IDLE, "HEAD", head, cwd=self.path)
 
     def remove(self) -> bool:
-        """Remove it if it is idle or can be; say whether it is gone."""
+        """Remove it if it is idle or can be made idle; return whether it is gone."""
         self.free()
         if not self.is_there():
             return True
@@ -205,13 +205,13 @@ class Worktree:
             return False
         try:
             plain("worktree", "remove", "--force", self.path, cwd=self._root)
-        except UnavailableError:  # it has submodules, perhaps
+        except UnavailableError:  # perhaps it has submodules
             shutil.rmtree(self.path)
             plain("worktree", "prune", cwd=self._root)
         return True
 
     def drop(self, branch: str, base: str) -> None:
-        """Delete the branch of an attempt whose folder is gone, if nothing was committed there."""
+        """Delete the branch of an attempt whose folder is gone, if it has no commits."""
         plain("worktree", "prune", cwd=self._root)
         if tip(self._root, f"refs/heads/{branch}") == base:
             plain("update-ref", "-d", f"refs/heads/{branch}", base, cwd=self._root)
@@ -220,7 +220,7 @@ class Worktree:
         try:
             found = plain("rev-parse", "--show-toplevel", cwd=self.path)
         except DibsError:
-            return False  # there is no such folder, or what was there is half removed
+            return False  # there is no such folder, or it is partly removed
         return os.path.realpath(found) == os.path.realpath(self.path)
 
     def _git_dir(self) -> str:
@@ -229,7 +229,7 @@ class Worktree:
     def _is_idle(self) -> bool:
         git_dir = self._git_dir()
         if not os.path.lexists(f"{git_dir}/index"):
-            return True  # no file was ever put there
+            return True  # it never had files
         try:
             with open(f"{git_dir}/logs/HEAD", "rb") as log:
                 last = log.read().rstrip(b"\n").rpartition(b"\n")[2]
@@ -245,9 +245,9 @@ class Worktree:
         return names(said)
 
     def _make(self, base: str) -> None:
-        """Add it to the repository; others who do so at the same time get in the way of git."""
+        """Add it to the repository; git fails if others do so at the same time."""
         if os.path.lexists(self.path):
-            shutil.rmtree(self.path)  # of one who died while making it
+            shutil.rmtree(self.path)  # left by a worker that died while creating it
         pause_s = 0.05
         for left in reversed(range(TRIES)):
             try:
@@ -258,16 +258,16 @@ class Worktree:
             except UnavailableError as error:
                 if not left or any(word in error.message for word in LASTING):
                     raise UnavailableError(
-                        f"the worktree {called(self.path, limit=300)} cannot be made: "
+                        f"the worktree {called(self.path, limit=300)} cannot be created: "
                         f"{error.message}",
-                        next="make room or give rights there, then dibs swarm resume",
+                        next="free some space or fix the permissions there, then dibs swarm resume",
                     ) from error
                 shutil.rmtree(self.path, ignore_errors=True)
                 time.sleep(pause_s)
                 pause_s *= 2
 
     def _reset(self, base: str) -> None:
-        """Put the files of a commit there; who dies on the way leaves it idle."""
+        """Check out a commit; a worker that dies during this leaves it idle."""
         try:
             for name in LOCKS:
                 if os.path.lexists(f"{self._git_dir()}/{name}"):
@@ -278,13 +278,13 @@ class Worktree:
         except UnavailableError as error:
             raise UnavailableError(
                 f"the files of {called(self.path, limit=300)} cannot be written: {error.message}",
-                next="make room or give rights there, then dibs swarm resume",
+                next="free some space or fix the permissions there, then dibs swarm resume",
             ) from error
 
     def _keep(self) -> tuple[str, bool]:
-        """Commit all that is there, on a branch of its own, and touch nothing else.
+        """Commit everything there on a separate branch, and touch nothing else.
 
-        The branch, and whether all of it could be read.
+        Return the branch, and whether everything could be read.
         """
         index = f"{self._git_dir()}/dibs-kept"
         alone = KEEPER | {"GIT_INDEX_FILE": index}
@@ -312,7 +312,7 @@ class Worktree:
             branch = f"{KEPT}/{name}" + (f".{spare}" if spare > 1 else "")
             if there := tip(self._root, f"refs/heads/{branch}"):
                 if tip_tree(self._root, there) == tree:
-                    return branch, whole  # kept before, by one who died then
+                    return branch, whole  # already kept, by a worker that then died
                 continue
             plain("update-ref", f"refs/heads/{branch}", commit, "", cwd=self._root)
             return branch, whole
@@ -324,7 +324,7 @@ def tip_tree(top: str, commit: str) -> str:
 
 
 def by_slot(place: Place) -> dict[int, list[Worktree]]:
-    """The worktrees that are there, those included that could not be cleaned."""
+    """The existing worktrees, including those that could not be cleaned."""
     found: dict[int, list[Worktree]] = {}
     for name in sorted(Own(place.store_dir).names(FOLDER)):
         slot = name[1:].partition(".")[0]
@@ -334,22 +334,22 @@ def by_slot(place: Place) -> dict[int, list[Worktree]]:
 
 
 def left_of(top: str, slug: str) -> list[str]:
-    """The branches that earlier attempts with this slug have left."""
+    """The branches of earlier attempts with this slug."""
     found = []
     for folder in (WORK, KEPT):
         refs = f"refs/heads/{folder}/{slug}-*"
         for name in plain("for-each-ref", "--format=%(refname:short)", refs, cwd=top).splitlines():
             epoch = name.removeprefix(f"{folder}/{slug}-").replace(".", "")
-            if epoch.isdecimal():  # else it is of another, whose slug is longer
+            if epoch.isdecimal():  # otherwise it belongs to a longer slug
                 found.append(name)
     return found
 
 
 def drop_landed(top: str, onto: str) -> None:
-    """Delete the branches of attempts that were merged into the target, and have not moved since.
+    """Delete the branches of attempts that were merged into the target and have not moved since.
 
-    One that has no commit yet is in the target's history too, but no merge brought it there. One
-    that is checked out, in a worktree that was left as it is, stays: its HEAD would be nowhere.
+    A branch without commits is in the target's history too, but no merge brought it there. A
+    branch that is checked out, in a worktree that was left as it is, stays: its HEAD needs it.
     """
     merges = plain(
         "rev-list", "--first-parent", "--merges", "--parents", "-n", RECENT, onto, cwd=top
@@ -366,7 +366,7 @@ def drop_landed(top: str, onto: str) -> None:
 
 
 def include(place: Place, path: str, patterns: Sequence[str]) -> list[str]:
-    """Copy what git ignores and a project needs from the main worktree; what was left out.
+    """Copy ignored files that a project needs from the main worktree; return what was left out.
 
     patterns: as in a `.gitignore`, besides those of `.worktreeinclude`
     """
@@ -376,7 +376,7 @@ def include(place: Place, path: str, patterns: Sequence[str]) -> list[str]:
     if os.path.isfile(f"{root}/.worktreeinclude"):
         wanted.append("--exclude-from=.worktreeinclude")
     if not wanted or not os.path.lexists(f"{root}/.git"):
-        return []  # a bare repository has no files that git could ignore
+        return []  # a bare repository has no ignored files
     found = names(os.fsencode(plain(*words, *wanted, cwd=root)))
     ignored = set(names(os.fsencode(plain(*words, "--exclude-standard", cwd=root))))
     own = (".dibs/", ".git/")
@@ -385,7 +385,7 @@ def include(place: Place, path: str, patterns: Sequence[str]) -> list[str]:
 
 
 def copy(root: str, path: str, name: str) -> bool:
-    """Copy a file, or a link that stays inside; never through a link that leads out."""
+    """Copy a file, or a link that stays inside; never follow a link that leads out."""
     source, target = f"{root}/{name}", f"{path}/{name}"
     if not inside(root, os.path.dirname(source)):
         return False

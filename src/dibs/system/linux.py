@@ -14,32 +14,32 @@ DEPTH = 30
 MOUNTS = "/proc/self/mountinfo"
 IN_MODIFY = 0x2
 EVENT_BYTES = 16
-"""How long a report of inotify is, on a file."""
+"""The size of an inotify event for a file."""
 ALL_BYTES = 4_096 * EVENT_BYTES
 PR_SET_PDEATHSIG = 1
 FROM_A_PROCESS = 0
 
 
 def machine_id() -> str:
-    """A text that is the same for all processes of this machine, whatever it is called."""
+    """A text that is the same for all processes of this machine, whatever its name is."""
     try:
         with open("/etc/machine-id", "rb") as source:
             found = source.read(64).strip()
     except OSError:
         found = b""
-    # An image that is started on many machines has no id, or says so.
+    # An image that is booted on many machines has no id, or says so.
     return found.decode("ascii", "replace") if len(found) == 32 else os.uname().nodename
 
 
 def boot_id() -> str:
-    """A text that is the same for all processes of one boot, and for no other boot."""
+    """A text that is the same for all processes of one boot, and differs between boots."""
     # As bytes: `open` would import its codec.
     with open("/proc/sys/kernel/random/boot_id", "rb") as source:
         return source.read().strip().decode("ascii")
 
 
 def time_namespace() -> str:
-    """The clock this process sees; empty where there is only one."""
+    """The time namespace of this process; empty where there is only one."""
     try:
         return os.readlink("/proc/self/ns/time")
     except OSError:
@@ -47,7 +47,7 @@ def time_namespace() -> str:
 
 
 def pid_namespace() -> str:
-    """Within which processes have the numbers that this process sees."""
+    """The process namespace of this process."""
     try:
         return str(os.stat("/proc/self/ns/pid").st_ino)
     except OSError:
@@ -55,7 +55,7 @@ def pid_namespace() -> str:
 
 
 def started(pid: int) -> str | None:
-    """When a process began; None for one that has ended, "" if the system does not say."""
+    """When a process started; None if it has ended, "" if the system does not say."""
     try:
         fields = _fields(pid)[1]
     except OSError:
@@ -64,7 +64,7 @@ def started(pid: int) -> str | None:
 
 
 def ancestors() -> Iterator[tuple[int, str]]:
-    """The processes above this one, nearest first, and what the system calls them."""
+    """The processes above this one, nearest first, with their names."""
     pid = os.getppid()
     for _ in range(DEPTH):
         try:
@@ -83,7 +83,7 @@ def _fields(pid: int) -> tuple[bytes, list[bytes]]:
 
 
 def words(pid: int) -> list[str]:
-    """The command line of a process; nothing if it has ended."""
+    """The command line of a process; empty if it has ended."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as source:
             return [os.fsdecode(word) for word in source.read().split(b"\0")]
@@ -101,7 +101,7 @@ def started_with(variable: str) -> list[int]:
                     if wanted in source.read().split(b"\0"):
                         found.append(int(name))
             except OSError:
-                continue  # it has ended, or is another user's
+                continue  # it has ended, or belongs to another user
     return found
 
 
@@ -123,13 +123,13 @@ def file_system(path: str) -> str | None:
 
 
 class Inotify:
-    """What the kernel says of files that were written.
+    """Reports from the kernel about files that were written.
 
-    It takes 10 ms and more to close such a handle, so it is kept for the next.
+    Closing such a handle takes 10 ms or more, so it is kept for later.
     """
 
     def __init__(self, idle: list[int]) -> None:
-        # Imported here because only those who wait need it, and it is not cheap.
+        # Imported here because only waiters need it, and it is slow to import.
         import ctypes
 
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -142,7 +142,7 @@ class Inotify:
             raise OSError(ctypes.get_errno(), "inotify_init1")
 
     def add(self, path: str) -> int:
-        """Watch a file; the number of the watch, less than none if there are too many."""
+        """Watch a file; return the number of the watch, negative if there are too many."""
         watch: int = self._libc.inotify_add_watch(self.handle, os.fsencode(path), IN_MODIFY)
         return watch
 
@@ -150,7 +150,7 @@ class Inotify:
         self._libc.inotify_rm_watch(self.handle, watch)
 
     def read(self) -> list[int]:
-        """The watches whose files were written; less than none if the kernel has dropped some."""
+        """The watches whose files were written; negative if the kernel has dropped some."""
         data = os.read(self.handle, ALL_BYTES)
         return [
             int.from_bytes(data[at : at + 4], sys.byteorder, signed=True)
@@ -160,13 +160,13 @@ class Inotify:
     def put_away(self) -> None:
         try:
             while True:
-                os.read(self.handle, ALL_BYTES)  # what nobody has looked at is not for the next
+                os.read(self.handle, ALL_BYTES)  # unread events are not for the next user
         except BlockingIOError:
             self._idle.append(self.handle)
 
 
 def inotify(idle: list[int]) -> Inotify | None:
-    """A watch on files, if the system has one; `idle` are handles that nobody uses now."""
+    """A watch on files, if the system has one; `idle` are unused handles."""
     try:
         return Inotify(idle)
     except OSError:
@@ -190,21 +190,21 @@ class Tether:
             os.kill(os.getpid(), self._kill)
 
     def cut(self) -> None:
-        """The child has ended, or none was started."""
+        """Stop: the child has ended, or none was started."""
 
 
 def next_signal(signals: set[Signals], seconds: float, typed: bool = False) -> int:
-    """Wait for one of these signals, which are blocked, at most so long.
+    """Wait for one of these signals, which are blocked, for at most this long.
 
-    The number of one that a process has sent; 0 if none came, or one that the terminal has sent
+    Returns the number of a signal that a process sent; 0 if none came, or if the terminal sent it
     to the child too.
 
-    typed: also the number of one that came from the terminal
+    typed: also return the number of one that came from the terminal
     """
     from signal import sigtimedwait
 
     came = sigtimedwait(signals, seconds)
-    # After a freeze Python may return one that never came, of no kind that there is.
+    # After a freeze Python may return a signal that never came, with an invalid number.
     if came is None or came.si_signo not in signals:
         return 0
     return came.si_signo if typed or came.si_code <= FROM_A_PROCESS else 0

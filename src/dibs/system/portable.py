@@ -1,8 +1,8 @@
 """Systems without `/proc`, inotify and prctl, such as macOS; see `dibs.system`.
 
-What is lost there: a second process of the same number is told apart by the second in which it
-began; bells are heard within 20 ms; a signal from the terminal is not told apart from one that a
-process sends while the command has the terminal. There are no namespaces.
+What is weaker there: a second process with the same number is distinguished by the second in which
+it started; bells are heard within 20 ms; a signal from the terminal cannot be distinguished from
+one that a process sends while the command has the terminal. There are no namespaces.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 DEPTH = 30
 PS_S = 2.0
 FRESH_S = 0.5
-"""How long what `ps` has said of a process holds, unless it is gone: one hook asks many times."""
+"""How long an answer of `ps` about a process is reused: one hook asks many times."""
 MANY = 1000
 STEP_S = 0.02
 STATFS_BYTES, TYPE_AT, TYPE_BYTES = 4096, 72, 16
-"""Where `struct statfs` of macOS has the name of the file system's type."""
+"""The offset of the file system's type in macOS's `struct statfs`."""
 GUARD = 'read -r pid || exit 0; read -r over || kill -9 "$pid"'
-"""What ends a command: it knows the number first, and then hears that its writer has ended."""
+"""Kills a command: it first reads the process id, and then notices that its writer has ended."""
 
 
 def machine_id() -> str:
-    """A text that is the same for all processes of this machine, whatever it is called."""
+    """A text that is the same for all processes of this machine, whatever its name is."""
     import ctypes
 
     ask = getattr(ctypes.CDLL(None), "gethostuuid", None)
@@ -40,7 +40,7 @@ def machine_id() -> str:
 
 
 def boot_id() -> str:
-    """A text that is the same for all processes of one boot, and for no other boot."""
+    """A text that is the same for all processes of one boot, and differs between boots."""
     import ctypes
 
     value, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
@@ -49,35 +49,35 @@ def boot_id() -> str:
         from dibs.errors import UnfitError
 
         raise UnfitError(
-            "this system does not tell one boot from another, so nobody could know which "
+            "this system does not distinguish one boot from another, so it is unknown which "
             "sessions have survived",
-            next="show /proc to this process (Linux), or use postgresql:// or a daemon",
+            next="make /proc visible to this process (Linux), or use postgresql:// or a daemon",
         )
     return value.value.decode("ascii")
 
 
 def time_namespace() -> str:
-    """The clock this process sees; empty where there is only one."""
+    """The time namespace of this process; empty where there is only one."""
     return ""
 
 
 def pid_namespace() -> str:
-    """Within which processes have the numbers that this process sees."""
+    """The process namespace of this process."""
     return ""
 
 
 _began: dict[int, tuple[float, str]] = {}
-"""When processes began, and when that was asked."""
+"""When processes started, and when that was asked."""
 
 
 def started(pid: int) -> str | None:
-    """When a process began; None for one that has ended, "" if the system does not say."""
+    """When a process started; None if it has ended, "" if the system does not say."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return None
     except (PermissionError, OverflowError):
-        pass  # it is somebody else's, and runs
+        pass  # it belongs to another user, and runs
     asked, began = _began.get(pid, (0.0, ""))
     if began and monotonic() - asked < FRESH_S:
         return began
@@ -106,7 +106,7 @@ def _asked(pid: int) -> str | None:
 
 
 def ancestors() -> Iterator[tuple[int, str]]:
-    """The processes above this one, nearest first, and what the system calls them."""
+    """The processes above this one, nearest first, with their names."""
     try:
         found = [line.split(None, 2) for line in _ps("-A", "-o", "pid=,ppid=,comm=")]
     except OSError:
@@ -117,12 +117,12 @@ def ancestors() -> Iterator[tuple[int, str]]:
         if pid not in known:
             return  # the top
         above, command = known[pid]
-        yield pid, command.rpartition("/")[2].removeprefix("-")  # a login shell has that
+        yield pid, command.rpartition("/")[2].removeprefix("-")  # a login shell begins with "-"
         pid = above
 
 
 def words(pid: int) -> list[str]:
-    """The command line of a process; nothing if it has ended."""
+    """The command line of a process; empty if it has ended."""
     try:
         return " ".join(_ps("-ww", "-o", "args=", "-p", str(pid))).split()
     except OSError:
@@ -135,7 +135,7 @@ def started_with(variable: str) -> list[int]:
 
 
 def _ps(*arguments: str) -> list[str]:
-    """What `ps` says, the same in every language and time zone."""
+    """The output of `ps`, the same in every language and time zone."""
     from subprocess import DEVNULL, PIPE, TimeoutExpired, run
 
     try:
@@ -153,7 +153,7 @@ def file_system(path: str) -> str | None:
     import ctypes
 
     library = ctypes.CDLL(None)
-    # Older machines have a second one, whose numbers are larger.
+    # Older machines also have a variant with 64-bit inodes.
     ask = getattr(library, "statfs$INODE64", None)
     if ask is None and hasattr(library, "gethostuuid"):
         ask = library.statfs
@@ -166,25 +166,25 @@ def file_system(path: str) -> str | None:
 
 
 def inotify(idle: list[int]) -> Inotify | None:
-    """A watch on files, if the system has one; `idle` are handles that nobody uses now."""
+    """A watch on files, if the system has one; `idle` are unused handles."""
     return None
 
 
 class Tether:
     """Ends a child when this process ends, whatever ends it.
 
-    A shell that hears the end of this process by that of a pipe, which only this process can
-    write to once the child runs.
+    It is a shell that notices the end of this process by the end of a pipe, which only this process
+    can write to once the child runs.
     """
 
     _all = ""
-    """What stands before a process id where all of its group is meant."""
+    """The sign before a process id that means its whole group."""
 
     def __init__(self) -> None:
         from subprocess import DEVNULL, Popen
 
         reading, self._writing = os.pipe()
-        # Not of our session: what ends everything at the terminal must not end it first.
+        # In another session: a signal from the terminal must not end it first.
         self._guard = Popen(
             ["/bin/sh", "-c", GUARD], start_new_session=True,
             stdin=reading, stdout=DEVNULL, stderr=DEVNULL,
@@ -192,21 +192,21 @@ class Tether:
         os.close(reading)
 
     def tie(self) -> None:
-        """Called in the child between fork and exec: from then on it is known."""
+        """Called in the child between fork and exec: from then on its id is known."""
         os.write(self._writing, f"{self._all}{os.getpid()}\n".encode())
 
     def cut(self) -> None:
-        """The child has ended, or none was started."""
+        """Stop: the child has ended, or none was started."""
         try:
             os.write(self._writing, b"over\nover\n")
         except BrokenPipeError:
-            pass  # somebody has ended the shell
+            pass  # the shell was killed
         os.close(self._writing)
         self._guard.wait()
 
 
 class GroupTether(Tether):
-    """The same for a child that leads a session of its own, and for all that it has started."""
+    """The same for a child that leads its own session, and for all processes it started."""
 
     _all = "-"
 
@@ -216,12 +216,12 @@ class GroupTether(Tether):
 
 
 def next_signal(signals: set[Signals], seconds: float, typed: bool = False) -> int:
-    """Wait for one of these signals, which are blocked, at most so long.
+    """Wait for one of these signals, which are blocked, for at most this long.
 
-    The number of one that a process has sent; 0 if none came, or one that the terminal has sent
+    Returns the number of a signal that a process sent; 0 if none came, or if the terminal sent it
     to the child too.
 
-    typed: also the number of one that came from the terminal
+    typed: also return the number of one that came from the terminal
     """
     from signal import sigpending, sigwait
     from time import sleep
@@ -235,7 +235,7 @@ def next_signal(signals: set[Signals], seconds: float, typed: bool = False) -> i
 
 
 def _is_typed(number: int) -> bool:
-    """Whether a signal may be one that the terminal has sent to the child too."""
+    """Whether the terminal may have sent a signal to the child too."""
     from signal import SIGINT, SIGQUIT
 
     if number not in (SIGINT, SIGQUIT):

@@ -1,7 +1,7 @@
 """Where people's tasks already are: files, forges and other tools' lists of issues.
 
-Each module knows one format. `parse` makes of a text the arguments of `work.put`, each with the
-place it came from, or with what is wrong with it; `write` makes a text of tasks. `formats` finds
-out which format a text has, `importing` brings records in, and `syncing` keeps a source and the
-tasks here equal.
+Each module knows one format. `parse` turns a text into the arguments of `work.put`, each with its
+place in the text, or with what is wrong with it; `write` turns tasks into a text. `formats` detects
+the format of a text, `importing` imports records, and `syncing` keeps a source and the tasks here
+in sync.
 """

@@ -32,7 +32,7 @@ def is_folder(path: str) -> bool:
 
 
 def folder_of(path: str) -> str:
-    """The folder with the tasks in it: the one that was named, or `backlog` in it."""
+    """The folder with the tasks: the given one, or `backlog` in it."""
     within = os.path.join(path, "backlog")
     return within if os.path.isdir(os.path.join(within, "tasks")) else path
 
@@ -76,7 +76,7 @@ def read(path: str) -> str | InvalidError:
 def item_of(text: str) -> Item | InvalidError:
     parts = re.split(r"^---[ \t]*\r?$", text, maxsplit=2, flags=re.MULTILINE)
     if len(parts) != 3 or parts[0].strip():
-        return wrong("it does not begin with its fields between two lines of ---")
+        return wrong("it does not begin with fields between two lines of ---")
     fields = dict(fields_of(parts[1].splitlines()))
     if not isinstance(fields.get("id"), str) or not fields["id"]:
         return wrong("it has no id")
@@ -126,7 +126,7 @@ def fields_of(lines: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def commas(text: str) -> list[str]:
-    """The parts of a list on one line; a comma in quotes divides nothing."""
+    """The parts of a list on one line; a comma in quotes does not separate."""
     return re.findall(r"""(?:"(?:\\.|[^"\\])*"|'(?:''|[^'])*'|[^,"']+)+""", text)
 
 

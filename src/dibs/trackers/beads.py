@@ -1,7 +1,7 @@
 """Beads: the JSON lines that `bd export` writes, as in `.beads/issues.jsonl`.
 
-Its priorities go from 0, the highest, to 4; the usual one, 2, is 0 here. What `blocks` an issue has
-to be done before it, `parent-child` and `discovered-from` say where it belongs.
+Its priorities go from 0, the highest, to 4; the default, 2, is 0 here. What `blocks` an issue must
+be done before it; `parent-child` and `discovered-from` say where it belongs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def parse(text: str, prefix: str = "") -> Parsed:
     for place, record in records(text):
         if not isinstance(record, dict):
             yield place, record
-        elif record.get("status") != "tombstone":  # one that was deleted
+        elif record.get("status") != "tombstone":  # a deleted issue
             yield place, issue_of(record)
 
 
@@ -78,7 +78,7 @@ def write(tasks: Iterable[Task]) -> Iterator[str]:
 
 
 def record_of(task: Task) -> Item:
-    """A task as `bd import` takes it."""
+    """A task as `bd import` expects it."""
     ended = state_of(task.state) != OPEN
     payload = task.payload if isinstance(task.payload, dict) else {}
     found = {"after": task.after, "parent": task.parent, "found_in": task.found_in}

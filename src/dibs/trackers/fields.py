@@ -1,7 +1,7 @@
-"""What the records of all formats have in common: the words for states, and text that can be shown.
+"""What the records of all formats have in common: words for states, and printable text.
 
-Whatever comes in was written by somebody else. A title becomes one line, a label loses what cannot
-be seen; what is wrong beyond that is refused by `work.put` itself, which names the record.
+Imported text was written by somebody else. A title becomes one line, and a label loses invisible
+characters. `work.put` itself refuses whatever else is wrong, and names the record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Item = dict[str, Any]
     """The arguments of `work.put`."""
     Found = tuple[str, Item | InvalidError]
-    """Where a record is, and what it says or what is wrong with it."""
+    """Where a record is, and its contents or what is wrong with it."""
     Parsed = Iterator[Found]
 
 OPEN, COMPLETED, CANCELLED = "open", "completed", "cancelled"
@@ -28,9 +28,9 @@ STATES = {
         ("cancelled", "canceled", "duplicate", "not_planned", "wontfix", "-", "~"), CANCELLED
     ),
 }
-"""The words for what has ended; every other word means that something is still to be done."""
+"""The words for ended tasks; every other word means an open task."""
 PARTS = ("labels", "tags", "after", "leases")
-"""What is a list in every format."""
+"""The fields that are lists in every format."""
 
 
 def state_of(word: object) -> str:
@@ -44,7 +44,7 @@ def line_of(text: object) -> str:
 
 
 def names_of(values: object) -> list[str]:
-    """Labels as names: of objects their name, without what cannot be seen, each once."""
+    """Labels as names, without invisible characters, each once; of an object its name."""
     if isinstance(values, str):
         values = [values]
     if not isinstance(values, list):
@@ -60,11 +60,11 @@ def name_of(text: str) -> str:
 
 
 def filled(**values: Any) -> Item:
-    """These values without those that say nothing."""
+    """These values without the empty ones."""
     return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
 
-def wrong(says: str, next: str = "correct the record") -> InvalidError:
+def wrong(says: str, next: str = "fix the record") -> InvalidError:
     return InvalidError(says, next=next)
 
 

@@ -1,9 +1,9 @@
-"""The way to a forge's API: each request has an end, each answer a limit, and its limits are kept.
+"""Access to a forge's API: requests have a deadline, answers a size limit, and rates are respected.
 
-Whoever answers may be anybody. No address in an answer is followed, neither a redirection nor the
-link to a next page, so the token goes to the address that the user named and to no other. What is
-safe to ask twice is asked again when the server fails; to post something is not, so that is left
-to the next run, which first looks whether it is there.
+The server is not trusted. No address in an answer is followed, neither a redirect nor the link to a
+next page, so the token goes only to the address that the user named. If the server fails, requests
+that are safe to repeat are repeated. A POST is not, so it is left to the next run, which first
+checks whether it was done.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 REQUEST_S = 30.0
 ANSWER_LIMIT = 32 * 1024 * 1024
 PAUSES_S = (0.5, 2.0)
-"""How long is waited before what failed is asked again."""
+"""How long to wait before a failed request is repeated."""
 PAGE, PAGES = 100, 2_000
 LIMIT_S = 60.0
-"""How long a server that has had enough is left alone if it does not say."""
+"""How long to wait after a rate limit if the server does not say."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 CALLED = "dibs"
 
@@ -37,7 +37,7 @@ CALLED = "dibs"
 class Forge:
     """One server.
 
-    patience_s: how long may be waited in all where the server asks for less
+    patience_s: how long to wait in total if the server limits the rate
     """
 
     def __init__(self, base: str, headers: dict[str, str], patience_s: float) -> None:
@@ -45,12 +45,12 @@ class Forge:
         host = address.hostname or ""
         if address.scheme != "https" and not (address.scheme == "http" and host in LOOPBACK):
             raise InvalidError(
-                f"{quoted(base)} is not an address of an API",
-                next="write https://…; without TLS only on this machine",
+                f"{quoted(base)} is not the address of an API",
+                next="write https://…; http:// is only for this machine",
             )
         if "@" in address.netloc or address.query or address.fragment:
             raise InvalidError(
-                "the address of an API is a host and a path", next="give the token by itself"
+                "the address of an API has only a host and a path", next="give the token separately"
             )
         self._host, self._port = host, address.port
         self._tls = address.scheme == "https"
@@ -67,7 +67,7 @@ class Forge:
         return self._ask(method, path, {}, body)[0]
 
     def pages(self, path: str, size: int = PAGE, **query: Any) -> Iterator[Any]:
-        """Everything in a list that comes in pages; it ends where a page brings nothing new."""
+        """Everything in a paged list; it ends when a page has nothing new."""
         seen: set[str] = set()
         for page in range(1, PAGES + 1):
             found, headers = self._ask("GET", path, {**query, "page": page}, None)
@@ -106,10 +106,10 @@ class Forge:
                 raise refusal(status, self._host, path, data)
 
     def _rest(self, pause: float) -> None:
-        """Leave the server alone for as long as it says, if that is not too long."""
+        """Wait as long as the server says, if that is not too long."""
         if pause > self._patience_s:
             error = UnavailableError(
-                f"{self._host} wants no more requests for {pause:.0f} s",
+                f"{self._host} accepts no more requests for {pause:.0f} s",
                 next="try again then, or give a longer --patience; what was done is kept",
             )
             error.retry_after_ms = int(pause * 1000)
@@ -122,7 +122,7 @@ class Forge:
     ) -> tuple[int, HTTPMessage, bytes]:
         kind = HTTPSConnection if self._tls else HTTPConnection
         connection = kind(self._host, self._port, timeout=REQUEST_S)
-        # A timeout of the socket begins again with each byte that comes.
+        # A socket timeout starts again with each byte that arrives.
         end = threading.Timer(REQUEST_S, lambda: hang_up(connection))
         end.daemon = True
         end.start()
@@ -150,11 +150,11 @@ def hang_up(connection: HTTPConnection) -> None:
         try:
             connection.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it has ended by itself
+            pass  # it has already ended
 
 
 def mark_of(one: Any) -> str:
-    """What tells one thing of a list from the others."""
+    """What distinguishes the items of a list."""
     return str(one.get("id") or one.get("number") or "") if isinstance(one, dict) else ""
 
 
@@ -168,7 +168,7 @@ def decoded(data: bytes) -> Any:
 
 
 def asked_to_wait(status: int, headers: HTTPMessage) -> float | None:
-    """How many seconds to wait before the request is made again; None if that is not the matter."""
+    """How many seconds to wait before repeating a request; None if the rate is not the problem."""
     after = headers.get("Retry-After", "")
     spent = "0" in (headers.get("X-RateLimit-Remaining"), headers.get("RateLimit-Remaining"))
     if status != 429 and not (status == 403 and (after or spent)):
@@ -177,7 +177,7 @@ def asked_to_wait(status: int, headers: HTTPMessage) -> float | None:
         return float(after[:9])
     reset = headers.get("X-RateLimit-Reset") or headers.get("RateLimit-Reset") or ""
     if spent and reset.isdecimal():
-        # By the server's own clock: ours may be wrong.
+        # According to the server's clock: ours may be wrong.
         return max(1.0, float(reset[:12]) - (date_of(headers) or time.time()) + 1)
     return LIMIT_S
 
@@ -190,7 +190,7 @@ def date_of(headers: HTTPMessage) -> float:
 
 
 def refusal(status: int, host: str, path: str, data: bytes) -> DibsError:
-    """What an answer that is none means."""
+    """The error for a failed request."""
     try:
         said = json.loads(data).get("message", "")
     except (ValueError, RecursionError, AttributeError):
@@ -200,9 +200,9 @@ def refusal(status: int, host: str, path: str, data: bytes) -> DibsError:
     if status in (401, 403):
         return NotYoursError(says, next="check the token and what it may do")
     if status in (404, 410):
-        return NotFoundError(says, next="check the name; a token that may not see it gets this too")
+        return NotFoundError(says, next="check the name, and whether the token may see it")
     if 300 <= status < 400:
         return NotFoundError(says, next="it has moved: use its new name")
     if status >= 500:
         return UnavailableError(says, next="try again later; what was done is kept")
-    return InvalidError(says, next="correct it there or here")
+    return InvalidError(says, next="fix it there or here")

@@ -1,4 +1,4 @@
-"""Which formats there are, and which one a text has."""
+"""The known formats, and how to detect the format of a text."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ WRITERS: dict[str, Callable[[Iterable[Task]], Iterator[str]]] = {
     "mermaid": mermaid.write,
 }
 PREFIXES = {"taskmaster": taskmaster.PREFIX}
-"""What stands before ids that would mean nothing by themselves."""
+"""The prefix of ids that mean nothing by themselves."""
 BY_ADDRESS = ("github", "gitlab")
-"""Where the prefix stands for the repository."""
+"""The formats in which the prefix names the repository."""
 
 
 def read(text: str, format: str = "", prefix: str = "") -> tuple[str, list[Found]]:
-    """The records of a text, and which format it has."""
+    """The records of a text, and its format."""
     text = text.removeprefix("\ufeff")
     format = format or detect(text)
     found = list(READERS[format](text, prefix))
@@ -56,7 +56,7 @@ def read_folder(path: str, prefix: str = "") -> tuple[str, list[Found]]:
 
 
 def prefixed(found: list[Found], prefix: str) -> list[Found]:
-    """The records with the prefix before their ids, wherever these are named."""
+    """The records with the prefix before their ids, wherever they are mentioned."""
     if not prefix:
         return found
     ids = {item["id"] for _, item in found if isinstance(item, dict)}
@@ -75,11 +75,11 @@ def prefixed(found: list[Found], prefix: str) -> list[Found]:
 
 
 def detect(text: str) -> str:
-    """Which format a text has, by what is in it."""
+    """The format of a text, judged by its contents."""
     start = text.lstrip()
     if not start:
         raise InvalidError(
-            "there is nothing in it", next="look at what was to write it, or give --format"
+            "it is empty", next="check the program that should write it, or give --format"
         )
     if start[:1] in ("{", "["):
         return detect_json(text)
@@ -90,7 +90,7 @@ def detect(text: str) -> str:
     if "id" in heading and len(heading) > 1:
         return "csv"
     raise InvalidError(
-        "no known format was found in it", next=f"give --format, one of: {', '.join(READERS)}"
+        "its format is not known", next=f"give --format, one of: {', '.join(READERS)}"
     )
 
 

@@ -1,7 +1,7 @@
-"""Issues as GitHub's REST API and `gh issue list --json` give them; Gitea's are nearly the same.
+"""Issues from GitHub's REST API and `gh issue list --json`; Gitea's are nearly the same.
 
-The id of an issue is `github:OWNER/REPO#NUMBER`, read from its address. Where that is missing,
-`--prefix` says it. Pull requests, which the API lists among the issues, are left out.
+The id of an issue is `github:OWNER/REPO#NUMBER`, read from its address. If the address is missing,
+`--prefix` gives it. Pull requests, which the API lists among the issues, are left out.
 """
 
 from __future__ import annotations

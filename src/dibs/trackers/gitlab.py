@@ -1,4 +1,4 @@
-"""Issues as GitLab's REST API and `glab issue list --output json` give them.
+"""Issues from GitLab's REST API and `glab issue list --output json`.
 
 The id of an issue is `gitlab:GROUP/PROJECT#NUMBER`, read from its address.
 """

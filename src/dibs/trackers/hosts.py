@@ -1,7 +1,7 @@
-"""The issues of a repository on GitHub, Gitea or GitLab: list, look, change, comment.
+"""The issues of a repository on GitHub, Gitea or GitLab: list, read, change, comment.
 
-A host differs from another in a few names; these are the attributes of its class. What an issue
-says is read by the same code that reads a file of such issues.
+Hosts differ in a few names, which are the attributes of their classes. The code that reads a file
+of issues also reads the issues of a host.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)+")
 
 
 class Issue:
-    """An issue as it is there.
+    """An issue as the source has it.
 
     item: the arguments of `work.put` for it, or what is wrong with it
-    spelled: its labels as they are written there, by how they are called here
+    spelled: its labels as they are written there, by their names here
     """
 
     def __init__(self, number: str, record: Item, item: Item | InvalidError) -> None:
@@ -61,13 +61,13 @@ class GitHub:
     scheme = "github"
     api = "https://api.github.com"
     cancels = True
-    """Whether it tells what was cancelled from what was completed."""
+    """Whether it distinguishes cancelled from completed issues."""
     complete = False
-    """Whether it lists all issues each time; if not, those that have changed."""
+    """Whether it lists all issues each time; otherwise only those that have changed."""
     at_once = False
-    """Whether changes are made together at the end."""
+    """Whether all changes are made together at the end."""
     people = "assignees"
-    """What an issue's payload calls whom it is assigned to."""
+    """The field for the assignee in an issue's payload."""
     size = PAGE
     number = "number"
     query: ClassVar[dict[str, Any]] = {
@@ -123,7 +123,7 @@ class GitHub:
         return github.issue_of(record, f"{self.source}#", self.scheme)
 
     def push(self, issue: Issue, changes: dict[str, Any], comment: str, marker: str) -> None:
-        """Change an issue there; a comment that is to close it is made first, and once."""
+        """Change an issue there; a closing comment is made first, and only once."""
         here = f"{self.top}/{self.issues}/{issue.number}"
         if comment and not self.has_comment(here, marker):
             self.forge.send("POST", f"{here}/{self.comments}", {"body": f"{comment}\n\n{marker}"})
@@ -152,11 +152,11 @@ class GitHub:
         self.forge.send("PATCH", here, body)
 
     def finish(self) -> None:
-        """Nothing is left to do."""
+        """Finish: nothing is left to do."""
 
     @property
     def now(self) -> str:
-        """When the listing began, by the server's clock: what changes from then on comes next."""
+        """When the listing began, by the server's clock: the next run begins there."""
         if not self.forge.date:
             return ""
         return datetime.fromtimestamp(self.forge.date - 1, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -223,7 +223,7 @@ HOSTS = {host.scheme: host for host in (GitHub, Gitea, GitLab)}
 
 
 def moment_ms(text: object) -> int:
-    """A time as the wall clock of this store has it; 0 for what is none."""
+    """A time in the store's clock; 0 for an invalid one."""
     try:
         return int(datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp() * 1000)
     except (ValueError, OverflowError):

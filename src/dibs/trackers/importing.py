@@ -1,8 +1,8 @@
-"""Bring records in: some hundreds in each transaction, and each that is wrong by its place.
+"""Import records: some hundreds in each transaction; invalid ones are reported by place.
 
-The order of the records says nothing, since a task may wait for one that nobody has added yet. What
-was brought in before an interruption stays, and a second run goes on from there: it adds nothing
-twice and leaves what is the same alone.
+The order of the records does not matter, since a task may wait for one that was not added yet. What
+was imported before an interruption stays, and a second run continues from there: it adds nothing
+twice and does not touch unchanged tasks.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 AT_ONCE = 500
 SIZE = 1_000_000
-"""How many characters are put at once, below what one call takes."""
+"""How many characters are put at once, below the limit of one call."""
 
 
 class Report:
-    """What came of the records.
+    """The outcome for the records.
 
-    wrong: the place of each that was refused, and why
+    wrong: the place of each refused record, and why
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ def bring(
 
 
 def checked(place: Place, found: Iterable[Found], report: Report) -> Iterator[tuple[str, Item]]:
-    """The records that are none of them wrong by themselves, each id once."""
+    """The valid records, each id once."""
     seen: dict[str, tuple[str, Item]] = {}
     for where, item in found:
         if not isinstance(item, dict):
@@ -72,12 +72,12 @@ def checked(place: Place, found: Iterable[Found], report: Report) -> Iterator[tu
                 item = {**item, "leases": [from_top(place, one) for one in item["leases"]]}
             yield where, item
         elif first[1] != item:
-            says = f"its id is that of {first[0]} as well"
+            says = f"it has the same id as {first[0]}"
             report.wrong.append((where, wrong(says, "give each its own id")))
 
 
 def from_top(place: Place, lease: object) -> object:
-    """What a record declares is named from the top of the checkout, wherever it is read."""
+    """The paths a record declares, relative to the top of the checkout, wherever it is read."""
     if not isinstance(lease, str) or is_name(lease) or lease.startswith(("/", "path:")):
         return lease
     return f"{place.top}/{lease}"

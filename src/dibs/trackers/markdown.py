@@ -1,12 +1,12 @@
-"""Checklists in Markdown: an item is a task, and what is nested in it has to be done before it.
+"""Checklists in Markdown: an item is a task, and items nested in it must be done before it.
 
     - [ ] Ship the login (labels: web, urgent)
       - [x] Draw the form
       - [ ] Check the password (id: check) (after: draw-the-form)
 
-At its end an item may say `id`, `after`, `labels`, `tags`, `leases`, `kind`, `priority`, `parent`
-and `assignee`. Without an `id` it is called by the words of its title, so a new title makes a new
-task. What is in a fenced block of code is no item.
+At its end, an item may give `id`, `after`, `labels`, `tags`, `leases`, `kind`, `priority`, `parent`
+and `assignee`. Without an `id`, the id is made from the words of the title, so a new title makes a
+new task. Items in fenced code blocks are ignored.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ RESULT = "Result: "
 
 
 class Line:
-    """An item of a checklist, and what it says.
+    """An item of a checklist.
 
-    number: which line it is, from 0
+    number: its line, counted from 0
     above: the item that it is nested in
     """
 
@@ -68,7 +68,7 @@ class Line:
         self.under: list[Line] = []
 
     def text(self) -> str:
-        """The line with what is known of it now."""
+        """The line with its current values."""
         said = "".join(f" ({name}: {value})" for name, value in self.said.items() if value)
         box = self.box
         return f"{self.head}{self.bullet}[{box}] {title_text(self.title)}{said}".rstrip()
@@ -116,10 +116,10 @@ def parse(text: str, prefix: str = "") -> Parsed:
     ids = {line.id for line in lines}
     for line in lines:
         if not line.title and "id" not in line.said:
-            yield f"line {line.number + 1}", wrong("this item has no words", "say what is to do")
+            yield (f"line {line.number + 1}", wrong("this item has no text", "say what to do"))
             continue
         item = item_of(line)
-        # What comes first may also be named by its title.
+        # A dependency may also be named by its title.
         item["after"] = [
             slug(need) if need not in ids and slug(need) in ids else need for need in item["after"]
         ]
@@ -161,7 +161,7 @@ def escaped(text: str) -> str:
 
 
 def title_text(title: str) -> str:
-    """A title whose end cannot be taken for what an item says."""
+    """A title whose end cannot be mistaken for the item's fields."""
     kept = re.sub(r"\\(?=[\\(),]|$)", r"\\\\", title)
     return re.sub(r"\((?=[a-z]+: )", r"\\(", kept)
 
@@ -171,7 +171,7 @@ def joined(values: Iterable[str]) -> str:
 
 
 def write(tasks: Iterable[Task]) -> Iterator[str]:
-    """A flat list, written as tasks come: what belongs to what is said in words."""
+    """A flat list, in the order of the tasks; parents are named in words."""
     for task in tasks:
         said = {
             "id": escaped(task.id),

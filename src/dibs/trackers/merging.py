@@ -1,9 +1,9 @@
-"""Who has changed what since both sides were last equal, and whose word counts.
+"""Which side has changed what since both were last equal, and which side wins.
 
-Of each field a hash of its last common value is kept. The side that still has that value follows
+For each field, a hash of its last common value is kept. The side that still has that value follows
 the other one. If both have changed it, the rule decides: `theirs`, `ours`, or `newest`, the side
-that was changed last. Seen for the first time, with nothing to compare, an empty field follows the
-other side and, under `newest`, an issue that has ended on one side ends on both.
+that changed last. The first time, without a common value, an empty field follows the other side
+and, with `newest`, an issue that has ended on one side ends on both.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ SHORT = 12
 
 
 class Merge:
-    """What has to be changed of one issue.
+    """What must be changed in one issue.
 
     here, there: the fields that follow the other side, with their new values
-    base: the hash of each field once that is done
+    base: the hash of each field after that
     """
 
     def __init__(self, common: dict[str, Any] | None = None) -> None:
@@ -44,9 +44,9 @@ def merged(
     base: list[str] | None, ours: dict[str, Any], theirs: dict[str, Any], rule: str, newer: bool
 ) -> Merge:
     """
-    base: the hash of each field when both sides were last equal; None if that was never seen
-    ours: the fields here; one that is None has no opinion
-    newer: whether ours was changed after theirs
+    base: the hash of each field when both sides were last equal; None if they never were
+    ours: the fields here; None means no preference
+    newer: whether ours changed after theirs
     """
     merge = Merge()
     for place, field in enumerate(FIELDS):
@@ -63,7 +63,7 @@ def merged(
 
 
 def follows(field: str, was: str | None, mine: Any, other: Any, rule: str, newer: bool) -> bool:
-    """Whether our value gives way to theirs."""
+    """Whether their value wins over ours."""
     if was is not None and was in (hashed(mine), hashed(other)):
         return was == hashed(mine)
     if was is None and not mine:
@@ -93,8 +93,8 @@ def ours_of(
 ) -> dict[str, Any]:
     """
     assigned: whether an account is the assignee there
-    accounts: by the name of an agent its account there, by "" that of all others; None where an
-        agent goes by its own name
+    accounts: each agent's account there, with "" for all others; None if agents have the same
+        name there
     """
     return {
         "state": settled(state_of(task.state), cancels),
@@ -107,16 +107,16 @@ def ours_of(
 def assignee_of(
     task: Task, assigned: Callable[[str], bool], accounts: dict[str, str] | None
 ) -> str | None:
-    """The account of whoever has claimed or completed it; None where that is not ours to say."""
+    """The account of the agent that claimed or completed it; None if we should not set it."""
     if task.agent is None:
         return None
     account = task.agent if accounts is None else accounts.get(task.agent, accounts.get("", ""))
     if task.state in ("claimed", "completed"):
         return account or None
-    # Given back: whoever else is assigned there was assigned by somebody else.
+    # Given back: somebody else assigned any other account there.
     return "" if account and assigned(account) else None
 
 
 def settled(state: str, cancels: bool) -> str:
-    """A state as the other side can say it."""
+    """A state that the other side can express."""
     return COMPLETED if state == CANCELLED and not cancels else state

@@ -1,4 +1,4 @@
-"""Mermaid: the tasks as a graph of what has to be done before what, to be looked at."""
+"""Mermaid: the tasks as a graph of their dependencies, for viewing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENOUGH = 60
 
 
 def write(tasks: Iterable[Task]) -> Iterator[str]:
-    """Nodes are numbered, so that no name can be anything but a text."""
+    """Nodes are numbered, so that names appear only as text."""
     yield "graph LR\n"
     numbers: dict[str, int] = {}
 
@@ -41,7 +41,7 @@ def write(tasks: Iterable[Task]) -> Iterator[str]:
 
 
 def shown(text: str) -> str:
-    """A text that ends no label: what Mermaid could read is written as its number."""
+    """Text that cannot end a label: characters with a meaning in Mermaid become numbers."""
     cut = line_of(text)[:ENOUGH]
     return "".join(
         sign if sign.isalnum() or sign in " .,:/-_" else f"#{ord(sign)};" for sign in cut

@@ -1,9 +1,8 @@
-"""JSON, JSON lines and CSV: the fields of a task under their own names, or under usual others.
+"""JSON, JSON lines and CSV: the fields of a task under their own or other common names.
 
-A text of JSON is a row of values, on a line each or not; an array stands for what is in it, so what
-`gh api --paginate` prints is read like a file of lines. What a record has beyond the fields of a
-task is kept in its payload, unless it has one. A cell of a table holds several names with `;`
-between them, or as JSON.
+JSON text is a sequence of values, on separate lines or not; an array counts as its items, so the
+output of `gh api --paginate` is read like a file of lines. Other fields of a record are kept in its
+payload, unless it has one. A cell of a table may contain several names separated by `;`, or JSON.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ ALIASES = {
     **dict.fromkeys(("type",), "kind"),
 }
 TOLD = {"agent", "author", "reason", "added_at", "changed_at"}
-"""What an export says besides; it is not taken back."""
+"""Additional fields of an export, which are not imported."""
 VALUES = ("payload", "result")
-"""What may be any JSON."""
+"""The fields that may be any JSON."""
 WRAPPERS = ("issues", "items", "tasks")
 BLANK = re.compile(r"[\s,]*")
 
 
 def values(text: str) -> Iterator[tuple[int, Any]]:
-    """Each value of a text of JSON with its line, arrays taken apart; or what is wrong there."""
+    """Each value of a JSON text with its line, arrays split into items; or what is wrong."""
     decoder = json.JSONDecoder(parse_constant=no_constant)
     end, line, counted, depth = 0, 1, 0, 0
     while True:
@@ -59,7 +58,7 @@ def values(text: str) -> Iterator[tuple[int, Any]]:
             value, end = decoder.raw_decode(text, end)
         except (ValueError, RecursionError):
             yield line, wrong("this is not JSON")
-            # On lines of their own, what follows can be read; in an array, nobody can tell.
+            # On separate lines, the next value can be found; in an array it cannot.
             end = text.find("\n", end) if depth == 0 else -1
             if end < 0:
                 return
@@ -72,7 +71,7 @@ def no_constant(name: str) -> None:
 
 
 def records(text: str) -> Iterator[tuple[str, Item | InvalidError]]:
-    """The objects in a text of JSON, each with its place."""
+    """The objects in a JSON text, each with its place."""
     for line, value in values(text):
         inner = next((value[name] for name in WRAPPERS if is_wrapper(value, name)), None)
         if inner is None:
@@ -97,7 +96,7 @@ def parse(text: str, prefix: str = "") -> Parsed:
 
 
 def task_of(record: Item) -> Item | InvalidError:
-    """The arguments of `work.put` that a record spells out."""
+    """The arguments of `work.put` in a record."""
     item: Item = {}
     rest: Item = {}
     for name, value in record.items():
@@ -125,7 +124,7 @@ def task_of(record: Item) -> Item | InvalidError:
 
 
 def exported(task: Task) -> Item:
-    """A task as it can be imported again, and what may be good to know of it."""
+    """A task in a form that can be imported again, with additional information."""
     item = {name: getattr(task, name) for name in FIELDS if name != "leases"}
     item["leases"] = task.declared
     item = {name: list(one) if isinstance(one, tuple) else one for name, one in item.items()}
@@ -152,7 +151,7 @@ def parse_csv(text: str, prefix: str = "") -> Parsed:
 
     text = text.removeprefix("\ufeff")
     first = text.partition("\n")[0]
-    mark = max(",;\t", key=first.count)  # by the country of whoever made it
+    mark = max(",;\t", key=first.count)  # it depends on the author's locale
     rows = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=mark)
     header: list[str] | None = None
     before = 0

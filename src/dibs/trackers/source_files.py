@@ -1,8 +1,8 @@
 """A file as the other side of a synchronisation: a checklist in Markdown, or beads' JSON lines.
 
-It is read as a whole and, if something has to change, replaced as a whole; the lines that nothing
-changes stay as they are, to the byte. If somebody else wrote it in the meantime, nothing is
-replaced, and the next run begins with what they wrote.
+It is read as a whole and, if something must change, replaced as a whole; unchanged lines stay the
+same to the byte. If somebody else has written the file meanwhile, it is not replaced, and the next
+run begins with their version.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILE_LIMIT = 64 * 1024 * 1024
 
 
 class File:
-    """What is the same for both: the text, and how it is replaced."""
+    """The common part of both: the text, and how it is replaced."""
 
     cancels = True
     complete = True
@@ -62,7 +62,7 @@ class File:
                 os.fsync(handle)
             if contents(self.path) != self.read:
                 raise ConflictError(
-                    f"{quoted(self.path)} was changed meanwhile, so it was left alone",
+                    f"{quoted(self.path)} has changed meanwhile, so it was not written",
                     next="run it again",
                 )
             os.replace(draft, self.path)
@@ -89,7 +89,7 @@ class MarkdownFile(File):
             line.box = markdown.BOXES[changes["state"]]
         if "title" in changes:
             line.title = changes["title"]
-            # It was called by its title until now.
+            # Until now its id was made from its title.
             line.said = {"id": markdown.escaped(line.id), **line.said}
         if "labels" in changes:
             line.said["labels"] = markdown.joined(changes["labels"])
@@ -140,7 +140,7 @@ def issue_of(number: str, record: Item, item: Item | InvalidError, changed_ms: i
 
 
 def contents(path: str) -> bytes:
-    """A regular file as it is; a link is followed, since the user named it."""
+    """The text of a regular file; a link is followed, since the user named it."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

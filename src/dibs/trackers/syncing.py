@@ -1,14 +1,14 @@
-"""Keep a source and the tasks here equal: state, title, labels, assignee, and a closing comment.
+"""Keep a source and the tasks here in sync: state, title, labels, assignee, closing comment.
 
-One run at a time has the source, by a lease. It looks at the issues that have changed there since
-the last run and at the tasks that have changed here, and merges each field (`train`). What was
-last common is kept in the state, below `sync:SOURCE`: of each issue a hash of each field, and in
+A lease allows one run per source at a time. It takes the issues that have changed there since the
+last run and the tasks that have changed here, and merges each field (`merging`). The last common
+values are kept in the state, below `sync:SOURCE`: for each issue a hash of each field, and in
 `cursor` where the next run begins.
 
-Killed at any point, the next run does the rest and nothing twice. What follows the source is put
-here first, which can be repeated. There, the closing comment comes first, with a mark that is
-looked for before it is made; then the issue is changed; then the common values are written down,
-after each issue. The cursor is moved at the end.
+If a run is killed at any point, the next run does the rest, and nothing twice. Changes from the
+source are applied here first, which can be repeated. There, the closing comment comes first, with a
+mark that is searched for before it is posted; then the issue is changed; then the common values are
+saved, after each issue. The cursor moves at the end.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 CURSOR = "seen_until"
 AGAIN = "again"
-"""After the hashes of an issue that was left: it is looked at next time, changed or not."""
+"""Follows the hashes of an issue that was skipped: the next run checks it in any case."""
 PAGE = 1_000
 RESULT_SHOWN = 8_000
 
 
 class Known:
-    """What was last common, as the state keeps it: issues by a part of the hash of their id."""
+    """The last common values, as the state keeps them: issues by a part of their id's hash."""
 
     def __init__(self, agent: Agent, source: str) -> None:
         self._state, self._namespace = agent.state, f"sync:{source}"
@@ -82,7 +82,7 @@ class Known:
             self._write(CURSOR, cursor)
 
     def _write(self, key: str, value: Any) -> None:
-        # The version is that of the part as it was read: another run would have changed it.
+        # With the version that was read: another run would have changed it.
         version = self._versions.get(key, 0)
         entry = self._state.set(self._namespace, key, value, expected_version=version)
         self._versions[key] = entry.version
@@ -95,9 +95,9 @@ def part_of(id: str) -> str:
 class Sync:
     """One run.
 
-    accounts: who is who there; see `merging.ours_of`
+    accounts: the agents' accounts there; see `merging.ours_of`
     pushed: the issues that were changed there, and which fields
-    left: the tasks that somebody works on here although they have ended there
+    left: the tasks that somebody is working on here although they have ended there
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Sync:
                     yield one
 
     def _differs(self, task: Task) -> bool:
-        """Whether a task is not what both sides last had in common, as far as can be seen here."""
+        """Whether a task differs from the last common values, as far as can be seen here."""
         base = self._known.get(task.id)
         if base is None:
             return True
@@ -176,7 +176,7 @@ class Sync:
         return merged(base, ours, theirs_of(issue, cancels), self._rule, newer)
 
     def _take_over(self, issues: dict[str, Issue], merges: dict[str, Merge]) -> None:
-        """Put here what is new there, and what follows it."""
+        """Apply here what is new or has changed there."""
         found = []
         for id, issue in issues.items():
             assert isinstance(issue.item, dict)
@@ -202,9 +202,9 @@ class Sync:
             self._known.store()
 
     def _assigned(self, item: Item, account: str) -> Item:
-        """The payload as the source will have it once the issue is assigned there.
+        """The payload as it will be once the issue is assigned there.
 
-        Else the next run would find it changed there, by us.
+        Otherwise the next run would take our own change for a change there.
         """
         payload, people = dict(item.get("payload") or {}), self._tracker.people
         payload.pop(people, None)
@@ -213,7 +213,7 @@ class Sync:
         return payload
 
     def _push(self, issue: Issue, task: Task, merge: Merge) -> None:
-        """Change an issue there, and write down what both sides have then."""
+        """Change an issue there, and save the common values."""
         self.pushed[task.id] = sorted(merge.there)
         if self._dry_run:
             return
@@ -233,13 +233,13 @@ class Sync:
 
 
 def marker(task: Task) -> str:
-    """What tells one closing comment from all others: one for each time a task was completed."""
+    """The mark of a closing comment: one for each time a task was completed."""
     said = json.dumps([task.id, task.epoch, task.state]).encode()
     return f"<!-- dibs:{sha256(said).hexdigest()[:16]} -->"
 
 
 def closing(task: Task) -> str:
-    """What is said of a task that was completed or cancelled here; its words are an agent's."""
+    """The comment about a task that was completed or cancelled here, in the agent's words."""
     done = "Completed" if task.state == "completed" else "Cancelled"
     said = f"{done} by {called(task.agent)}." if task.agent else f"{done}."
     text = task.reason if task.result is None else words_of(task.result)

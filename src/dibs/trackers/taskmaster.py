@@ -1,7 +1,7 @@
 """Task Master: `.taskmaster/tasks/tasks.json`, with or without tags.
 
-Ids are numbers, so `taskmaster:` stands before them, and the name of the tag unless it is `master`.
-Subtasks are parts of their task, and have to be done before it.
+Ids are numbers, so they get the prefix `taskmaster:`, and the name of the tag unless it is
+`master`. Subtasks are parts of their task, and must be done before it.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def is_number(value: object) -> bool:
 
 def item_of(task: Item, name: str, beside: str, own: str) -> Item:
     """
-    beside: what stands before the number of a task that is listed with this one
-    own: what stands before the number of a whole task
+    beside: the prefix of tasks in the same list
+    own: the prefix of whole tasks
     """
     needs = task.get("dependencies")
     item: Item = {

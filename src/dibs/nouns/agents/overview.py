@@ -1,7 +1,7 @@
-"""The present, as of one moment: who is here, what is held, what is worked on, what is stuck.
+"""The current state at one moment: who is here, what is held, what is in progress, what is stuck.
 
-Everything is read in one transaction, so that no part contradicts another. What needs attention is
-decided here, once, for the terminal, for agents and for the dashboard.
+Everything is read in one transaction, so that no part contradicts another. What needs attention
+is decided here, once, for the terminal, for agents and for the dashboard.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import LEASES
 from dibs.nouns.leases.looking import waiters
 from dibs.nouns.work.landings import LANDING
-from dibs.nouns.work.tasks import counts_of, task_record
+from dibs.nouns.work.tasks import ANY, counts_of, task_record
 from dibs.records import Attention, Blocker, Lease, Message, Overview, Presence, Session, Task
 from dibs.space.scope import AGENTS, Scope
 from dibs.storage.queries import Queries
@@ -32,20 +32,20 @@ SPACE = Queries("space")
 WORK = Queries("work")
 OPEN = ("claimed", "available", "blocked", "failed", "dead")
 SOON_MS = 300_000
-"""What ends sooner than this needs attention, unless it was claimed for no longer."""
+"""What expires sooner than this needs attention, unless it was claimed for a shorter time."""
 RECENT_MS = 900_000
-"""How long ago somebody's death or an intrusion still is news."""
+"""How long a death or an intrusion needs attention."""
 LOOKED_BACK = 1_000
-"""How many events to look through for them."""
+"""How many events to search for them."""
 MESSAGES_SHOWN, LOOKED_AT = 20, 50
 LEVELS = ("stuck", "ask", "soon")
 STUCK = ("blocked", "never", "dead", "not_landed", "overdue")
-"""What does not move by itself."""
+"""What will not continue by itself."""
 ASK = ("asked", "asks")
 
 
 def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
-    """All of it; agent: whose messages to show."""
+    """The whole overview; agent: whose messages to show."""
     seq, open_ = tx.rows(SPACE.position)[0]["seq"], tx.rows(AGENTS.open)
     here = presences(tx, open_)
     leases, waiting = grants.in_force(tx, None, None, limit), waiters(tx, limit)
@@ -64,7 +64,7 @@ def overview(scope: Scope, tx: Read, agent: str | None, limit: int) -> Overview:
         *(asks(message) for message in asked),
         *questions(tx, limit),
         *stuck_tasks(tx, tasks, limit),
-        *troubles(tx, seq, open_, {presence.agent for presence in here}, limit),
+        *troubles(tx, seq, open_, {presence.agent for presence in here}),
         *ending(leases),
     ]
     attention.sort(key=lambda one: LEVELS.index(one.level))
@@ -89,7 +89,7 @@ def urgent(what: str, subject: str, **about: Any) -> Attention:
 
 
 def presences(tx: Read, open_: list[Row], everybody: bool = False) -> tuple[Presence, ...]:
-    """Who is here, of the open sessions; everybody: also those who have no session now."""
+    """Who is here, by the open sessions; everybody: include agents without a session."""
     leases = {
         row["session"]: row["number"] for row in tx.rows(AGENTS.leases_by_session, now=tx.now)
     }
@@ -114,17 +114,16 @@ def presences(tx: Read, open_: list[Row], everybody: bool = False) -> tuple[Pres
 
 
 def unread_of(tx: Read, agent: str) -> int:
-    """How many messages wait in an agent's inbox."""
+    """How many unread messages an agent has."""
     number: int = tx.rows(MESSAGES.count_unread, agent=agent)[0]["number"]
     return number
 
 
 def in_state(tx: Read, state: str, limit: int) -> list[Task]:
-    asked = {"state": state, "kind": None, "agent": None, "after": 0, "limit": limit}
-    asked |= {"now": tx.now, "parent": None}
+    asked = ANY | {"state": state, "after": 0, "limit": limit, "now": tx.now}
     try:
         rows = tx.pages(WORK.list, "after", "number", **asked)
-    except TooLargeError as error:  # the first of them are as much of an overview
+    except TooLargeError as error:  # an overview needs only the first of them
         rows = tx.rows(WORK.list, **asked | {"limit": error.details["limit"]})
     return [task_record(row, tx.now) for row in rows]
 
@@ -136,10 +135,10 @@ def genuine(scope: Scope, rows: list[Row]) -> list[Message]:
 
 
 def blocked(tx: Read, waiting: tuple[Blocker, ...]) -> Iterator[Attention]:
-    """Who waits for what, and who is in the way: who holds it, or else who waits before them."""
+    """Who waits for what, and who blocks it: the holder, or else an earlier waiter."""
     for place, ticket in enumerate(waiting):
         found: list[Row] = []
-        # Each look reads the queue; of those far behind in it nobody needs to know more.
+        # Each look reads the queue; for waiters far behind, no details are needed.
         for row in tx.rows(LEASES.ticket, number=ticket.epoch) if place < LOOKED_AT else ():
             if row["resource"] == ticket.resource:
                 want = grants.Want(grants.resource_of(row), row["mode"], None, bool(row["here"]))
@@ -173,18 +172,16 @@ def stuck_tasks(tx: Read, tasks: list[Task], limit: int) -> Iterator[Attention]:
         if task.state == "claimed" and left is not None and left < SOON_MS:
             what = "task_ends" if (task.ttl_ms or 0) > SOON_MS else ""
         elif task.state != "claimed" and task.ttl_ms is not None:
-            what = "overdue"  # nobody has freed it yet
+            what = "overdue"  # not freed yet
         if what:
             who = {"agent": task.agent, "session": task.session, "says": task.reason}
             yield urgent(what, task.id, **who, due_in_ms=left)
 
 
-def troubles(
-    tx: Read, seq: int, open_: list[Row], here: set[str], limit: int
-) -> Iterator[Attention]:
-    """Who died and has not come back, with what that freed; which files were overwritten."""
+def troubles(tx: Read, seq: int, open_: list[Row], here: set[str]) -> Iterator[Attention]:
+    """Who died and did not come back, with what that freed; which files were overwritten."""
     since, freed, told = tx.wall - RECENT_MS, dict[int, list[str]](), set[str]()
-    # Those whom nobody has missed yet: what they hold is free for whoever wants it.
+    # Dead sessions that nobody has noticed yet: what they hold is free to be claimed.
     for row in open_:
         agent, session = row["agent"], row["id"]
         if agent not in here and agent not in told and not tx.store.alive(row, tx.now):
@@ -193,7 +190,7 @@ def troubles(
             tasks = [task["id"] for task in tx.rows(WORK.of_session, session=session)]
             held = (*leases, *tasks)
             yield urgent("died", agent, agent=agent, session=session, by=held, at=row["seen_at"])
-    for row in tx.rows(EVENTS.troubles, after=seq - LOOKED_BACK, since=since, limit=limit):
+    for row in tx.rows(EVENTS.troubles, after=seq - LOOKED_BACK, since=since, limit=LOOKED_BACK):
         agent, kind = row["agent"], row["kind"]
         if kind == "lease.intruded":
             said = from_text(row["data"])

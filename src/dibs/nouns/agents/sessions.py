@@ -1,4 +1,4 @@
-"""Sessions: how one ends, and is taken up by another process; `Scope.join` begins one."""
+"""Sessions: how one ends, and how another process resumes it; `Scope.join` starts one."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
 
 
 def part(scope: Scope) -> None:
-    """End the caller's session, unless the process that it is bound to goes on without us."""
-    from dibs.nouns.recovery import end_session  # as below: who only looks needs none of it
+    """End the caller's session, unless it is bound to another process that continues."""
+    from dibs.nouns.recovery import end_session  # late, as below: readers do not need it
 
     session = scope.caller.session
     with scope.write() as tx:
         row = tx.rows(AGENTS.one, session=session)[0]
         if row["process"] is not None and runs(row["process"]):
-            tx.run(AGENTS.part, session=session)
+            signature = tx.store.ledger.signed_session(row, None)
+            tx.run(AGENTS.part, session=session, signature=signature)
         else:
             end_session(tx, scope.keys, session, "left")
 
 
 def dead_sessions(scope: Scope) -> list[Session]:
-    """The sessions whose process is gone, or their token, and whom nobody has missed yet."""
+    """The sessions whose process or token is gone, and that nobody has ended yet."""
     with scope.store.read() as tx:
         good = good_tokens(scope, tx)
         dead = (row for row in tx.rows(AGENTS.open) if is_cut(row, good) or is_dead(tx, row))
@@ -37,7 +38,7 @@ def dead_sessions(scope: Scope) -> list[Session]:
 
 
 def end_dead(scope: Scope) -> None:
-    """Free at once what dead sessions hold."""
+    """Free what dead sessions hold, immediately."""
     from dibs.nouns.recovery import end_dead_sessions
 
     with scope.store.write(None) as tx:
@@ -48,7 +49,7 @@ def end_dead(scope: Scope) -> None:
 
 
 def end_cut(tx: Write, keys: Keyring, rows: list[Row]) -> bool:
-    """End sessions whose token opens nothing any more; say whether there were any."""
+    """End sessions whose token is no longer valid; return whether there were any."""
     from dibs.nouns.recovery import end_session
 
     for row in rows:
@@ -61,13 +62,13 @@ def is_dead(tx: Read, row: Row) -> bool:
 
 
 def is_cut(row: Row, good: set[int]) -> bool:
-    """Whether a session was joined with a token that is not among the good ones."""
+    """Whether a session was joined with a token that is not among the valid ones."""
     token = token_of(row["label"])
     return token is not None and token not in good
 
 
 def tokens_now(scope: Scope) -> set[int]:
-    """The tokens that open anything now."""
+    """The tokens that are valid now."""
     with scope.store.read() as tx:
         return good_tokens(scope, tx)
 
@@ -85,7 +86,7 @@ def resume(scope: Scope, token: str) -> Caller:
         with scope.store.read() as tx:
             row = tx.row(AGENTS.one, session=int(number))
     if row is None or not scope.keys.same_token(token, row):
-        raise NotYoursError("this is not the token of a session here", next="join again")
+        raise NotYoursError("this token belongs to no session here", next="join again")
     return Caller(row["agent"], row["id"], owned=False, nonce=row["nonce"])
 
 

@@ -1,7 +1,7 @@
-"""The trains: for each target the branches that wait to be landed, in their order.
+"""The trains: for each target the branches that wait to be landed, in order.
 
-First what a conductor has claimed, then what comes next by priority and age, then what is tried
-again after a pause or waits for a person. Who conducts is whoever holds the lease of the target.
+First what a conductor has claimed, then what comes next by priority and age, then what is retried
+after a pause or waits for a person. The conductor is whoever holds the lease on the target.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Leases that change hands outside the queue, and what those are told whom it concerns."""
+"""Leases that change hands outside the queue, and the messages about it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read, Write
 
 MENTIONED = 3
-"""How many names the message to somebody who has lost leases spells out."""
+"""How many names a message about lost leases lists."""
 
 
 def transfer(tx: Write, keys: Keyring, row: Row, receiver: Row, note: str) -> Lease:
-    """Make a lease another session's, without it being free in between."""
+    """Give a lease to another session; it is never free in between."""
     want = Want(grants.resource_of(row), row["mode"], row["content_hash"])
     tx.run(LEASES.remove, base=row["base"], resource=row["resource"], session=row["session"])
     to = {"to": receiver["agent"], "to_session": receiver["id"]}
-    tx.event("lease.transferred", row["resource"], {**to, "epoch": row["epoch"]})
+    tx.event("lease.transferred", row["resource"], {**to, "note": note, **grants.about(row)})
     own, in_the_way = grants.look(tx, want, receiver["id"], None)
     if own is not None:
-        # What both had becomes one lease: of all checkouts if they had it in two, and exclusive
-        # if one of them was. Whoever stands in the way of that keeps it from being given.
+        # Two leases become one: on all checkouts if they were on two, and exclusive if either was.
+        # If others are in the way of the combined lease, nothing is given.
         merged = own["checkout"] != row["checkout"] or own["mode"] != row["mode"]
         holders = [other for other in in_the_way if not other["waiting"]]
         if merged and holders:
@@ -54,10 +54,10 @@ def transfer(tx: Write, keys: Keyring, row: Row, receiver: Row, note: str) -> Le
 
 
 def receiver_of(tx: Read, scope: Scope, to: str) -> Row:
-    """The session of an agent that gets what it is given, or a refusal if the agent is gone.
+    """The session of an agent that receives leases, or a refusal if the agent is gone.
 
-    It is the latest one that some process stays behind. The session of the agent's commands
-    outlives every process, so it counts only if no process has died that stayed behind another.
+    It is the latest session kept by a live process. The session of the agent's commands outlives
+    every process, so it counts only if no other session of the agent has lost its process.
     """
     rows = [row for row in tx.rows(LEASES.receivers, agent=to) if row["id"] != scope.session]
     bound = [row for row in rows if row["process_bound"] or row["process"] or row["deadline"]]
@@ -66,17 +66,15 @@ def receiver_of(tx: Read, scope: Scope, to: str) -> Row:
         return there[0]
     if to == scope.caller.agent and not rows:
         raise StateError(
-            f"{called(to)} is this very session", next="keep it, or name somebody else"
+            f"{called(to)} is this session itself", next="keep it, or name another agent"
         )
-    raise StateError(
-        f"{called(to)} has no session here now", next="look who is here: agents; or release it"
-    )
+    raise StateError(f"{called(to)} has no session here now", next="list the agents, or release it")
 
 
 def serve_receiver(tx: Write, keys: Keyring, receiver: Row) -> None:
     """Serve the waits of a receiver that end with what it was given.
 
-    A gift may also close a circle of waits, which nobody would notice: that is refused.
+    A gift may also close a cycle of waits, which nobody would notice: that is refused.
     """
     tickets: dict[int, list[Row]] = {}
     for ticket in tx.rows(LEASES.tickets_of_session, session=receiver["id"]):
@@ -92,14 +90,14 @@ def serve_receiver(tx: Write, keys: Keyring, receiver: Row) -> None:
 def take_away(
     tx: Write, scope: Scope, wants: list[Want], ttl_ms: int, note: str, reason: str
 ) -> Grant:
-    """Grant all that is wanted to the caller; whoever holds something of it loses it."""
+    """Grant all that is wanted to the caller; current holders lose it."""
     rows = grants.each_once(
         row
         for want in wants
         for row in grants.look(tx, want, scope.session, None)[1]
         if not row["waiting"]
     )
-    # Those who wait are served last: what lapsed is freed without a hand-over.
+    # Waiters are served last: expired leases are freed without a hand-over.
     lost = grants.standing(tx, rows)
     lapsed = [row for row in rows if row not in lost]
     grants.free(tx, lapsed, "expired")
@@ -111,7 +109,7 @@ def take_away(
 
 
 def tell_of_loss(tx: Write, scope: Scope, rows: list[Row], reason: str) -> None:
-    """Send each of those who have lost leases one message."""
+    """Send one message to each agent that lost leases."""
     lost: dict[str, list[str]] = {}
     for row in rows:
         lost.setdefault(row["agent"], []).append(row["resource"])
@@ -122,7 +120,7 @@ def tell_of_loss(tx: Write, scope: Scope, rows: list[Row], reason: str) -> None:
 
 
 def tell_of_gift(tx: Write, scope: Scope, to: str, rows: list[Row], note: str) -> None:
-    """Send the agent that was given leases one message."""
+    """Send one message to the agent that received leases."""
     names = [row["resource"] for row in rows]
     body = f"{listed(names)} {'is' if len(names) == 1 else 'are'} yours now"
     post(tx, scope, f"{body}: {note}" if note else body, to=to)
@@ -135,18 +133,18 @@ def listed(names: list[str]) -> str:
 
 
 def tell_of_intrusion(tx: Write, scope: Scope, row: Row, by: Sequence[str], doing: str) -> None:
-    """Tell the holder of a file and those who may have changed it."""
+    """Tell the holder of a file and the agents that may have changed it."""
     name, me = row["resource"], scope.caller.agent
-    whom = " or ".join(map(called, by)) or "somebody whom dibs does not know"
+    whom = " or ".join(map(called, by)) or "somebody unknown to dibs"
     how = f" ({quoted(doing, NAME_SHOWN)})" if doing else ""
     told = {
         row["agent"]: f"{called(name)}, which you hold, was changed by {whom}{how}; "
-        f"what is kept of it comes back with: dibs recover {called(name)}"
+        f"restore the content that dibs kept with: dibs recover {called(name)}"
     }
     for agent in by:
         told[agent] = (
             f"{held_by(name, row['agent'], row['note'])}, and was changed while you worked{how}; "
-            f"if that was you, tell them, and undo it: dibs recover {called(name)}"
+            f"if you did that, tell them, and undo it with: dibs recover {called(name)}"
         )
     for agent, body in told.items():
         if agent != me:

@@ -1,11 +1,11 @@
 """Who may hold what: the rules of leases and of the queue for them, inside a transaction.
 
-A lease is in the way of a claim if both cover some path and one of them is exclusive. So is
-a ticket ahead in the queue: a newcomer never overtakes, even if what it wants is free at the
-moment. Tickets are numbered by seq, so the order of the queue is the order of the asking.
+A lease blocks a claim if both cover some path and one of them is exclusive. So does a ticket
+ahead in the queue: a newcomer never overtakes, even if what it wants is free at the moment.
+Tickets are numbered by seq, so the queue has the order in which claims were made.
 
-A claim `here` is for one checkout: what is held in another is not in its way. It is in the way
-of all who claim without that word, wherever they are.
+A claim `here` is for one checkout: leases in other checkouts do not block it. It blocks every
+claim made without `here`, in any checkout.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dibs.storage.queries import Queries
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
     from dibs.space.scope import Scope
     from dibs.space.signing import Keyring
@@ -32,23 +33,24 @@ SESSIONS = Queries("agents")
 EXCLUSIVE = "exclusive"
 SHARED = "shared"
 AHEAD = 8
-"""How many tickets are looked at of those ahead: one that stands is enough to be in the way."""
+"""How many of the tickets ahead are looked at: one live ticket is enough to block."""
 PAGE = 16
-"""How many tickets are looked at, at a time, of those who may be served."""
+"""How many tickets that may be served are looked at in one step."""
 LAST = 1 << 62
 TICKET_MS = 15_000
-"""How long a ticket lives without a sign of its waiter, where processes cannot be seen."""
+"""How long a ticket lives without a sign of its waiter, where processes are not visible."""
 
 
 class Want:
-    """A resource somebody wants, and how.
+    """A resource that somebody wants, and how.
 
-    here: in its checkout only, so that nobody in another one is in the way
-    near: the keys of all that could overlap with it
-    most_ms: the longest that the caller may hold it, if there is such a limit
+    here: in its checkout only, so nobody in another checkout blocks it
+    near: the keys of everything that could overlap with it
+    most_ms: the longest time the caller may hold it, if there is such a limit
+    behind: what blocked it when it was refused
     """
 
-    __slots__ = ("content_hash", "here", "mode", "most_ms", "near", "resource")
+    __slots__ = ("behind", "content_hash", "here", "mode", "most_ms", "near", "resource")
 
     def __init__(
         self, resource: Resource, mode: str, content_hash: str | None, here: bool = False
@@ -59,6 +61,7 @@ class Want:
         self.here = here and resource.checkout is not None
         self.near = near(resource.base)
         self.most_ms: int | None = None
+        self.behind: Sequence[Row] = ()
 
 
 def resource_of(row: Row) -> Resource:
@@ -70,13 +73,13 @@ def resource_of(row: Row) -> Resource:
 def look(
     tx: Read, want: Want, session: int, before: int | None, tickets: int = AHEAD
 ) -> tuple[Row | None, list[Row]]:
-    """The session's own lease on exactly this resource, and what is in the way.
+    """The session's own lease on exactly this resource, and what blocks a claim.
 
-    That is every lease, and the first of those who wait: however long a queue is, nobody reads all
-    of it to find out that there is one.
+    That is every lease in the way, and the first waiters: however long a queue is, nobody reads
+    all of it to find out that there is one.
 
-    before: the ticket that asks; tickets behind it are not in its way
-    tickets: how many of them to look at, unless none of these is in the way
+    before: the ticket that asks; tickets behind it do not block it
+    tickets: how many tickets to look at, unless none of them blocks
     """
     resource, own = want.resource, None
     if tx.queued:
@@ -91,7 +94,7 @@ def look(
             own = row
         elif stands_in(want, session, before, row):
             in_the_way.append(row)
-    # One that lasts is enough in the way.
+    # One live ticket is enough to block.
     lasting = any(not row["waiting"] and row["deadline"] > tx.now for row in in_the_way)
     while tx.queued:
         waiting = tx.rows(LEASES.queue_around, **asked)
@@ -105,12 +108,12 @@ def look(
 
 
 def first_of(around: Row, after: int = 0) -> Row:
-    """What `queue_around` is asked for the next who may be served what is freed there."""
+    """The arguments of `queue_around` for the next waiters that may get what is freed there."""
     return {**around, "after": after, "before": LAST, "limit": PAGE}
 
 
 def ask_around(tx: Read, wants: Sequence[Want]) -> None:
-    """Have what `look` is going to ask for each of these travel together."""
+    """Send the queries that `look` will need for each of these in one trip."""
 
     def asked() -> list[tuple[Query, Row]]:
         leases = [(LEASES.around, want.near) for want in wants]
@@ -123,12 +126,12 @@ def ask_around(tx: Read, wants: Sequence[Want]) -> None:
 
 
 def ahead(want: Want, before: int | None, tickets: int) -> Row:
-    """What `queue_around` is asked for the first tickets before one, or for the first of all."""
+    """The arguments of `queue_around` for the first tickets, or the first ahead of one."""
     return {**want.near, "after": 0, "before": before or LAST, "limit": tickets}
 
 
 def stands_in(want: Want, session: int, before: int | None, row: Row) -> bool:
-    """Whether a lease or a ticket that is near is in the way of somebody else."""
+    """Whether a nearby lease or ticket blocks another session."""
     resource = want.resource
     return (
         row["session"] != session
@@ -143,7 +146,7 @@ def stands_in(want: Want, session: int, before: int | None, row: Row) -> bool:
 
 
 def each_once(rows: Iterable[Row]) -> list[Row]:
-    """Without those that were found again: one lease may be in the way of several wants."""
+    """Without duplicates: one lease may block several wants."""
     found = {(row["waiting"], row["resource"], row["session"], row["epoch"]): row for row in rows}
     return list(found.values())
 
@@ -154,23 +157,23 @@ def sessions_of(tx: Read, rows: Iterable[Row]) -> dict[int, Row]:
 
 
 def stakes(session: int) -> list[tuple[Query, Row]]:
-    """What is asked for what a session waits for, and for what it holds."""
+    """The queries for what a session waits for and what it holds."""
     given = {"session": session}
     return [(LEASES.tickets_of_session, given), (LEASES.of_session, given)]
 
 
 def asked_of(rows: Iterable[Row]) -> tuple[Query, Row]:
-    """What is asked for the sessions of leases and tickets."""
+    """The queries for the sessions of leases and tickets."""
     return SESSIONS.several, {"sessions": sorted({row["session"] for row in rows})}
 
 
 def lapsed(tx: Read, rows: list[Row]) -> tuple[list[Row], list[Row], set[int]]:
-    """Those of the rows that block nobody any more: leases, tickets, and dead sessions."""
+    """The leases, tickets and dead sessions among the rows that no longer block anybody."""
     leases, tickets, dead = [], [], set()
     sessions = sessions_of(tx, rows)
     for row in rows:
         session = sessions.get(row["session"])
-        # What an ended session held was freed with it: such a row was made without dibs.
+        # What an ended session held was freed with it, so such a row was written without dibs.
         stray = session is None or session["ended_at"] is not None
         if session is not None and not stray and not tx.store.alive(session, tx.now):
             dead.add(row["session"])
@@ -189,14 +192,14 @@ def ticket_alive(tx: Read, row: Row, number: int) -> bool:
 
 
 def standing(tx: Read, rows: list[Row]) -> list[Row]:
-    """Without those that have lapsed and only wait to be cleared away."""
+    """Without those that have expired and only need to be cleared away."""
     leases, tickets, dead = lapsed(tx, rows)
     gone = [id(row) for row in leases + tickets]
     return [row for row in rows if id(row) not in gone and row["session"] not in dead]
 
 
 def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False) -> list[Want]:
-    """What these texts name, each once, with the content that files have now."""
+    """The resources these texts name, each once, with the current content hash of files."""
     place = scope.place
     wants: dict[str, Want] = {}
     for text in resources:
@@ -204,10 +207,10 @@ def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False)
         known = wants.get(resource.text)
         if known is None:
             known = wants[resource.text] = Want(resource, mode, place.content_hash(resource), here)
-            if not resource.base:
+            if not resource.base or resource.base[-1] == "/":
                 known.most_ms = most_ms(scope, resource)
         elif known.resource.checkout != resource.checkout:
-            # Named in two checkouts, it is wanted in all of them.
+            # A resource named in two checkouts is wanted in all of them.
             known.here, known.resource.checkout = False, None
     return list(wants.values())
 
@@ -215,8 +218,8 @@ def named(scope: Scope, resources: Sequence[str], mode: str, here: bool = False)
 def most_ms(scope: Scope, resource: Resource) -> int | None:
     """How long the caller may hold a resource; None if only its time to live limits that.
 
-    A whole tree keeps everybody else from working, so that an agent has it for a short while, and
-    does not get it for longer by renewing it. People decide for themselves.
+    A whole tree keeps everybody else from working, so an agent may hold it only for a short
+    while, and cannot extend that by renewing. People decide for themselves.
     """
     if not is_whole_tree(resource) or scope.party in PEOPLE:
         return None
@@ -224,7 +227,7 @@ def most_ms(scope: Scope, resource: Resource) -> int | None:
 
 
 def within(tx: Read, row: Row, most: int, before: int) -> None:
-    """Let a lease last no longer than that, counted from its grant; before: when it ended so far"""
+    """Limit a lease to that time since its grant; before: when it would have ended so far"""
     left = max(0, most - max(0, tx.wall - row["granted_at"]))
     row["ttl_ms"] = min(row["ttl_ms"], most)
     row["deadline"] = min(row["deadline"], max(before, tx.now + left))
@@ -244,7 +247,7 @@ def prolong(tx: Write, scope: Scope, row: Row, ttl_ms: int, deadline: int) -> Le
 def take(
     tx: Write, scope: Scope, wants: list[Want], ttl_ms: int, note: str, task: str | None = None
 ) -> Grant:
-    """Grant all that is wanted to the caller, or raise with what is in the way."""
+    """Grant everything that is wanted to the caller, or raise with what blocks it."""
     caller = scope.caller
     while True:
         ask_around(tx, wants)
@@ -252,9 +255,11 @@ def take(
         in_the_way = each_once(row for _, rows in seen for row in rows)
         if not in_the_way:
             break
-        from dibs.nouns.recovery import clear  # most claims meet nobody
+        from dibs.nouns.recovery import clear  # late: most claims meet nobody
 
         if not clear(tx, scope.keys, in_the_way):
+            for want, (_, rows) in zip(wants, seen, strict=True):
+                want.behind = rows
             raise held(tx, in_the_way)
     owned = [own for own, _ in seen]
     return granted(grant_all(tx, scope, wants, ttl_ms, note, task, owned), tx.seq)
@@ -269,7 +274,7 @@ def grant_all(
     task: str | None = None,
     owned: list[Row | None] | None = None,
 ) -> list[Lease]:
-    """Write the leases of the caller, who has what is in `owned` already."""
+    """Write the leases of the caller, who already holds what is in `owned`."""
     caller = scope.caller
     if owned is None:
         owned = [look(tx, want, caller.session, None)[0] for want in wants]
@@ -305,9 +310,9 @@ def grant(
     note: str,
     task: str | None = None,
     own: Row | None = None,
-    ticket: int | None = None,
+    ticket: Row | None = None,
 ) -> Lease:
-    """Write the lease. What the session holds already it keeps, epoch and all, for longer.
+    """Write the lease. One that the session already holds keeps its epoch and is extended.
 
     ticket: the one that waited for it, if it comes from the queue
     """
@@ -317,9 +322,9 @@ def grant(
     if own is not None and renewed:
         keys.require("lease", own, resource.text)
         epoch, granted_at, content_hash = own["epoch"], own["granted_at"], own["content_hash"]
-        # Held in two checkouts, it is held in all of them.
+        # A resource held in two checkouts is held in all of them.
         checkout = own["checkout"] if own["checkout"] == resource.checkout else None
-        # Not tied to a task that asks for it too, nor cut short: it was held for another reason.
+        # Neither tied to a task that also wants it nor shortened: it was held for another reason.
         note, task = note or own["note"], own["task"]
         ttl_ms, deadline = max(ttl_ms, own["ttl_ms"]), max(deadline, own["deadline"])
     else:
@@ -347,8 +352,13 @@ def grant(
     row["signature"] = keys.lease(row)
     tx.run(LEASES.grant, row)
     said = {"mode": want.mode, "epoch": epoch, "ttl_ms": row["ttl_ms"], "note": note, "task": task}
+    if renewed:
+        said["left_ms"] = row["deadline"] - tx.now
+    if resource.kind == "dir":
+        said["kind"] = "dir"
     if ticket is not None:
-        said["ticket"] = ticket
+        said["ticket"] = ticket["number"]
+        said["waited_ms"] = max(0, tx.wall - ticket["since_at"])
     tx.event(
         "lease.renewed" if renewed else "lease.claimed",
         resource.text,
@@ -361,7 +371,7 @@ def grant(
 
 
 def granted(leases: list[Lease], since: int) -> Grant:
-    """The grant, and which of its leases are from before that seq."""
+    """The grant, with those of its leases that were granted before that seq as kept."""
     epoch, kept = 0, []
     for lease in leases:
         epoch = max(epoch, lease.epoch)
@@ -373,7 +383,7 @@ def granted(leases: list[Lease], since: int) -> Grant:
 def in_the_way_of(
     tx: Read, want: Want, session: int, number: int | None = None
 ) -> tuple[Row | None, list[Row]]:
-    """What `look` finds; who holds it already waits behind nobody.
+    """What `look` finds; a session that already holds it does not queue.
 
     number: the ticket that asks
     """
@@ -388,7 +398,7 @@ def in_the_way_of(
 
 
 def keeps(tx: Read, own: Row | None, want: Want, above: list[Row]) -> bool:
-    """Whether somebody holds what it wants already: this very thing, or what it lies in."""
+    """Whether a session already holds what it wants: the resource itself, or a folder around it."""
     around = [own, *above] if own else above
     return any(
         row["deadline"] > tx.now
@@ -399,7 +409,7 @@ def keeps(tx: Read, own: Row | None, want: Want, above: list[Row]) -> bool:
 
 
 def held(tx: Read, rows: list[Row]) -> HeldError:
-    """Say who holds it, since when, for what, until when, and what to do next."""
+    """Say who holds it, since when, what for, until when, and what to do next."""
     blockers = [blocker_record(row, tx.now) for row in rows]
     return HeldError(
         in_the_way(blockers, tx.wall),
@@ -409,7 +419,7 @@ def held(tx: Read, rows: list[Row]) -> HeldError:
 
 
 def in_force(tx: Read, agent: str | None, session: int | None, limit: int) -> tuple[Lease, ...]:
-    """The leases of those who are alive, by name."""
+    """The leases of live sessions, by name."""
     if session is None:
         rows = tx.rows(LEASES.all, now=tx.now, agent=agent, limit=limit)
     else:
@@ -423,43 +433,52 @@ def in_force(tx: Read, agent: str | None, session: int | None, limit: int) -> tu
     return tuple(lease_record(row, tx.now) for row in rows if row["session"] in alive)
 
 
+def about(row: Row) -> dict[str, Any]:
+    """What the journal says about a lease: which one it is, its task, and what it covers.
+
+    Most leases are on files, so the kind is given only for directories.
+    """
+    said = {"epoch": row["epoch"]}
+    if row.get("task") is not None:
+        said["task"] = row["task"]
+    if row["kind"] == "dir":
+        said["kind"] = "dir"
+    return said
+
+
 def free(tx: Write, rows: list[Row], how: str) -> None:
-    """End leases: released, expired or freed. They have to be handed on."""
+    """End leases: released, expired or freed. The caller must hand them on."""
     for row in rows:
         tx.run(LEASES.remove, base=row["base"], resource=row["resource"], session=row["session"])
         tx.event(
-            f"lease.{how}",
-            row["resource"],
-            {"epoch": row["epoch"]},
-            agent=row["agent"],
-            session=row["session"],
+            f"lease.{how}", row["resource"], about(row), agent=row["agent"], session=row["session"]
         )
 
 
 def revoke(tx: Write, rows: list[Row], reason: str) -> None:
-    """Take leases away from those who hold them. They have to be handed on."""
+    """Take leases away from their holders. The caller must hand them on."""
     for row in rows:
         tx.run(LEASES.remove, base=row["base"], resource=row["resource"], session=row["session"])
-        # An act of the caller: the holder has done nothing.
+        # The caller did this, not the holder.
         tx.event(
             "lease.revoked",
             row["resource"],
             {
                 "holder": row["agent"],
                 "holder_session": row["session"],
-                "epoch": row["epoch"],
                 "reason": reason,
+                **about(row),
             },
         )
 
 
 def hand_over(tx: Write, keys: Keyring, freed: list[Row]) -> None:
-    """Give what was freed to those who wait for it, first come, first served.
+    """Give what was freed to its waiters, first come, first served.
 
-    freed: the leases and tickets that are no more in the way
+    freed: the leases and tickets that no longer block
     """
     if freed and tx.queued:
-        from dibs.nouns.leases.queue import serve  # hardly ever does anybody wait
+        from dibs.nouns.leases.queue import serve  # late: there is hardly ever a waiter
 
         serve(tx, keys, freed)
 

@@ -1,4 +1,4 @@
-"""Whether something is free, who is in the way, and waits that would never end."""
+"""Whether something is free, who blocks it, and waits that would never end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dibs.records import Availability, called
 SHOWN = 1_000
 ALL = 1 << 20
 FEW = 16
-"""Of so many leases it is looked up whether anybody waits for them."""
+"""For up to this many leases, we check whether anybody waits for them."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.records import Blocker
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read
 
     Taker = tuple[int, str | None, list[Row]]
-    """A session, its checkout, and all that it waits for."""
+    """A session, its checkout, and everything it waits for."""
     Taken = dict[str, list[Taker]]
-    """What one alone can have: by its key who has it, or is next."""
+    """Resources that only one can have: by key, who has it or is next."""
 
 
 def states(scope: Scope, wants: list[Want], shown: int = SHOWN) -> tuple[Availability, ...]:
-    """Of each, whether it is free for the caller, and if not, who is in the way.
+    """For each resource, whether it is free for the caller, and if not, who blocks it.
 
-    shown: how many who wait are told of
+    shown: how many waiters to include
     """
     session = scope.session
     found = []
@@ -40,13 +40,26 @@ def states(scope: Scope, wants: list[Want], shown: int = SHOWN) -> tuple[Availab
                     resource=want.resource.text,
                     free=not rows,
                     blockers=tuple(grants.blocker_record(row, tx.now) for row in rows),
+                    yours_in_ms=held_by_caller_ms(tx, want, session) if session else None,
                 )
             )
     return tuple(found)
 
 
+def held_by_caller_ms(tx: Read, want: Want, session: int) -> int | None:
+    """How much longer a session holds this resource, or what it lies in."""
+    above = tx.rows(LEASES.above, ancestors=ancestors(want.resource.base), session=session)
+    left = [
+        row["deadline"] - tx.now
+        for row in above
+        if row["deadline"] > tx.now
+        and (row["kind"] != "glob" or row["resource"] == want.resource.text)
+    ]
+    return max(left, default=None)
+
+
 def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
-    found = states(scope, wants, grants.AHEAD)  # hundreds may be too late at once
+    found = states(scope, wants, grants.AHEAD)  # hundreds may time out at once
     names = ", ".join(called(one.resource) for one in found)
     return TimeoutError(
         f"{names} did not become free within {wait_s:g} s",
@@ -56,19 +69,19 @@ def too_late(scope: Scope, wants: list[Want], wait_s: float) -> TimeoutError:
 
 
 def line_of(wants: list[Want]) -> str:
-    """What somebody waits for: in another checkout, the same name is something else."""
+    """What somebody waits for; the same name in another checkout is a different resource."""
     texts = [want.resource.text for want in wants]
     return " ".join(texts + [want.resource.checkout or "" for want in wants if want.here])
 
 
 def unless_over(scope: Scope, wants: list[Want], wait_s: float, since: int) -> None:
-    """Refuse because the time of a wait that began then is over, if it is."""
+    """Refuse if a wait that began then has timed out."""
     if scope.store.clock.now() - since >= wait_s * 1000:
         raise too_late(scope, wants, wait_s)
 
 
 def waiters(tx: Read, limit: int) -> tuple[Blocker, ...]:
-    """Who waits for what, first come first."""
+    """Who waits for what, in the order they came."""
     rows = grants.standing(tx, tx.rows(LEASES.queue, limit=limit))
     return tuple(grants.blocker_record(row, tx.now) for row in rows)
 
@@ -78,7 +91,7 @@ def refuse_deadlock(
 ) -> None:
     """Refuse a wait that would close a cycle of sessions waiting for each other.
 
-    number: the ticket, if there is one already
+    number: the ticket, if it exists already
     """
     if not _is_wanted(tx, session):
         return  # nobody waits for it, and the search would read the whole queue
@@ -90,7 +103,7 @@ def refuse_deadlock(
     while front:
         met = set()
         for waiter, name, want, before in front:
-            # Whoever is in the way of one is in the way of all behind it, and was met already.
+            # Whoever blocks one blocks all behind it, and has been visited already.
             line = (want.resource.text, want.resource.checkout if want.here else None)
             until, rows = looked.get(line, (0, []))
             if (before or grants.LAST) > until:
@@ -130,13 +143,13 @@ def _is_wanted(tx: Read, session: int) -> bool:
     tx.ahead(lambda: [(LEASES.queue_around, one) for one in asked])
     if any(tx.rows(LEASES.queue_around, **one) for one in asked):
         return True
-    # By another name, too: of hard links any may be the one that is waited for.
+    # By any name: a waiter may have named another hard link of the same file.
     files = [{"inode": row["inode"], "base": row["base"]} for row in held if row["inode"]]
     return any(row["waiting"] for one in files for row in tx.rows(LEASES.same_file, **one))
 
 
 def _way(came: dict[int, tuple[int, dict[str, str]]], waiter: int) -> list[dict[str, str]]:
-    """The steps that led from the one who asks to this waiter."""
+    """The steps that led from the asking session to this waiter."""
     steps = []
     while waiter in came:
         waiter, step = came[waiter]
@@ -146,17 +159,19 @@ def _way(came: dict[int, tuple[int, dict[str, str]]], waiter: int) -> list[dict[
 
 def deadlock(steps: list[dict[str, str]]) -> DeadlockError:
     parts = [[called(step[part]) for part in ("agent", "wants", "held_by")] for step in steps]
-    told = "; ".join(f"{agent} waits for {wants} of {holder}" for agent, wants, holder in parts)
+    told = "; ".join(
+        f"{agent} waits for {wants}, held by {holder}" for agent, wants, holder in parts
+    )
     return DeadlockError(
         f"waiting would never end: {told}",
-        next="release what you hold that they want, then claim all you need in one call",
+        next="release what they want, then claim everything you need in one call",
         cycle=[*(step["agent"] for step in steps), steps[0]["agent"]],
         steps=steps,
     )
 
 
 def takers(taken: Taken, row: Row) -> list[Taker]:
-    """Who has, or is about to have, all of a resource for itself."""
+    """Who holds, or is about to hold, a resource exclusively."""
     found = taken.get(row["resource"], [])
     for base in ancestors(row["base"]):
         found = found + taken.get(base, [])
@@ -164,7 +179,7 @@ def takers(taken: Taken, row: Row) -> list[Taker]:
 
 
 def is_taken(taken: Taken, row: Row) -> bool:
-    """Whether a ticket cannot be served: somebody before it has what it waits for."""
+    """Whether a ticket cannot be served because somebody ahead of it has what it waits for."""
     return any(
         session != row["session"] and not (row["here"] and checkout not in (None, row["checkout"]))
         for session, checkout, _ in takers(taken, row)

@@ -1,19 +1,19 @@
 """Leases: the right of one session to change a resource.
 
-Promised: at any moment at most one live session holds an exclusive lease on a path, and none
-holds an overlapping one, unless it asked for another checkout alone (`here`); several may
-share. Each grant carries an epoch, the seq at which it was made, and renewing or releasing names
-the session and the epoch: a holder whose lease has lapsed is refused and changes nothing. Waiters
-are served first come, first served; a release hands over in its own transaction. A wait that
-could never end is refused at once.
+Promised: at any moment at most one live session holds an exclusive lease on a path, and no
+other session holds an overlapping one, unless one of them claimed only its own checkout
+(`here`); shared leases may overlap. Each grant carries an epoch, the seq at which it was made.
+Renewing and releasing name the session and the epoch: a holder whose lease has expired is
+refused and changes nothing. Waiters are served first come, first served; a release hands over
+in its own transaction. A wait that could never end is refused immediately.
 
 Not promised: that nobody writes to the file. A lease is advisory until a hook or a commit
 checks it.
 
 Who decides: the row in the store, together with the store's clock and the liveness of the
-holder's session. A lease ends when it is released, when its time is over, or when its session
-ends; whoever wants it next clears it away in the same transaction that takes it. A person may
-take it away before that (`revoke`): its holder is told, and refused from then on.
+holder's session. A lease ends when it is released, when it expires, or when its session ends;
+the next claimer clears it away in the same transaction that takes it. A person may take it away
+earlier (`revoke`): the holder is told, and refused from then on.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 SUSPECTS = 10
-"""How many agents a report names."""
+"""The maximum number of agents that a report names."""
 
 
 class Leases(Noun):
@@ -78,10 +78,10 @@ class Leases(Noun):
         """Claim paths, globs or named resources: all of them or none.
 
         resources: what to claim, such as src/a.py, docs/, src/**/*.sql or port:3000
-        mode: exclusive, or shared with others who share
-        ttl_s: how long until the claim lapses unless it is renewed
-        note: what you are going to do, shown to those who want it too
-        here: in this checkout only, whoever holds it in another worktree
+        mode: exclusive, or shared with other shared claims
+        ttl_s: how long until the claim expires unless it is renewed
+        note: what you are going to do, shown to others who want it
+        here: claim it in this checkout only, even if it is held in another worktree
         wait_s: how long to queue for it if it is held
         """
         wants = named(self.scope, resources, mode, here)
@@ -109,7 +109,7 @@ class Leases(Noun):
                 except HeldError:
                     if not wait_s:
                         raise
-                    # Most claims need not wait.
+                    # Late, since most claims need not wait.
                     from dibs.nouns.leases.queue import Queued, Ticket
 
                     looking.refuse_deadlock(tx, wants, caller.agent, caller.session)
@@ -128,7 +128,7 @@ class Leases(Noun):
                 looking.unless_over(scope, wants, wait_s, since)
             raise
         finally:
-            # Also when the withdrawal failed: nobody queues behind a ticket without a waiter.
+            # Even if the withdrawal failed: nobody may queue behind a ticket without a waiter.
             if ticket is not None:
                 ticket.let_go()
             if turns is not None:
@@ -153,19 +153,21 @@ class Leases(Noun):
         epoch: int | None = None,
         idempotency_key: str | None = None,
     ) -> tuple[Lease, ...]:
-        """Renew leases of this session, all of them or none; their epochs stay.
+        """Renew leases of this session, all or none; their epochs stay the same.
 
-        resources: what to renew; none for all that was granted at `epoch`
-        everything: renew all that this session holds
-        ttl_s: how long from now; by default as long as it was claimed for
+        resources: what to renew; without any, everything granted at `epoch`
+        everything: renew everything this session holds
+        ttl_s: how long from now; by default the time it was claimed for
         """
         tx = self.tx
         ttl_ms = None if ttl_s is None else milliseconds(ttl_s)
         renewed = []
         for row in own_leases(tx, self.scope, resources, everything, epoch):
             lasts = ttl_ms or row["ttl_ms"]
-            renewed.append(grants.prolong(tx, self.scope, row, lasts, tx.now + lasts))
-            tx.event("lease.renewed", row["resource"], {"epoch": row["epoch"]})
+            lease = grants.prolong(tx, self.scope, row, lasts, tx.now + lasts)
+            renewed.append(lease)
+            said = {**grants.about(row), "left_ms": lease.expires_in_ms}
+            tx.event("lease.renewed", lease.resource, said)
         if not renewed and idempotency_key is None:
             tx.discard()
         return tuple(renewed)
@@ -189,22 +191,22 @@ class Leases(Noun):
         epoch: int | None = None,
         idempotency_key: str | None = None,
     ) -> tuple[Lease, ...]:
-        """Release leases of this session, all of them or none, to whoever waits for them.
+        """Release leases of this session, all or none; the next waiter gets them.
 
-        resources: what to release; none for all that was granted at `epoch`
-        everything: release all that this session holds
-        outcome: what became of it, for the next
+        resources: what to release; without any, everything granted at `epoch`
+        everything: release everything this session holds
+        outcome: what you did to it, shown to the next holder
         moved_to: where it is now, if it was moved
         """
         tx = self.tx
         if (moved_to is None) == (outcome == "moved"):
             raise InvalidError(
-                "the outcome moved and moved_to belong together", next="give both, or neither"
+                "outcome=moved and moved_to must be given together", next="give both, or neither"
             )
         place = None if moved_to is None else self.scope.place.resource(moved_to)
         if place is not None and place.kind == "glob":
             raise InvalidError(
-                f"moved_to is a pattern: {shown(moved_to)}", next="name the one path where it is"
+                f"moved_to is a pattern: {shown(moved_to)}", next="name the one path it moved to"
             )
         rows = own_leases(tx, self.scope, resources, everything, epoch)
         if place is not None and len(rows) > 1:
@@ -243,9 +245,9 @@ class Leases(Noun):
         example="src/a.py",
     )
     def see(self, *resources: str) -> tuple[Lease, ...]:
-        """Note the content that files of this session have now, as its own work.
+        """Record the present content of files as the work of this session.
 
-        resources: files that this session holds and has changed
+        resources: files that this session holds and changed
         """
         found = {
             want.resource.text: want for want in named(self.scope, resources, grants.EXCLUSIVE)
@@ -273,18 +275,18 @@ class Leases(Noun):
         doing: str = "",
         idempotency_key: str | None = None,
     ) -> Lease:
-        """Report that a leased file was changed by others; its holder and they are told, once.
+        """Report that others changed a leased file; tell its holder and them, once.
 
         resource: the file
-        was: the content hash that its lease says, so that each change is reported once
-        by: the agents who may have done it; none if nobody knows
+        was: the content hash in its lease, so that each change is reported only once
+        by: the agents that may have done it; empty if unknown
         doing: what they were doing
         """
         (want,) = named(self.scope, (resource,), grants.EXCLUSIVE)
         scope = self.scope
         if not scope.place.has(want.resource, want.content_hash):
             raise StaleError(
-                f"{called(want.resource.text)} does not have that content", next="look at it again"
+                f"{called(want.resource.text)} does not have that content", next="read it again"
             )
         with scope.write() as tx:
             request = [want.resource.text, was, list(by), doing]
@@ -300,7 +302,7 @@ class Leases(Noun):
         self, tx: Write, want: Want, was: str | None, by: Sequence[str], doing: str
     ) -> Lease:
         place, now = want.resource, want.content_hash
-        # Whoever reports can say anything: only agents are named, and few of them, in few words.
+        # A report can contain anything, so it may name only known agents, few of them, briefly.
         known = {row["name"] for row in tx.rows(AGENTS.agents)}
         by = [name for name in by if name in known][:SUSPECTS]
         doing = doing[:NAME_SHOWN]
@@ -311,18 +313,18 @@ class Leases(Noun):
         ])  # fmt: skip
         if not rows:
             raise NotFoundError(
-                f"nobody holds {called(place.text)}", next="nothing has to be reported"
+                f"nobody holds {called(place.text)}", next="there is nothing to report"
             )
         row = rows[0]
         if row["content_hash"] != was or now == was:
             raise StaleError(
-                f"what became of {called(place.text)} is known already", next="look at it again"
+                f"this change to {called(place.text)} was already reported", next="read it again"
             )
         tx.run(LEASES.see, row | {"content_hash": now})
         tx.event(
             "lease.intruded",
             place.text,
-            {"holder": row["agent"], "holder_session": row["session"], "epoch": row["epoch"],
+            {"holder": row["agent"], "holder_session": row["session"], **grants.about(row),
              "was": was, "now": now, "by": list(by), "doing": doing},
         )  # fmt: skip
         from dibs.nouns.leases.giving import tell_of_intrusion  # a claim does not need it
@@ -343,10 +345,10 @@ class Leases(Noun):
     def revoke(
         self, *resources: str, reason: str = "", idempotency_key: str | None = None
     ) -> tuple[Lease, ...]:
-        """Take leases away from others, for a person who decides; they are told.
+        """Take leases away from other agents, on a person's decision; the holders are told.
 
-        resources: what must become free; every lease of others that overlaps with it is taken
-        reason: why, for those who lose it
+        resources: what must become free; every overlapping lease of other agents is taken away
+        reason: why, shown to the agents that lose it
         """
         tx = self.tx
         found: dict[tuple[str, int], Row] = {}
@@ -383,14 +385,14 @@ class Leases(Noun):
         epoch: int | None = None,
         idempotency_key: str | None = None,
     ) -> tuple[Lease, ...]:
-        """Give leases of this session to another agent, all of them or none; it is told.
+        """Give leases of this session to another agent, all or none; the agent is told.
 
-        They are never free in between, so those who wait for them go on waiting. Each gets a new
-        epoch, and lasts as long as it was claimed for.
+        They are never free in between, so waiters keep waiting. Each lease gets a new epoch, and
+        lasts as long as it was claimed for.
 
         resources: what to give
-        to: the agent who gets it, in its latest session; refused if it has none
-        note: what for; by default what it was claimed for
+        to: the agent to give it to, in its latest session; refused if it has none
+        note: what it is for; by default the note it was claimed with
         """
         tx, scope = self.tx, self.scope
         rows = own_leases(tx, scope, resources, False, epoch)
@@ -419,12 +421,12 @@ class Leases(Noun):
         reason: str = "",
         idempotency_key: str | None = None,
     ) -> Grant:
-        """Claim for a person who decides: at once, from whoever holds it and before all who wait.
+        """Claim immediately, on a person's decision: from any holder and ahead of all waiters.
 
-        resources: what to take; every lease of others that overlaps with it is revoked
-        ttl_s: how long until the claim lapses unless it is renewed
-        note: what you are going to do, shown to those who want it too
-        reason: why, for those who lose it
+        resources: what to take; every overlapping lease of other agents is revoked
+        ttl_s: how long until the claim expires unless it is renewed
+        note: what you are going to do, shown to others who want it
+        reason: why, shown to the agents that lose it
         """
         from dibs.nouns.leases.giving import take_away  # a claim does not need it
 
@@ -441,21 +443,19 @@ class Leases(Noun):
             )
 
     def _of_others(self, tx: Read, resource: Resource) -> list[Row]:
-        """The leases of others that overlap with a resource, or a refusal if there is none."""
+        """The leases of others that overlap with a resource; a refusal if there are none."""
         in_the_way = grants.look(tx, Want(resource, grants.EXCLUSIVE, None), 0, None)[1]
         rows = [row for row in grants.standing(tx, in_the_way) if not row["waiting"]]
         others = [row for row in rows if row["session"] != self.scope.caller.session]
         if rows and not others:
             raise StateError(f"you hold {called(rows[0]['resource'])} yourself", next="release it")
         if not rows:
-            raise NotFoundError(
-                f"nobody holds {called(resource.text)}", next="look at what is held: leases"
-            )
+            raise NotFoundError(f"nobody holds {called(resource.text)}", next="list the leases")
         return others
 
     @operation(by=EVERYBODY, cli="status", example="src/a.py")
     def status(self, *resources: str) -> tuple[Availability, ...]:
-        """Say of each resource whether it is free for you, and if not, who has it.
+        """Show for each resource whether you can claim it, and if not, who holds it.
 
         resources: what to look at
         """
@@ -478,18 +478,18 @@ class Leases(Noun):
         with self.scope.read() as tx:
             return grants.in_force(tx, agent, session, limit)
 
-    @operation(by=EVERYBODY, empty="nobody waits")
+    @operation(by=EVERYBODY, empty="nobody is waiting")
     def waiting(self, *, limit: int = 1000) -> tuple[Blocker, ...]:
-        """List who waits for what, first come first."""
+        """List who waits for what, in the order they came."""
         with self.scope.read() as tx:
             return looking.waiters(tx, limit)
 
-    @operation(by=EVERYBODY, example="src/a.py", empty="nobody has said anything")
+    @operation(by=EVERYBODY, example="src/a.py", empty="no outcomes were recorded")
     def outcomes(self, *resources: str, limit: int = 100) -> tuple[Outcome, ...]:
-        """Show what earlier holders said they had done to these resources, the latest first.
+        """Show what earlier holders did to these resources, as they said, the latest first.
 
-        resources: what to ask about; also says what is around and inside them
-        limit: at most so many for each
+        resources: what to ask about; includes the folders around them and the files inside
+        limit: the maximum number for each
         """
         found: dict[str, Row] = {}
         wanted = self._resources(resources)
@@ -513,7 +513,7 @@ class Leases(Noun):
         """Wait until all these resources are free, without claiming them.
 
         resources: what to wait for
-        wait_s: how long at most
+        wait_s: the maximum time to wait
         """
         wants = named(self.scope, resources, grants.EXCLUSIVE)
 

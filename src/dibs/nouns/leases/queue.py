@@ -33,6 +33,7 @@ from dibs.storage.store import from_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
     from dibs.errors import TimeoutError
     from dibs.names.paths import Resource
@@ -47,8 +48,12 @@ if TYPE_CHECKING:
     Looked = tuple[Grant | None, int | None, Callable[[], Grant | None] | None]
 
 
+BEHIND = 5
+"""How many blockers a ticket names in the journal."""
+
+
 class Queued(Exception):
-    """Raised by a claim that has to wait in a thread where nobody may: its ticket goes on."""
+    """Raised by a claim that must wait in a thread that may not; its ticket stays queued."""
 
     def __init__(self, ticket: Ticket) -> None:
         self.ticket = ticket
@@ -70,11 +75,11 @@ class Ticket:
         key: str | None = None,
         request: object = None,
     ) -> None:
-        """Stand in line, in the transaction that has found something in the way.
+        """Join the queue, in the transaction that found something in the way.
 
-        since: the store time from which the wait counts: to stand in line is part of it
-        line: what it waits for; the first who does looks for all of this process
-        key: under which the answer is remembered, in the transaction that grants it
+        since: the store time from which the wait counts; waiting for the turn is part of it
+        line: what it waits for; the first thread in a line looks for all of this process
+        key: the key under which the answer is stored, in the transaction that grants it
         """
         self.scope = scope
         self.wants = wants
@@ -86,12 +91,13 @@ class Ticket:
         caller, liveness = scope.caller, tx.store.liveness
         tx.queued = True
         tx.hold(tx.seq)
+        until: Row = {"number": tx.seq, "deadline": None if liveness else tx.now + grants.TICKET_MS}
+        until["signature"] = tx.store.ledger.ticket(until)
         for want in wants:
             tx.run(
                 LEASES.enqueue,
                 base=want.resource.base,
                 resource=want.resource.text,
-                number=tx.seq,
                 kind=want.resource.kind,
                 mode=want.mode,
                 inode=want.resource.inode,
@@ -103,14 +109,18 @@ class Ticket:
                 here=int(want.here),
                 ttl_ms=ttl_ms,
                 since_at=tx.wall,
-                deadline=None if liveness else tx.now + grants.TICKET_MS,
                 answer_key=key,
                 request=digest,
+                **until,
             )
-            said = {"ticket": tx.seq, "mode": want.mode}
+            said: dict[str, Any] = {"ticket": tx.seq, "mode": want.mode, "note": note}
+            if want.resource.kind == "dir":
+                said["kind"] = "dir"
+            if want.behind:
+                said["behind"] = behind(want)
             tx.event("lease.queued", want.resource.text, said, grows=True)
         self._topics = (f"{self.number}:{line}",)
-        # Whoever listens before it is in the queue need not look for what it has missed.
+        # A waiter that listens before it is in the queue cannot have missed anything.
         self.listener = scope.store.listen_soon(self._topics)
         if not scope.store.numbers:
             scope.store.kept_at = scope.store.clock.now()
@@ -130,7 +140,7 @@ class Ticket:
             except BusyError:
                 if grant is not None:
                     raise
-                return None, HELP_MS  # to be in line is no reason to lose the place in it
+                return None, HELP_MS  # a busy store is no reason to lose the place
 
         store = self.scope.store
         grant = store.wait(waiting, self._topics, self.left_s, listener=self.listener)
@@ -139,16 +149,16 @@ class Ticket:
         return grant
 
     def brought(self) -> Looked | None:
-        """What the bell brought, if whoever served it is in this process; else one has to look."""
+        """The grant, if the bell brought it because a thread of this process served the ticket."""
         grant = None if self.listener is None else self.listener.given
         return None if grant is None else self._served(grant)
 
     def look(self) -> Looked:
-        """What it was granted, or when the first in its way is due; and what is to be done then.
+        """What it was granted, or when the first blocker is due; and what to do then.
 
-        Of what was granted, to note what is in the files now; else to help those who wait.
+        After a grant, record the current content of the files; otherwise help to serve the queue.
         """
-        # What is asked once it has been served; asked ahead, it makes the waking one trip shorter.
+        # Needed once it has been served; asked ahead, it saves a trip on waking up.
         ticket = (LEASES.ticket, {"number": self.number})
         held = [(LEASES.held, own_key(self.scope, want.resource)) for want in self.wants]
         if self.key is not None:
@@ -170,14 +180,14 @@ class Ticket:
         return grant, None, (lambda: self._see(grant, changed)) if changed else None
 
     def _keep(self) -> None:
-        """Show that those who wait in this process still do."""
+        """Show that the waiters of this process still wait."""
         keep_tickets(self.scope.store)
 
     def too_late(self) -> TimeoutError:
         return too_late(self.scope, self.wants, self._wait_s)
 
     def _answer(self, tx: Read, grant: Grant) -> Grant:
-        """What was remembered of it: whoever asks again is given the same."""
+        """The stored answer: a repeated call gets the same one."""
         if self.key is None:
             return grant
         asked, given = self.scope.asked_before(self.key)
@@ -206,22 +216,22 @@ class Ticket:
             return seen
 
     def _granted(self, tx: Read, since: int) -> Grant:
-        """What became of a ticket that is no longer in the queue."""
+        """What happened to a ticket that is no longer in the queue."""
         leases = []
         for want in self.wants:
             row = held_by_caller(tx, self.scope, want.resource)
             served = row is not None and row["mode"] in (want.mode, grants.EXCLUSIVE)
             if row is None or not served or row["deadline"] <= tx.now:
                 raise StaleError(
-                    f"{called(want.resource.text)} was granted while you were away and lost again "
-                    "since, or your place was given up because nothing was heard of you",
+                    f"{called(want.resource.text)} was granted while you were away and has ended "
+                    "since, or you lost your place because nothing was heard from you",
                     next="claim it again",
                 )
             leases.append(lease_record(row, tx.now))
         return granted(leases, since)
 
     def _in_the_way(self, tx: Read) -> list[Row]:
-        """What holds it up: the first of those ahead are enough, all others wait for them."""
+        """What blocks it: the first tickets ahead are enough, since all others wait for them."""
         session = self.scope.caller.session
         return grants.each_once(
             row
@@ -230,13 +240,13 @@ class Ticket:
         )
 
     def _outlook(self, tx: Read) -> tuple[int | None, bool]:
-        """When the first holder's time is over, and whether the queue is stuck until then."""
+        """When the first holder's lease expires, and whether the queue is stuck until then."""
         rows = self._in_the_way(tx)
         left = [max(0, row["deadline"] - tx.now) for row in rows if not row["waiting"]]
         return min(left, default=None), not rows or any(grants.lapsed(tx, rows))
 
     def _settle(self) -> None:
-        """Clear away those in the way who have lapsed, and serve the queue."""
+        """Clear away expired blockers, and serve the queue."""
         from dibs.nouns.recovery import clear  # which needs this module
 
         with for_the_queue(self.scope.store) as tx:
@@ -257,7 +267,7 @@ class Ticket:
             grants.hand_over(tx, self.scope.keys, freed)
 
     def let_go(self) -> None:
-        """This process no longer proves that somebody waits."""
+        """Stop showing that somebody in this process waits."""
         if self.listener is not None:
             self.listener.close()
         self.scope.store.numbers.discard(self.number)
@@ -265,8 +275,14 @@ class Ticket:
             self.scope.store.liveness.let_go(self.number)
 
 
+def behind(want: Want) -> list[tuple[str, int]]:
+    """Who blocks what is waited for: the first agents and their sessions."""
+    found = dict.fromkeys((row["agent"], row["session"]) for row in want.behind)
+    return list(found)[:BEHIND]
+
+
 def drop_ticket(tx: Write, number: int, why: str) -> list[Row]:
-    """Take a ticket out of the queue; return what it waited for, to be handed on."""
+    """Remove a ticket from the queue; return what it waited for, to be handed on."""
     rows = tx.rows(LEASES.ticket, number=number)
     tx.run(LEASES.dequeue, number=number)
     if why != "withdrawn" and tx.store.liveness is not None:
@@ -275,7 +291,7 @@ def drop_ticket(tx: Write, number: int, why: str) -> list[Row]:
         tx.event(
             "lease.unqueued",
             row["resource"],
-            {"ticket": number, "why": why},
+            {"ticket": number, "why": why, **({"kind": "dir"} if row["kind"] == "dir" else {})},
             agent=row["agent"],
             session=row["session"],
         )
@@ -283,9 +299,9 @@ def drop_ticket(tx: Write, number: int, why: str) -> list[Row]:
 
 
 def serve(tx: Write, keys: Keyring, freed: list[Row]) -> None:
-    """Give what was freed to those who wait for it, first come, first served.
+    """Give what was freed to its waiters, first come, first served.
 
-    freed: the leases and tickets that are no more in the way
+    freed: the leases and tickets that no longer block
     """
     from heapq import merge
 
@@ -302,7 +318,7 @@ def serve(tx: Write, keys: Keyring, freed: list[Row]) -> None:
 
 
 def _line(tx: Write, freed: Row, taken: Taken) -> Iterator[tuple[int, Row]]:
-    """Those who may wait for something that was freed, in their order, until it is taken again."""
+    """The waiters for something that was freed, in order, until it is taken again."""
     from heapq import merge
 
     around, after, full = near(freed["base"]), 0, True
@@ -325,7 +341,7 @@ def _line(tx: Write, freed: Row, taken: Taken) -> Iterator[tuple[int, Row]]:
 
 
 def _again(freed: Row, waits: list[Row], after: int) -> Iterator[tuple[int, Row]]:
-    """What whoever has it now waits for a second time, behind all others."""
+    """Further waits of the session that has it now, behind all others."""
     freed_resource = grants.resource_of(freed)
     for row in waits:
         if row["number"] > after and resources_overlap(grants.resource_of(row), freed_resource):
@@ -335,7 +351,7 @@ def _again(freed: Row, waits: list[Row], after: int) -> Iterator[tuple[int, Row]
 def _elsewhere(
     tx: Write, around: Row, checkout: str | None, after: int
 ) -> Iterator[tuple[int, Row]]:
-    """Those who want it in another checkout only than the one who has it now."""
+    """Waiters that want it only in another checkout than the session that has it now."""
     full = checkout is not None
     while full:
         asked = {**around, "after": after, "checkout": checkout, "limit": grants.PAGE}
@@ -347,7 +363,7 @@ def _elsewhere(
 
 
 def _other_names(tx: Write, freed: Row) -> Iterator[tuple[int, Row]]:
-    """Those who wait for the same file by another name (hard links)."""
+    """Waiters for the same file by another name (hard links)."""
     rows = tx.rows(LEASES.same_file, inode=freed["inode"], base=freed["base"])
     for row in sorted(rows, key=lambda row: row["epoch"]):
         if row["waiting"]:
@@ -355,7 +371,7 @@ def _other_names(tx: Write, freed: Row) -> Iterator[tuple[int, Row]]:
 
 
 def _asked_to_serve(row: Row) -> list[tuple[Query, Row]]:
-    """What `_serve` is going to ask, as far as one of the ticket's rows says."""
+    """The queries that `_serve` will need, as far as one row of the ticket tells."""
     want = Want(grants.resource_of(row), grants.EXCLUSIVE, None)
     return [
         (LEASES.ticket, {"number": row["epoch"]}),
@@ -369,9 +385,9 @@ def _asked_to_serve(row: Row) -> list[tuple[Query, Row]]:
 def _serve(
     tx: Write, keys: Keyring, number: int, row: Row, taken: Taken | None = None
 ) -> list[Row]:
-    """Grant one ticket if all it wants is free; return what became free on the way.
+    """Grant one ticket if everything it wants is free; return what became free on the way.
 
-    row: one of the ticket's, which tells what is going to be asked
+    row: one of the ticket's rows, which tells what will be asked
     taken: what others cannot get any more; what the ticket wants is added to it
     """
     tx.ahead(lambda: _asked_to_serve(row))
@@ -387,7 +403,7 @@ def _serve(
         for row in rows
     ]
     if taken is not None:
-        # Granted or not, all who come after it wait for this one.
+        # Granted or not, all later tickets wait for this one.
         waits = tx.rows(LEASES.tickets_of_session, session=session["id"])
         for want in wants:
             if want.mode == grants.EXCLUSIVE:
@@ -404,7 +420,7 @@ def _serve(
         if len(over) < len(in_the_way):
             return freed
         if own is not None and own["mode"] == grants.EXCLUSIVE and own["deadline"] > tx.now:
-            # Another wait of this session has got more meanwhile; to share takes nothing away.
+            # Another wait of this session was granted more meanwhile; sharing takes nothing away.
             want.mode = grants.EXCLUSIVE
         owned.append(own)
     tx.run(LEASES.dequeue, number=number)
@@ -419,13 +435,13 @@ def _serve(
             ttl_ms=first["ttl_ms"],
             note=first["note"],
             own=own,
-            ticket=number,
+            ticket=first,
         )
         for want, own in zip(wants, owned, strict=True)
     ]
     grant = granted(leases, number)
     if first["answer_key"] is not None:
-        # With the grant, or whoever asks again with this key would be granted it a second time.
+        # Together with the grant; otherwise a repeated call with this key would be granted twice.
         tx.run(
             SPACE.remember_first,
             agent=first["agent"],
@@ -440,7 +456,7 @@ def _serve(
 
 
 def serve_ticket(tx: Write, keys: Keyring, number: int) -> bool:
-    """Grant one ticket if all it wants is free; say whether it is out of the queue."""
+    """Grant one ticket if all it wants is free; return whether it left the queue."""
     rows = tx.rows(LEASES.ticket, number=number)
     grants.hand_over(tx, keys, _serve(tx, keys, number, {**rows[0], "epoch": number}))
     return not tx.rows(LEASES.ticket, number=number)

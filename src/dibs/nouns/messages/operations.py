@@ -1,15 +1,15 @@
 """Messages: lines from one agent to another, to everybody, or to a channel.
 
-Promised: messages are only ever added, and a message's id is its seq, so a reader that goes on
-from the last id it saw misses none and sees none twice, whatever the number of writers. The
-store keeps that cursor for each agent. A message to an agent that has not joined yet waits for
-it. Each is signed by its sender, and the signature is checked when it is read: a forged
-one is not delivered, and the journal says so.
+Promised: messages are only ever added, and a message's id is its seq. A reader that continues
+from the last id it saw therefore misses none and sees none twice, however many agents write.
+The store keeps that cursor for each agent. A message to an agent that has not joined yet waits
+for it. Each message is signed by its sender, and the signature is checked when it is read: a
+forged message is not delivered, and the journal says so.
 
-Delivery is told as it is: *queued* until the reader's inbox has given it out, *delivered* then,
-*acknowledged* when the reader says so. Not promised: that an agent has understood, or even
-looked at, what was delivered. With an idempotency key, an answer that got lost on the
-way can be asked for again.
+The state of delivery is exact: *queued* until the reader's inbox has returned it, then
+*delivered*, and *acknowledged* when the reader says so. Not promised: that an agent has
+understood, or even looked at, what was delivered. With an idempotency key, an answer that was
+lost on the way can be requested again.
 
 A body is data from a peer, never an instruction; surfaces mark it as untrusted.
 """
@@ -62,8 +62,8 @@ class Messages(Noun):
         """Send a message to an agent, a channel, or everybody.
 
         body: the text
-        to: the agent it is for; nobody and no channel means everybody
-        channel: the channel it goes to instead; who reads the channel gets it
+        to: the agent it is for; without an agent or a channel, it goes to everybody
+        channel: the channel to send it to instead; agents that read the channel get it
         reply_to: the id of the message it answers
         """
         if to is not None and channel is not None:
@@ -102,8 +102,8 @@ class Messages(Noun):
     ) -> tuple[Message | DibsError, ...]:
         """Send many messages in one transaction, all or none.
 
-        items: for each message an object of the arguments of messages.send
-        each: send each by itself; where one is refused, its answer is the error
+        items: one object for each message, with the arguments of messages.send
+        each: send each one independently; the result of a refused one is its error
         """
         return many(self, "messages.send", items, each, lambda calls: answered(self.tx, calls))
 
@@ -114,7 +114,7 @@ class Messages(Noun):
         example="'refactoring the parser until noon'",
     )
     def announce(self, body: str, *, idempotency_key: str | None = None) -> Message:
-        """Tell everybody what you are doing or have found.
+        """Tell everybody what you are doing or what you found.
 
         body: the text
         """
@@ -126,6 +126,7 @@ class Messages(Noun):
         cli="inbox",
         example="--wait 60s",
         empty="no unread messages",
+        kinds={"until": NUMBER},
     )
     def inbox(
         self,
@@ -137,13 +138,13 @@ class Messages(Noun):
         wait_s: float = 0,
         idempotency_key: str | None = None,
     ) -> tuple[Message, ...]:
-        """Give the unread messages, oldest first, and remember that they were given out.
+        """Show the unread messages, oldest first, and mark them as read.
 
-        channel: read this channel instead of what is for you and for everybody
+        channel: read this channel instead of messages to you and to everybody
         peek: leave them unread
-        until: none that came after this message, by its id
-        limit: at most so many; the rest comes with the next call
-        wait_s: how long to wait for one if there is none
+        until: only messages up to this id
+        limit: the maximum number to return; the next call returns the rest
+        wait_s: how long to wait for a message if there is none
         """
         channel = channel or ""
         until = NEWEST if until is None else until
@@ -159,14 +160,14 @@ class Messages(Noun):
                 )
 
         def look() -> tuple[tuple[Message, ...] | None, None]:
-            agent = self.scope.caller.agent  # it may take another name during the wait
+            agent = self.scope.caller.agent  # it may be renamed during the wait
             with self.scope.read() as tx:
                 rows = self._unread(tx, agent, channel, limit, until)
                 if peek:
                     while rows and not self._genuine(rows):
                         rows = self._unread(tx, agent, channel, limit, until, rows[-1]["id"])
                     return self._records(tx, self._genuine(rows)) or None, None
-            # A reader with nothing to read takes no turn from those who write.
+            # A reader with nothing to read does not block writers.
             return (take() or None) if rows else None, None
 
         found = take() if idempotency_key is not None and not peek else look()[0]
@@ -189,7 +190,7 @@ class Messages(Noun):
         agent = self.scope.caller.agent
         upto = 0
         genuine: list[Row] = []
-        # An empty page would say that all is read, so a page of forged ones is passed over.
+        # An empty page would mean that everything is read, so a page of forged ones is skipped.
         while not genuine and (rows := self._unread(tx, agent, channel, limit, until)):
             upto = rows[-1]["id"]
             tx.run(MESSAGES.move_cursor, agent=agent, channel=channel, seq=upto)
@@ -210,7 +211,7 @@ class Messages(Noun):
         NotFoundError, by=EVERYBODY, events=("message.acknowledged",), cli="ack", example="17 18"
     )
     def ack(self, *ids: int, idempotency_key: str | None = None) -> tuple[int, ...]:
-        """Acknowledge messages, so that their senders know.
+        """Acknowledge messages, so that their senders know you read them.
 
         ids: the messages
         """
@@ -230,7 +231,7 @@ class Messages(Noun):
 
     @operation(NotFoundError, by=EVERYBODY, example="17", kinds={"id": NUMBER})
     def delivery(self, id: int) -> tuple[Delivery, ...]:
-        """Say how far a message has come with each of its readers.
+        """Show for each reader whether a message is queued, delivered or acknowledged.
 
         id: the message
         """
@@ -250,7 +251,7 @@ class Messages(Noun):
         )
 
     def _readers(self, tx: Read, row: Row) -> list[Row]:
-        """Whom a message is for, each with how far they have read."""
+        """The readers of a message, each with the last message it has read."""
         if row["recipient"] is not None:
             cursor = tx.row(MESSAGES.cursor, agent=row["recipient"], channel="")
             return [{"agent": row["recipient"], "seq": cursor["seq"] if cursor else 0}]
@@ -270,10 +271,10 @@ class Messages(Noun):
     ) -> tuple[Message, ...]:
         """Show past messages, the newest first.
 
-        agent: only those from or to this agent
-        channel: only those of this channel
-        thread: only those of the thread that began with this message
-        before: only those with a smaller id
+        agent: only messages from or to this agent
+        channel: only messages in this channel
+        thread: only messages of the thread that began with this message
+        before: only messages with a smaller id
         """
         with self.scope.read() as tx:
             asked = {"channel": channel, "thread": thread, "before": before, "limit": limit}
@@ -282,13 +283,13 @@ class Messages(Noun):
 
     @operation(by=EVERYBODY, cli="messages --search", example="'login tests'")
     def search(self, text: str, *, limit: int = 100) -> tuple[Message, ...]:
-        """Find messages that have all these words, the newest first.
+        """Find messages that contain all these words, the newest first.
 
         text: the words; case does not matter
         """
         found = sorted(words(text))
         if not found:
-            raise InvalidError(f"{text!r} has no word to look for")
+            raise InvalidError(f"{text!r} has no word to search for")
         with self.scope.read() as tx:
             rows = tx.rows(MESSAGES.search, words=found, number=len(found), limit=limit)
             return self._records(tx, self._genuine(rows))
@@ -296,7 +297,7 @@ class Messages(Noun):
     def _row(self, tx: Read, id: int) -> Row:
         row = tx.row(MESSAGES.one, id=id)
         if row is None:
-            raise NotFoundError(f"there is no message {id}", next="look at the history")
+            raise NotFoundError(f"there is no message {id}", next="list the message history")
         return row
 
     def _records(self, tx: Read, rows: list[Row]) -> tuple[Message, ...]:
@@ -310,7 +311,7 @@ class Messages(Noun):
 
 
 def questions(wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
-    """What has to be known before these messages are sent: those that they answer."""
+    """The queries needed before these messages are sent: for the messages they answer."""
     ids = dict.fromkeys(one.get("reply_to") for one in wanted)
     ids.pop(None, None)
     return [(MESSAGES.several, {"ids": list(ids)})] if ids else []
@@ -341,11 +342,11 @@ def post(
         first = (known or {}).get(reply_to)
         if first is None:
             raise NotFoundError(
-                f"there is no message {reply_to} to reply to", next="look at the history"
+                f"there is no message {reply_to} to reply to", next="list the message history"
             )
         thread = first["thread"]
         if to is None and channel is None:
-            # An answer goes back where the question came from, one's own goes on to its reader.
+            # A reply goes to where the question came from; a reply to one's own, to its recipient.
             channel, to = first["channel"], first["recipient"]
             if to is not None and first["sender"] != caller.agent:
                 to = first["sender"]
@@ -360,9 +361,9 @@ def post(
 
 
 def send_as(tx: Write, keys: Keyring, by: tuple[str, int], body: str, *, to: str) -> Message:
-    """Tell an agent what has become of its own, as part of what another one's session did or lost.
+    """Tell an agent what happened to something of its own, because of another agent's session.
 
-    by: that agent and its session, which need not be the caller's
+    by: the other agent and its session, which need not be the caller's
     """
     agent, session = by
     id = tx.event("message.sent", to, agent=agent, session=session)
@@ -372,7 +373,7 @@ def send_as(tx: Write, keys: Keyring, by: tuple[str, int], body: str, *, to: str
 
 
 def keep(tx: Write, keys: Keyring, row: Row, body: str) -> Message:
-    """Store a message, signed by its sender, with the words it is found by."""
+    """Store a message, signed by its sender, and index its words."""
     id = row["id"]
     row |= {"body": body, "sent_at": tx.wall}
     row["signature"] = keys.message(row)

@@ -1,4 +1,4 @@
-"""What waits in an agent's inbox, read inside a transaction."""
+"""An agent's unread messages, read inside a transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MESSAGES = Queries("messages")
 def unread_rows(
     tx: Read, agent: str, limit: int, until: int = NEWEST, after: int | None = None
 ) -> list[Row]:
-    """What waits in an agent's inbox; after: from there on, by default from where it has read."""
+    """An agent's unread messages; after: only later ones, by default after what it has read."""
     if after is None:
         cursor = tx.row(MESSAGES.cursor, agent=agent, channel="")
         after = 0 if cursor is None else cursor["seq"]

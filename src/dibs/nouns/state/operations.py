@@ -1,12 +1,12 @@
 """State: JSON values at `namespace/key`, each with a version.
 
-Promised: a write that names the version it read wins only if nobody wrote in between;
-otherwise it is refused and the refusal carries the value, version, author and time that are
-there now. Versions count every write of an entry, deletions too, and never restart: not after a
+Promised: a write that names the version it read succeeds only if nobody wrote in between.
+Otherwise it is refused, and the refusal carries the current value, version, author and time.
+Versions count every write of an entry, including deletions, and never restart: not after a
 deletion, not after pruning. A plain `set` creates an entry but never overwrites one; to
-overwrite, name the version you saw or say `force`.
+overwrite, name the version you saw or use `force`.
 
-An entry with a time to live is gone when that is over; its version stays behind it.
+An entry with a time to live disappears when that expires; its version is kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENTRY_FIELDS = {
     "expected_version": NUMBER,
     "force": FLAG,
 }
-"""What `work.complete` may say of an entry that it writes."""
+"""The fields of an entry that `work.complete` may write."""
 
 
 class State(Noun):
@@ -66,12 +66,12 @@ class State(Noun):
         ttl_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> Entry:
-        """Set an entry: create it, replace the version you saw, or force it.
+        """Set an entry: create it, replace the version you saw, or overwrite it.
 
         value: any JSON
-        expected_version: the version you saw; 0 if it must not exist
-        force: overwrite whatever is there
-        ttl_s: how long until the entry is gone
+        expected_version: the version you saw; 0 if the entry must not exist
+        force: overwrite any version
+        ttl_s: how long until the entry expires
         """
         return put(self.tx, self.scope, namespace, key, value, expected_version, force, ttl_s)
 
@@ -91,9 +91,9 @@ class State(Noun):
         expected_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> Entry:
-        """Delete an entry; its version goes on counting.
+        """Delete an entry; its version keeps counting.
 
-        expected_version: refuse if it is at another version
+        expected_version: refuse unless it is at this version
         """
         tx = self.tx
         row = tx.row(STATE.get, namespace=namespace, key=key)
@@ -107,7 +107,7 @@ class State(Noun):
 
     @writes(by=EVERYBODY, events=("entry.deleted",), destructive=True, example="budget")
     def clear(self, namespace: str, *, idempotency_key: str | None = None) -> int:
-        """Delete all entries of a namespace, and say how many."""
+        """Delete all entries of a namespace, and return how many there were."""
         tx = self.tx
         rows = tx.rows(STATE.list, namespace=namespace, after="", now=tx.now, limit=NEWEST)
         for row in rows:
@@ -139,7 +139,7 @@ class State(Noun):
     def history(
         self, namespace: str, key: str, *, before: int = NEWEST, limit: int = 100
     ) -> tuple[Entry, ...]:
-        """Show the versions of an entry, the newest first, deletions among them.
+        """Show the versions of an entry, including deletions, the newest first.
 
         before: only versions below this one
         """
@@ -155,8 +155,8 @@ class State(Noun):
             room, size = tx.store.page_bytes, tx.rows(STATE.size, namespace=namespace)[0]["size"]
             if room is not None and size > room:
                 raise TooLargeError(
-                    f"{namespace} has {size:,} bytes with its history; an answer holds {room:,}",
-                    next="list the entries, or export where the store is",
+                    f"{namespace} has {size:,} bytes with its history; an answer can hold {room:,}",
+                    next="list the entries, or export on the machine that has the store",
                 )
             entries = tx.rows(STATE.list, namespace=namespace, after="", now=tx.now, limit=NEWEST)
             history = tx.rows(STATE.whole_history, namespace=namespace)
@@ -170,10 +170,10 @@ class State(Noun):
     def watch(
         self, namespace: str, key: str, *, after_version: int | None = None, wait_s: float = 60
     ) -> Entry | None:
-        """Wait until an entry changes; give it as it is then, or nothing if it did not.
+        """Wait until an entry changes; return its new value, or nothing if it did not change.
 
-        after_version: wait for a later version than this; by default than the present one
-        wait_s: how long at most
+        after_version: wait for a version later than this; by default, later than the current one
+        wait_s: the maximum time to wait
         """
         was_there = True
 
@@ -194,7 +194,7 @@ class State(Noun):
                 return None, None if due is None or not there else due - tx.now
 
         if after_version is None:
-            look()  # "present" is now, not when a connection to listen on has been made
+            look()  # "current" means now, not when a connection to listen on was made
         return self.scope.store.wait(look, (f"entry:{namespace}/{key}",), wait_s)
 
 
@@ -222,7 +222,7 @@ def next_version(
 ) -> int:
     """The version that a write of an entry would have, if it is allowed."""
     if expected_version is not None and force:
-        raise InvalidError("expected_version and force exclude each other", next="drop one")
+        raise InvalidError("expected_version and force cannot be combined", next="drop one")
     row = tx.row(STATE.get, namespace=namespace, key=key)
     version = row["version"] if row is not None and present(row, tx.now) else 0
     if not force and version != (expected_version or 0):
@@ -239,7 +239,7 @@ def write_version(
     value: str | None,
     deadline: int | None,
 ) -> Entry:
-    # A lost original may have used the next versions, also of keys that this copy never had.
+    # A lost original may have used the next versions, even of keys that this copy never had.
     version = max(version, tx.store.restored_seq + 1)
     row: Row = {
         "namespace": namespace,
@@ -266,27 +266,27 @@ def conflict(
     name = called(f"{namespace}/{key}")
     if current is None:
         return ConflictError(
-            f"{name} does not exist, and you expected version {expected}",
+            f"{name} does not exist, but you expected version {expected}",
             next="read it again; to create it, expect version 0",
             current=None,
         )
     message = f"{name} is at version {current.version}, set by {called(current.author)}"
     if expected is not None:
-        message += f", and you expected version {expected}"
+        message += f", but you expected version {expected}"
     return ConflictError(
         message,
-        next=f"look at the value there now, then set it with expected_version={current.version}",
+        next=f"read the current value, then set it with expected_version={current.version}",
         current=current,
     )
 
 
 def put_fields(tx: Write, scope: Scope, entry: dict[str, Any]) -> Callable[[], Entry]:
-    """What writes the entry that these fields describe; if it is not allowed, a refusal."""
+    """A function that writes the entry described by these fields; a refusal if not allowed."""
     unknown = entry.keys() - ENTRY_FIELDS.keys()
     if unknown or not {"namespace", "key", "value"} <= entry.keys():
         raise InvalidError(
             "entry needs namespace, key and value",
-            next="expected_version and force may be added, nothing else",
+            next="only expected_version and force may be added",
         )
     given = {name: kind.check(name, entry[name]) for name, kind in ENTRY_FIELDS.items()
              if entry.get(name) is not None}  # fmt: skip

@@ -1,4 +1,4 @@
-"""How tasks come into the plan: their lanes, what they wait for, and circles that are refused.
+"""How tasks are added to the plan: their lanes, what they wait for, and cycles that are refused.
 
 A lane holds the tasks of one kind and one set of tags, so that `next` finds the best one that
 fits by looking at the head of each lane.
@@ -25,9 +25,9 @@ AT_ONCE = 1_000
 
 
 class Adding:
-    """Tasks that are added in one transaction, with all that has to be known of the store.
+    """Tasks that are added in one transaction, with everything needed from the store.
 
-    It is read at once; what each of them adds is known to those after it.
+    That is read at once; what each task adds is known to those after it.
     """
 
     def __init__(self, tx: Write, scope: Scope, wanted: Sequence[Row]) -> None:
@@ -38,7 +38,7 @@ class Adding:
         self._states: dict[str, str] = {}
         self._lanes: dict[tuple[str, str], int] = {}
         self._needed: set[str] = set()
-        """Tasks that others wait for; the others cannot close a circle."""
+        """Tasks that others wait for; only these can close a cycle."""
         asked = questions(wanted)
         for (query, given), rows in zip(asked, tx.ask(asked), strict=True):
             for row in rows:
@@ -77,12 +77,12 @@ class Adding:
         found_in: str | None = None,
         with_children: bool = False,
     ) -> Task:
-        """Add a task; it is blocked while what it needs is not complete."""
+        """Add a task; it is blocked until what it needs is complete."""
         tx, declared = self._tx, declared_text(self._scope, leases)
         if id in self._states:
             there = record_of(tx, id)
             raise ExistsError(
-                f"there is a task {called(id)} already ({there.state})",
+                f"the task {called(id)} already exists ({there.state})",
                 next="claim it, or choose another id; reopen it if it has ended",
                 task=there,
             )
@@ -136,7 +136,7 @@ class Adding:
         return task_record(row, tx.now)
 
     def know(self, id: str, state: str, after: Sequence[str] | None = None) -> None:
-        """From here on a task is in another state, or waits for others than before."""
+        """Note that a task has changed its state or its dependencies."""
         self._states[id] = state
         if after is not None:
             self._needs[id] = after
@@ -150,7 +150,7 @@ class Adding:
         return lane
 
     def refuse_circle(self, id: str, need: str) -> None:
-        """Walk from what is needed along its own needs; `id` must not be among them."""
+        """Refuse a cycle: walk from what is needed along its own needs, where `id` must not be."""
         came_from = {need: id}
         front = [need]
         while front:
@@ -163,7 +163,7 @@ class Adding:
                 circle = [*circle[:1], *reversed(circle[1:]), id]
                 raise InvalidError(
                     f"these tasks would wait for each other: {' after '.join(map(called, circle))}",
-                    next="leave one of these dependencies out",
+                    next="remove one of these dependencies",
                     cycle=circle,
                 )
             for further in self._needs_of(here):
@@ -172,7 +172,7 @@ class Adding:
                     front.append(further)
 
     def refuse_own_part(self, id: str, parent: str) -> None:
-        """Walk up from the parent; `id` must not be above it."""
+        """Refuse a cycle of parents: walk up from the parent, where `id` must not be."""
         self._parents[id] = parent
         chain = [id, parent]
         while chain[-1] != id:
@@ -186,7 +186,7 @@ class Adding:
             chain.append(above)
         raise InvalidError(
             f"these tasks would be part of each other: {' in '.join(map(called, chain))}",
-            next="leave one of these parents out",
+            next="remove one of these parents",
             cycle=chain,
         )
 
@@ -197,10 +197,10 @@ class Adding:
 
 
 def questions(wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
-    """What has to be known before these tasks are added."""
+    """The queries needed before these tasks are added."""
     ids = [one["id"] for one in wanted]
     needs = [need for one in wanted for need in one.get("after", ())]
-    if len(ids) == 1 and not needs:  # as most are
+    if len(ids) == 1 and not needs:  # the common case
         kind, tags = wanted[0].get("kind", ""), names_text(wanted[0].get("tags", ()))
         return [(WORK.alone, {"id": ids[0], "kind": kind, "tags": tags})]
     return [
@@ -211,13 +211,13 @@ def questions(wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
 
 
 def parts(ids: list[str]) -> list[list[str]]:
-    """Ids of which a statement takes so many: a thousand tasks may need a thousand each."""
+    """Ids in portions for one statement each: a thousand tasks may need a thousand each."""
     ids = list(dict.fromkeys(ids))
     return [ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE)]
 
 
 def lanes_of(wanted: Sequence[Row]) -> list[tuple[str, str]]:
-    """The lanes that these tasks go to: a kind and tags each."""
+    """The lanes of these tasks, each with a kind and tags."""
     lanes = [(one.get("kind", ""), names_text(one.get("tags", ()))) for one in wanted]
     return list(dict.fromkeys(lanes))
 
@@ -227,9 +227,9 @@ def names_text(names: Sequence[str]) -> str:
 
 
 def declared_text(scope: Scope, leases: Sequence[str]) -> str | None:
-    """What a task declares to change, as it is stored: name, kind and key of each.
+    """What a task declares that it changes, as it is stored: name, kind and key of each.
 
-    Not the inode: by the time it is claimed, that may be another file's.
+    Not the inode: by the time the task is claimed, that may belong to another file.
     """
     if not leases:
         return None

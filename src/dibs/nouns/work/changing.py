@@ -1,4 +1,4 @@
-"""Tasks that their author or a person changes, and groups that end with their parts."""
+"""Changes to tasks by their author or a person, and groups that end with their parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMED = 3
 
 
 def changeable(tx: Write, scope: Scope, id: str, operation: str) -> Row:
-    """The task, if the caller may change it: its author, or a person, while nobody else has it."""
+    """The task, if the caller may change it: its author or a person, while nobody else has it."""
     row = row_of(tx, id)
     if revive(tx, scope, row):
         row = row_of(tx, id)
@@ -39,7 +39,7 @@ def changeable(tx: Write, scope: Scope, id: str, operation: str) -> Row:
         )
     if row["state"] == "claimed" and row["session"] != scope.session:
         raise HeldError(
-            f"{called(id)} is claimed by {called(row['agent'])}, who works by what it says",
+            f"{called(id)} is claimed by {called(row['agent'])}, who is working on it",
             next="message its claimer, or have a person revoke it",
             blockers=[],
             task=task_record(row, tx.now),
@@ -48,7 +48,7 @@ def changeable(tx: Write, scope: Scope, id: str, operation: str) -> Row:
 
 
 def edit(tx: Write, scope: Scope, id: str, given: dict[str, Any]) -> Task:
-    """Change what is given of a task; a task that was set aside is looked at again."""
+    """Change the given fields of a task; a task that was set aside is looked at again."""
     row = changeable(tx, scope, id, "work.edit")
     refuse_kind(given["kind"])
     if row["kind"] == LANDING and any(
@@ -67,7 +67,7 @@ def edit(tx: Write, scope: Scope, id: str, given: dict[str, Any]) -> Task:
         leases = changed.pop("leases")
         if row["state"] == "claimed":
             raise StateError(
-                f"{called(id)} is claimed, so that what it declares is held",
+                f"{called(id)} is claimed, so the leases it declares are held",
                 next="complete or abandon it first",
                 task=task_record(row, tx.now),
             )
@@ -89,7 +89,7 @@ def edit(tx: Write, scope: Scope, id: str, given: dict[str, Any]) -> Task:
 
 
 def needs(tx: Write, plan: Adding, row: Row, after: Sequence[str]) -> Row:
-    """What a task waits for from now on, and the state that this brings."""
+    """Replace what a task waits for, and return its resulting state."""
     id = row["id"]
     for need in after:
         plan.refuse_circle(id, need)
@@ -118,8 +118,8 @@ def remove(tx: Write, scope: Scope, id: str) -> Task:
     if waiting and row["state"] != "completed":
         more = f" and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
         raise StateError(
-            f"{', '.join(map(called, waiting[:NAMED]))}{more} would wait for {called(id)} for good",
-            next="remove those first, or change what they wait for",
+            f"{', '.join(map(called, waiting[:NAMED]))}{more} would wait for {called(id)} forever",
+            next="remove these tasks first, or change what they wait for",
             task=task_record(row, tx.now),
         )
     removed = record_of(tx, id)

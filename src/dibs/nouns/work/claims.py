@@ -1,7 +1,8 @@
-"""Who gets a task, which is the best one, how a claim ends, and why one is refused.
+"""Who gets a task, which one is best, how a claim ends, and why one is refused.
 
-A claim wins by one conditional statement. What is not simply available is looked at again: it
-is new, the caller's already, past its time, or its claimer is dead; or else it is refused.
+A claim wins by one conditional statement. A task that is not simply available is looked at
+again: it is new, already the caller's, or expired, or its claimer is dead; otherwise the claim
+is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from dibs.nouns.work.adding import Adding, names_text
 from dibs.nouns.work.fitting import Finding, Search, ahead, declared
 from dibs.nouns.work.landings import is_parked
 from dibs.nouns.work.refusals import nothing
-from dibs.nouns.work.tasks import WORK, Claimed, open_up, record_of, row_of, run_rows, task_record
+from dibs.nouns.work.tasks import (
+    WORK,
+    Claimed,
+    came_of,
+    open_up,
+    record_of,
+    row_of,
+    run_rows,
+    task_record,
+)
 from dibs.records import Task, called, purpose
 from dibs.storage.store import Read, Write
 
@@ -31,15 +41,15 @@ if TYPE_CHECKING:
     from dibs.storage.queries import Query
 
 SWEEP_MS = 1_000
-"""How often `next` looks whether those who have claimed a task are still alive."""
+"""How often `next` checks whether the claimers of tasks are still alive."""
 
 
 class UnfinishedError(EmptyError):
-    """Nothing was found among the tasks that one transaction looks at; no caller ever sees it."""
+    """Nothing was found among the tasks that one transaction looks at; never leaves dibs."""
 
 
 def claim(tx: Write, scope: Scope, id: str, ttl_ms: int, wants: list[Want], note: str) -> Task:
-    """Claim a task and the files wanted with it for the caller, or raise with the reason."""
+    """Claim a task and the files wanted with it for the caller, or raise the reason."""
     caller = scope.caller
     asked: Row = {
         "id": id,
@@ -54,7 +64,8 @@ def claim(tx: Write, scope: Scope, id: str, ttl_ms: int, wants: list[Want], note
         row = _claim_anyway(tx, scope, asked)
     again = row["epoch"] != tx.seq
     verb = "renewed" if again else "claimed"
-    tx.event(f"task.{verb}", id, {"epoch": row["epoch"], "attempts": row["attempts"]})
+    said = {"epoch": row["epoch"], "attempts": row["attempts"], "left_ms": ttl_ms}
+    tx.event(f"task.{verb}", id, said)
     if row["declared"]:
         named = {want.resource.text for want in wants}
         more = declared(row, scope.place)
@@ -66,7 +77,7 @@ def claim(tx: Write, scope: Scope, id: str, ttl_ms: int, wants: list[Want], note
 
 
 def _claim_anyway(tx: Write, scope: Scope, asked: Row) -> Row:
-    """The task was not simply available: it is new, ours, lapsed, or the claim is refused."""
+    """Claim a task that is not simply available: it is new, the caller's, expired, or refused."""
     id = asked["id"]
     row = tx.row(WORK.one, id=id)
     if row is None:
@@ -89,7 +100,7 @@ def is_own(tx: Read, scope: Scope, row: Row) -> bool:
 
 
 def prolong(tx: Write, scope: Scope, row: Row) -> list[Lease]:
-    """Let the claim last until `due`, and with it the files claimed with it and still held."""
+    """Extend the claim to `due`, and the leases claimed with it that are still held."""
     row["signature"] = scope.keys.task(row)
     tx.run(WORK.renew, row)
     leases = []
@@ -101,9 +112,9 @@ def prolong(tx: Write, scope: Scope, row: Row) -> list[Lease]:
 
 
 def revive(tx: Write, scope: Scope, row: Row) -> bool:
-    """Let a task that is due, or whose claimer is dead, change its state; say if it did.
+    """Let a task that is due, or whose claimer is dead, change its state; return if it did.
 
-    One that is handed in comes back if that is so of its landing.
+    A task that is handed in comes back if the same is true of its landing.
     """
     if row["due"] is not None and row["due"] <= tx.now:
         _fall_due(tx, scope, row)
@@ -135,17 +146,17 @@ def _refusal(tx: Read, row: Row) -> HeldError | StateError:
         )
     if task.with_children and task.state == "blocked":
         return StateError(
-            f"{id} is a group: it is completed with the last of its parts",
-            next="claim one of its parts; list them: work list, by parent",
+            f"{id} is a group: it completes when the last of its parts does",
+            next="claim one of its parts (list the tasks by parent)",
             task=task,
         )
     if is_parked(row):
         waits = f"its landing {called(task.landing)}" if task.landing else "a person's answer"
         return StateError(
             f"{id} is blocked: it waits for {waits}",
-            next="take another task; cancel its landing if it has to be done again"
+            next="take another task; cancel its landing if the work must be done again"
             if task.landing
-            else "take another task, or have a person answer it: work ack",
+            else "take another task, or have a person answer with work ack",
             task=task,
         )
     if task.state == "blocked":
@@ -157,7 +168,7 @@ def _refusal(tx: Read, row: Row) -> HeldError | StateError:
             f"{id} is blocked: it waits for {wait}",
             next=f"reopen {called(ended[0])}, which is {needs[ended[0]]}, or cancel this one"
             if ended
-            else "take another task; this one opens by itself",
+            else "take another task; this one becomes available by itself",
             task=task,
             waits_for=needs,
         )
@@ -165,12 +176,10 @@ def _refusal(tx: Read, row: Row) -> HeldError | StateError:
         return StateError(
             f"{id} has failed and pauses for {(task.due_in_ms or 0) // 1000} s"
             f"{purpose(task.reason)}",
-            next="take another task; this one opens by itself",
+            next="take another task; this one becomes available by itself",
             task=task,
         )
-    return StateError(
-        f"{id} is {task.state}", next="reopen it if it has to be done again", task=task
-    )
+    return StateError(f"{id} is {task.state}", next="reopen it if it must be done again", task=task)
 
 
 def claim_next(
@@ -178,9 +187,9 @@ def claim_next(
 ) -> tuple[Task, ...]:
     """Claim the best tasks that fit for the caller, or raise if there is none.
 
-    limit: how many at most; what is found is what so many single calls would find
+    limit: the maximum number; the result is what that many single calls would find
     """
-    # Also when there is something to do: what a dead claimer had may be more urgent.
+    # Even if there is something to do: what a dead claimer had may be more urgent.
     swept = tx.now - scope.store.swept_at >= SWEEP_MS
     if swept:
         sweep(tx, scope)
@@ -209,15 +218,15 @@ def claim_next(
 
 
 def sweep(tx: Write, scope: Scope) -> bool:
-    """End the dead sessions of those who have claimed something; say whether there were any."""
+    """End dead sessions that have claimed something; return whether there were any."""
     if end_dead_sessions(tx, scope.keys, tx.rows(WORK.claimers)):
         return True
-    scope.store.swept_at = tx.now  # a find is undone if the call ends in a refusal
+    scope.store.swept_at = tx.now  # what it finds is undone if the call is refused
     return False
 
 
 def fall_due(tx: Write, scope: Scope) -> bool:
-    """Let the first tasks that are due change their state; say whether there were any."""
+    """Let the first tasks that are due change their state; return whether there were any."""
     first_in_ms = due_in_ms(tx)
     if first_in_ms is None or first_in_ms > 0:
         return False
@@ -231,10 +240,10 @@ def _give(tx: Write, scope: Scope, finding: Finding, ttl_ms: int, limit: int) ->
     found = finding.plain(limit)
     if found is not None:
         for row in found:
-            _take(tx, scope, row, ttl_ms, alone=len(found) == 1)
+            _take(tx, scope, row, ttl_ms, None, alone=len(found) == 1)
         if len(found) > 1:
             same = {name: found[0][name] for name in ("agent", "session", "ttl_ms", "due")}
-            values = [(row["id"], row["epoch"], row["signature"]) for row in found]
+            values = [(row["id"], row["epoch"], row["signature"], row["attempts"]) for row in found]
             run_rows(tx, WORK.take_many, values, at=tx.wall, **same)
         return [task_record(row, tx.now) for row in found]
     taken: list[Task] = []
@@ -243,8 +252,8 @@ def _give(tx: Write, scope: Scope, finding: Finding, ttl_ms: int, limit: int) ->
         row, wants, owned = best
         rows.append(row)
         if len(tx.fitting(rows)) < len(rows):
-            break  # an answer holds no more
-        _take(tx, scope, row, ttl_ms, alone=True)
+            break  # the answer is full
+        _take(tx, scope, row, ttl_ms, finding.instead_of, alone=True)
         note = row["title"] or row["id"]
         leases = grants.grant_all(tx, scope, wants, ttl_ms, note, row["id"], owned)
         taken.append(task_record(row, tx.now, tuple(leases)))
@@ -253,8 +262,13 @@ def _give(tx: Write, scope: Scope, finding: Finding, ttl_ms: int, limit: int) ->
     return taken
 
 
-def _take(tx: Write, scope: Scope, row: Row, ttl_ms: int, alone: bool) -> None:
-    """Claim a task that is available; one of many is stored with the others."""
+def _take(
+    tx: Write, scope: Scope, row: Row, ttl_ms: int, instead_of: str | None, alone: bool
+) -> None:
+    """Claim a task that is available; if there are many, they are stored together.
+
+    instead_of: the better task that did not fit
+    """
     caller = scope.caller
     row |= {
         "state": "claimed",
@@ -269,7 +283,10 @@ def _take(tx: Write, scope: Scope, row: Row, ttl_ms: int, alone: bool) -> None:
     row["signature"] = scope.keys.task(row)
     if alone:
         tx.run(WORK.take, row)
-    tx.event("task.claimed", row["id"], {"epoch": row["epoch"], "attempts": row["attempts"]})
+    said = {"epoch": row["epoch"], "attempts": row["attempts"], "left_ms": ttl_ms}
+    if instead_of is not None:
+        said["instead_of"] = instead_of
+    tx.event("task.claimed", row["id"], said)
 
 
 def due_in_ms(tx: Read) -> int | None:
@@ -311,7 +328,7 @@ def next_tasks(
                     return (scope.once(tx, name, key, request, lambda: find()[0]),)
                 return scope.once(tx, name, key, request, find)
             except EmptyError as error:
-                # What was learnt of the tasks is kept, or the next one would learn it again.
+                # What was learned about the tasks is kept, so that the next call need not redo it.
                 empty = error
         raise empty
 
@@ -320,15 +337,15 @@ def next_tasks(
             try:
                 return claim(crowd_s)
             except UnfinishedError:
-                pass  # others have had the turn meanwhile
+                pass  # others had the turn meanwhile
 
     def looked() -> list[tuple[Query, Row]]:
         waited = (WORK.asides_waited, {"session": scope.session})
         return [*ahead(scope, 1), waited, (WORK.claimers, {})]
 
     def look() -> tuple[tuple[Task, ...] | None, int | None]:
-        # Only a look that finds something takes a turn from those who write. All who wait look
-        # whenever a task ends, so what a look asks travels together.
+        # Only a look that finds something takes the turn from writers. All waiters look whenever
+        # a task ends, so the queries of a look are sent together.
         with scope.read(looked) as tx:
             search = Search(tx, scope, kind, able)
             ends = [in_ms for in_ms in (due_in_ms(tx), search.due_in_ms()) if in_ms is not None]
@@ -338,7 +355,7 @@ def next_tasks(
             )
         if promising:
             try:
-                # Whatever woke this one has woken all who wait.
+                # Whatever woke this waiter has woken all of them.
                 return try_all(wait_s), None
             except EmptyError:
                 return None, in_ms
@@ -357,9 +374,9 @@ def next_tasks(
 
 
 def seen(scope: Scope, task: Task) -> Task:
-    """Note what is in the files that were claimed with a task, as far as it is not known yet.
+    """Record the content of the files that were claimed with a task, if not known yet.
 
-    Which these are is known only when they are claimed; and nobody waits for our disk.
+    Which files these are is known only after the claim, and nobody waits for this disk.
     """
     files = {}
     for lease in task.leases:
@@ -391,15 +408,18 @@ def settle(
 ) -> Task:
     """End the caller's claim, and free the files that were claimed with it.
 
-    known: what is known of the store, where the task is completed
-    event: what the journal calls it, if not by the state; said: what it says of it
+    known: what was read from the store, if the task is being completed
+    event: its name in the journal, if not that of the state; said: what the event says
     """
     held, completed = (known.held, known.completed) if known is not None else (None, None)
     leases = leave_to_others(tx, scope.keys, row, taken_with(tx, row, held))
     epoch = row["epoch"]
     settled = unclaim(tx, row, state, reason, completed, **changed)
     verb = event or ("abandoned" if state == "available" else state)
-    tx.event(f"task.{verb}", row["id"], {"epoch": epoch, **(said or {"reason": reason})})
+    said = said or {"reason": reason}
+    if state == "completed":
+        said |= came_of(row["result"])
+    tx.event(f"task.{verb}", row["id"], {"epoch": epoch, **said})
     grants.free(tx, leases, "released")
     grants.hand_over(tx, scope.keys, leases)
     return settled
@@ -429,9 +449,9 @@ def unclaim(
 def own(
     tx: Write, scope: Scope, id: str, epoch: int | None, known: dict[str, Row] | None = None
 ) -> Row:
-    """The task, if the caller's claim on it is in force and of that epoch, or a refusal.
+    """The task, if the caller's claim is in force and has that epoch, or a refusal.
 
-    known: the rows of the tasks that are known, by their ids
+    known: the rows of tasks that were read already, by id
     """
     row = row_of(tx, id, known)
     mine = row["state"] == "claimed" and is_own(tx, scope, row)
@@ -445,9 +465,9 @@ def _stale(tx: Read, scope: Scope, row: Row) -> StaleError:
     task = task_record(row, tx.now)
     now = f"claimed by {called(task.agent or '')}" if task.state == "claimed" else task.state
     if row["session"] == scope.caller.session:
-        now = "past its time" if row["due"] <= tx.now else f"yours at epoch {task.epoch}"
+        now = "expired" if row["due"] <= tx.now else f"yours at epoch {task.epoch}"
     return StaleError(
-        f"you do not hold {called(task.id)} any more; it is {now}",
+        f"you no longer hold {called(task.id)}; it is {now}",
         next="stop working on it; claim it again if it is free",
         task=task,
     )

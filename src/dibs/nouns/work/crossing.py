@@ -1,7 +1,7 @@
-"""Which of many resources overlap, found by their keys instead of by comparing each with each.
+"""Which of many resources overlap, found by their keys instead of by comparing every pair.
 
-What overlaps is the leases' own rule (`resources_overlap`). By it, of two resources that overlap
-the key of one is above that of the other, or they are the same.
+What overlaps is the rule of leases (`resources_overlap`). By that rule, if two resources overlap,
+the key of one is above the key of the other, or both keys are equal.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOOKS = 1_000_000
-"""How much is compared before the rest is left out: thousands of patterns that begin with a
-wildcard have to be compared each with each."""
+"""How much is compared before the rest is left out: every pair of patterns that begin with a
+wildcard must be compared."""
 GLOB = 50
-"""What a comparison with a pattern costs, if one of two paths costs one."""
+"""What a comparison with a pattern costs, if comparing two paths costs one."""
 
 
 class Crossing:
-    """A number of resources, each of them once or several times."""
+    """A collection of resources, each of them once or several times."""
 
     def __init__(self, known: dict[tuple[str, str], bool] | None = None) -> None:
         """
-        known: what was found of others before; what is found here is added to it
+        known: what was found before for others; results are added to it
         """
         self._at: dict[str, dict[str, Resource]] = {}
         self._below: dict[str, dict[str, Resource]] = {}
@@ -39,7 +39,7 @@ class Crossing:
         return self._looks >= LOOKS
 
     def __contains__(self, resource: Resource) -> bool:
-        """Whether it is among them by its own name."""
+        """Whether it is among them by name."""
         return resource.text in self._times
 
     def add(self, resource: Resource) -> None:
@@ -62,7 +62,7 @@ class Crossing:
                 del self._below[key][text]
 
     def meeting(self, resource: Resource) -> Iterator[Resource]:
-        """Those that overlap with this one, but for itself."""
+        """Those that overlap with this one, except itself."""
         groups = [self._at.get(key) for key in self._keys_of(resource)]
         for group in (*groups, self._below.get(resource.base)):
             for other in group.values() if group else ():

@@ -1,9 +1,9 @@
-"""Waiting until tasks are in a state, also such as nobody has added yet."""
+"""Waiting until tasks are in a state, including tasks that nobody has added yet."""
 
 from __future__ import annotations
 
 from dibs.errors import TimeoutError
-from dibs.nouns.work.tasks import WORK, as_of, task_record
+from dibs.nouns.work.tasks import ANY, WORK, as_of, task_record
 from dibs.records import called
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ def wait(
     title_has: str | None,
     wait_s: float,
 ) -> tuple[Task, ...]:
-    """The tasks that were waited for, once they are in that state, or else have ended."""
+    """The tasks that were waited for, once they are in that state or have ended."""
     states = ENDED if state is None else (state,)
 
     def look() -> tuple[tuple[Task, ...] | None, int | None]:
@@ -52,7 +52,7 @@ def wait(
         more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
         raise TimeoutError(
             f"{what}{more} did not become {' or '.join(states)} in time",
-            next="wait again, or look at it: work show",
+            next="wait again, or check it with work show",
         )
     return found
 
@@ -60,9 +60,9 @@ def wait(
 def found_by(
     tx: Read, kind: str | None, title_has: str | None, states: Sequence[str] | None
 ) -> list[Row]:
-    """The first task of that kind, with that in its title."""
+    """The first task of that kind with that text in its title."""
     fits = matching(text=title_has, titles=True)
-    asked = {"state": states[0] if states else None, "kind": kind, "agent": None, "parent": None}
+    asked = ANY | {"state": states[0] if states else None, "kind": kind}
     return tx.pages(WORK.list, "after", "number", keep=fits, after=0, limit=1, now=tx.now, **asked)
 
 
@@ -73,7 +73,7 @@ def matching(
     text: str | None = None,
     titles: bool = False,
 ) -> Callable[[Row], bool] | None:
-    """Whether a task has all of these tags and labels, and a text in its title or its id."""
+    """Whether a task has all these tags and labels, and a text in its title or id."""
     if not tags and not labels and text is None:
         return None
     from dibs.storage.store import from_text

@@ -1,16 +1,16 @@
 """Which task a worker is given: the best one whose declared leases are free for it now.
 
 A lane is ordered, and its head is found by an index. A head that does not fit, because what it
-declares overlaps with a lease of somebody else, is *set aside* by the name of that lease, and so
-are those behind it that overlap with it too. That they overlap stays true, so they stay there: as
-long as somebody else holds a lease of that name, all of them are passed at once, however many they
-are; when nobody does, their head is looked at again. A task is moved only when another lease is
-found to be in its way.
+declares overlaps with somebody else's lease, is *set aside* under the name of that lease, and so
+are the tasks behind it that also overlap with it. That they overlap stays true, so they stay
+there: as long as somebody else holds a lease with that name, all of them are passed over at once,
+however many they are; when nobody does, their head is looked at again. A task is moved only when
+another lease turns out to block it.
 
-A task that needs much could be passed again and again. Of all that do not fit, the first in order
-is counted each time a later one is given in front of it. After `SKIPS` times it has its *turn*: it
-comes before all others, and nothing that overlaps with it is given before it, to nobody who could
-take it. Turns are kept in the order in which they came up.
+A task that needs much could be passed over again and again. Of all tasks that do not fit, the
+first in order is counted each time a later one is handed out instead. After `SKIPS` times it has
+its *turn*: it comes before all others, and nothing that overlaps with it is handed out before it
+to anybody who could take it. Turns are kept in the order in which they came up.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read, Write
 
 SKIPS = 16
-"""How often a task is passed before it has its turn."""
+"""How often a task is passed over before it has its turn."""
 TURNS = 8
-"""How many tasks have their turn at once, at most: each is looked at by every `next`."""
+"""How many tasks can have their turn at once: every `next` looks at each of them."""
 LANES_AHEAD = 16
 MOVES = 2_000
-"""How many tasks one transaction sets aside; then others have the turn first."""
+"""How many tasks one transaction sets aside before it lets other writers in."""
 FIRST_PAGE, LAST_PAGE = 16, 1_000
-"""How many tasks are looked at, at first and at most, for those that one lease is in the way of."""
+"""How many tasks are searched, at first and at most, for those that one lease blocks."""
 
 
 def declared(row: Row, place: Place) -> list[Want]:
-    """What a task declares, as its claimer wants it; place: the claimer's"""
+    """What a task declares, as wants of its claimer; place: the claimer's"""
     here = place.here if row["declared"] else None
     return [
         Want(
@@ -69,17 +69,17 @@ def heads_of(lanes: Sequence[int], limit: int) -> list[tuple[Query, Row]]:
 
 
 POSITION: list[tuple[Query, Row]] = [(WORK.turns, {}), (WORK.asides, {})]
-"""Which tasks have their turn, which were set aside, and by whom what is in their way is held."""
+"""Which tasks have their turn, which were set aside, and who holds what blocks them."""
 
 
 def ahead(scope: Scope, limit: int) -> list[tuple[Query, Row]]:
-    """What is asked first, if the lanes that fit are those that fitted the last time."""
+    """The first queries, if the lanes that fit are the same as last time."""
     first = [(WORK.next_due, {}), (WORK.lanes, {}), *POSITION]
     return [*first, *heads_of(scope.store.hints, limit)]
 
 
 class Search:
-    """The tasks of the lanes that fit a worker, as of one transaction."""
+    """The tasks of the lanes that fit a worker, in one transaction."""
 
     def __init__(self, tx: Read, scope: Scope, kind: str | None, able: frozenset[str]) -> None:
         self.tx = tx
@@ -93,23 +93,23 @@ class Search:
         self._heads: list[Row] | None = None
         self._met: set[int] = set()
         self._needed: dict[str, list[Resource]] = {}
-        """What the tasks declare that have their turn."""
+        """What the tasks that have their turn declare."""
         self.look(*tx.ask(POSITION))
 
     def look(self, every: list[Row], asides: list[Row]) -> None:
-        """Tell from the turns and from what was set aside which tasks are passed, and why."""
+        """Find out from the turns and the tasks set aside which are passed over, and why."""
         tx, waited = self.tx, set[int]()
         if asides and tx.queued:
             waited = {row["id"] for row in tx.rows(WORK.asides_waited, session=self.session)}
         kept = {row["aside"] for row in every}
         self.numbers = {(row["lane"], row["base"], row["resource"]): row["id"] for row in asides}
-        """What was set aside, by lane and by the name of the lease in its way."""
+        """What was set aside, by lane and by the name of the lease that blocks it."""
         self.unused = {row["id"] for row in asides if row["head"] is None} - kept
         self.turns = [row for row in every if row["lane"] in self.lanes]
         reserved = {(one.base, one.text) for row in self.turns for one in self.needed(row)}
         self.asides: dict[int, Row] = {}
         self.shut: dict[int, Row] = {}
-        """Those that are passed: somebody else holds it, waits for it, or a turn needs it."""
+        """Those passed over: somebody else holds or waits for the lease, or a turn needs it."""
         held: set[int] = set()
         for row in asides:
             number, holder = row["id"], row["holder"]
@@ -125,21 +125,21 @@ class Search:
         self.open_turns = [row for row in self.turns if row["aside"] not in held]
 
     def needed(self, turn: Row) -> list[Resource]:
-        """What a task declares that has its turn; it stays the same throughout."""
+        """What a task that has its turn declares; that does not change."""
         id = turn["id"]
         if id not in self._needed:
             self._needed[id] = resources(turn)
         return self._needed[id]
 
     def lane_heads(self) -> list[Row]:
-        """The first task of each lane, of those that nothing was set aside by."""
+        """The first task of each lane that was not set aside."""
         if self._heads is None:
             asked = heads_of(tuple(self.lanes), 1)
             self._heads = [row for rows in self.tx.ask(asked) for row in rows]
         return self._heads
 
     def open_heads(self) -> list[Row]:
-        """The first tasks of all that are not passed."""
+        """The first tasks of all groups that are not passed over."""
         return self.lane_heads() + [
             row
             for number, row in self.asides.items()
@@ -147,7 +147,7 @@ class Search:
         ]
 
     def passed(self) -> list[Row]:
-        """The first tasks of each that is passed, with what is in their way."""
+        """The first tasks of each group that is passed over, with what blocks them."""
         return [row for row in self.shut.values() if row["head"] is not None]
 
     def is_promising(self) -> bool:
@@ -155,13 +155,13 @@ class Search:
         return bool(self.open_turns or self.open_heads())
 
     def due_in_ms(self) -> int | None:
-        """When the first of the leases ends that tasks wait for."""
+        """When the first of the leases that tasks wait for ends."""
         ends = [row["deadline"] for row in self.passed() if row["deadline"] is not None]
         return min(ends) - self.tx.now if ends else None
 
 
 class Finding(Search):
-    """A search that notes what it has learnt of the tasks that do not fit."""
+    """A search that records what it learns about tasks that do not fit."""
 
     tx: Write
 
@@ -169,12 +169,14 @@ class Finding(Search):
         super().__init__(tx, scope, kind, able)
         self._keys = scope.keys
         self._in_the_way: list[Resource] = []
-        """What was found to be so, and stays so until a task is given."""
+        """What was found out, and stays true until a task is handed out."""
         self._cleared = False
-        """Whether somebody who had lapsed was removed, so that more may be free."""
+        """Whether an expired holder was removed, so that more may be free."""
         self._moved = 0
         self.unfinished = False
         """Whether there are more tasks to look at, in another transaction."""
+        self.instead_of: str | None = None
+        """The first of the tasks that did not fit, before the one that was found last."""
         self._place = scope.place
         for name, number in list(self.numbers.items()):
             if number in self.unused:
@@ -183,7 +185,7 @@ class Finding(Search):
                 del self.numbers[name]
 
     def plain(self, limit: int) -> list[Row] | None:
-        """The best tasks, if nothing is declared by any of these, nor was set aside; else None."""
+        """The best tasks, if none of them declares anything or was set aside; else None."""
         tx = self.tx
         if self.turns or self.asides:
             return None
@@ -198,12 +200,12 @@ class Finding(Search):
         for ids in slices([row["id"] for row in heads]):
             found |= {row["id"]: row for row in tx.rows(WORK.several, ids=ids)}
             if len(tx.fitting(list(found.values()))) < len(found):
-                break  # an answer holds no more
+                break  # the answer is full
         return tx.fitting([found[row["id"]] for row in heads if row["id"] in found])
 
     def next(self) -> tuple[Row, list[Want], list[Row | None]] | None:
-        """The best task that fits, what it declares, and what of that the caller holds."""
-        self._in_the_way = []
+        """The best task that fits, what it declares, and which of that the caller holds."""
+        self._in_the_way, self.instead_of = [], None
         for turn in self.open_turns:
             wants = declared(turn, self._place)
             owned = self._owned(wants, self.turns[: self.turns.index(turn)])
@@ -232,13 +234,13 @@ class Finding(Search):
                 self._pass(first["lane"], aside, id, met)
                 self._shut(first, id, met)
             self._step(first["lane"], aside)
-        self.look_again()  # for whoever says why there is none
+        self.look_again()  # so that the refusal can say why there is none
         return None
 
     def _step(self, lane: int, aside: int) -> None:
-        """Go on to the next task of those that one was set aside from.
+        """Continue with the next task of the group from which one was set aside.
 
-        To read all of them again after each would cost as much as all of the rest.
+        Reading the whole group again after each task would cost as much as all the rest.
         """
         if self._cleared:
             self.look_again()
@@ -250,7 +252,7 @@ class Finding(Search):
             self._heads = others + self.tx.rows(WORK.head, lane=lane)
 
     def _shut(self, task: Row, id: str, resource: Resource) -> None:
-        """Note that a task was set aside by what is in the way of all others there, too."""
+        """Record that a task was set aside by what blocks all others in the group."""
         number = self.numbers[task["lane"], resource.base, resource.text]
         row = self.asides.get(number) or {"id": number, "lane": task["lane"], "head": None}
         if row["head"] is None or order(task) < order(row):
@@ -260,7 +262,7 @@ class Finding(Search):
         self.asides[number] = self.shut[number] = row
 
     def look_again(self) -> None:
-        """Read what was changed by this search, or by what was given since."""
+        """Read again what this search has changed, or what was handed out since."""
         self._cleared = False
         asked = [*POSITION, *heads_of(tuple(self.lanes), 1)]
         turns, asides, *heads = self.tx.ask(asked)
@@ -268,20 +270,20 @@ class Finding(Search):
         self._heads = [row for rows in heads for row in rows]
 
     def _is_met(self, wants: list[Want]) -> Resource | None:
-        """What is in the way of one of these, of what is known to be in the way of others."""
+        """What blocks one of these, among what is known to block others."""
         for one in self._in_the_way:
             if any(resources_overlap(one, want.resource) for want in wants):
                 return one
         return None
 
     def _owned(self, wants: list[Want], turns: list[Row]) -> list[Row | None] | Resource:
-        """What the caller holds of it, if all the rest is free; else what is in the way first."""
+        """What the caller holds of it, if all the rest is free; else what blocks it first."""
         tx, owned = self.tx, []
         grants.ask_around(tx, wants)
         for want in wants:
             own, rows = grants.in_the_way_of(tx, want, self.session)
             while rows:
-                from dibs.nouns.recovery import clear  # most meet nobody
+                from dibs.nouns.recovery import clear  # late: most meet nobody
 
                 if not clear(tx, self._keys, rows):
                     return grants.resource_of(rows[0])
@@ -295,14 +297,14 @@ class Finding(Search):
         return owned
 
     def _pass(self, lane: int, aside: int, id: str, resource: Resource) -> None:
-        """Set a task aside, and those behind it that overlap with the same resource."""
+        """Set a task aside, with those behind it that overlap with the same resource."""
         limit, ids = FIRST_PAGE, [id]
         while ids:
             self._set_aside(lane, resource, ids)
             if self._moved >= MOVES:
                 return
             page = self.tx.rows(WORK.page, lane=lane, aside=aside, limit=limit)
-            # Behind one that does not overlap, nobody needs to know yet.
+            # What is behind one that does not overlap need not be known yet.
             ids = [one["id"] for one in takewhile(lambda one: meets(one, resource), page)]
             limit = min(LAST_PAGE, limit * 4)
 
@@ -314,18 +316,19 @@ class Finding(Search):
             number = self.numbers[name] = max(self.numbers.values(), default=0) + 1
             tx.run(WORK.add_aside, id=number, lane=lane, base=resource.base, resource=resource.text)
         tx.run(WORK.set_aside, aside=self.numbers[name], ids=ids)
-        # Whatever the rest of this search holds of it, it is not looked at a second time.
+        # The rest of this search does not look at it a second time.
         self._met.add(self.numbers[name])
 
     def _count_skip(self, given: Row) -> None:
-        """Count that a task is given in front of the first of those that do not fit."""
+        """Count that a task is handed out ahead of the first one that does not fit."""
         before = [row for row in self.passed() if order(row) < order(given)]
         if not before:
             return
         first = min(before, key=order)
+        self.instead_of = first["head"]
         has_turn = first["skips"] + 1 >= SKIPS
         if has_turn and len(self.turns) >= TURNS:
-            return  # it has its turn as soon as one of the others has had it
+            return  # it gets its turn as soon as one of the others has had its own
         self.tx.run(WORK.skip, id=first["head"], turn=self.tx.seq if has_turn else None)
         if has_turn:
             self.tx.event("task.turn", first["head"], {"skips": first["skips"] + 1})

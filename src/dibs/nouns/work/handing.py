@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from dibs.storage.store import Write
 
 ATTEMPTS = 10
-"""How many conductors may die of a landing; what they give back untried does not count."""
+"""How many conductors may die on a landing; giving it back untried does not count."""
 SHORT = 12
-"""How much of a commit's id is in that of its landing."""
+"""How many characters of a commit's id are in the id of its landing."""
 QUEUED = ("available", "blocked", "failed")
 """A landing that nobody has claimed, and that has not ended."""
 WAITS = "waits for its landing"
@@ -29,7 +29,7 @@ UNCLAIMED = ("available", "failed", "dead")
 
 
 def beginning(onto: str, branch: str) -> str:
-    """How the ids of all landings of a branch begin; no name in git has a colon."""
+    """How the ids of all landings of a branch begin; names in git have no colon."""
     return f"land:{onto}:{branch}@"
 
 
@@ -53,7 +53,7 @@ def land(
     id = landing_id(onto, branch, commit)
     if len(id) > NAME_LIMIT:
         raise InvalidError(
-            f"the names of {called(branch)} and {called(onto)} are too long together",
+            f"the names {called(branch)} and {called(onto)} together are too long",
             next="rename the branch",
             limit=NAME_LIMIT,
         )
@@ -87,8 +87,8 @@ def land(
 def waiting(tx: Write, scope: Scope, begins: str, id: str) -> list[Row]:
     """The other landings of a branch that have not ended, or are dead, as they are now."""
     found = []
-    # From 'feature@' to 'featureA', the next sign: the ids that begin so, and also those of a
-    # branch 'feature@x'.
+    # From 'feature@' up to 'featureA', the next character: all ids with that prefix, including
+    # those of a branch 'feature@x'.
     for row in tx.rows(WORK.landings_of, low=begins, high=f"{begins[:-1]}A"):
         if "@" not in row["id"][len(begins) :]:
             claims.revive(tx, scope, row_of(tx, row["id"]))
@@ -97,9 +97,9 @@ def waiting(tx: Write, scope: Scope, begins: str, id: str) -> list[Row]:
 
 
 def supersede(tx: Write, id: str, earlier: Row) -> None:
-    """A newer commit of a branch is queued: what waits for the earlier one waits for it instead.
+    """A newer commit of a branch is queued: what waits for the earlier one now waits for it.
 
-    If a conductor has claimed the earlier one, it is landed or fails by itself.
+    If a conductor has claimed the earlier landing, that one lands or fails on its own.
     """
     tx.run(WORK.follow, landing=id, earlier=earlier["id"], at=tx.wall)
     if earlier["state"] != "claimed":
@@ -107,7 +107,7 @@ def supersede(tx: Write, id: str, earlier: Row) -> None:
 
 
 def leave_landing(tx: Write, scope: Scope, row: Row, how: str) -> None:
-    """A task that was handed in has ended without its landing: that is cancelled if it waits."""
+    """A handed-in task ended without its landing: cancel the landing if it still waits."""
     id = row["landing"]
     if row["state"] != "blocked" or id is None or tx.rows(WORK.handed_in, landings=[id]):
         return
@@ -128,7 +128,7 @@ def landing_of(tx: Write, id: str, commit: str) -> Row | None:
     row = tx.row(WORK.one, id=id)
     if row is not None and (row["kind"] != LANDING or said_by(row).get("commit") != commit):
         raise ExistsError(
-            f"there is a task {called(id)} already, and it is not the landing of this commit",
+            f"the task {called(id)} already exists, and is not the landing of this commit",
             next="remove it, or rename the branch",
             task=task_record(row, tx.now),
         )
@@ -136,9 +136,9 @@ def landing_of(tx: Write, id: str, commit: str) -> Row | None:
 
 
 def ask_again(tx: Write, scope: Scope, row: Row, tags: list[str], priority: int) -> None:
-    """A landing that was dead or cancelled is queued again; one that waits is as it was asked last.
+    """Queue a dead or cancelled landing again; update one that waits to the latest request.
 
-    Only who asked for its check, or a person, may ask for another.
+    Only the agent that asked for its check, or a person, may ask for another check.
     """
     id, was = row["id"], row["state"]
     if was in ("dead", "cancelled"):
@@ -188,8 +188,8 @@ def ack(tx: Write, scope: Scope, id: str, refuse: bool, note: str) -> Task:
     row, caller = row_of(tx, id), scope.caller
     if not is_parked(row) or row["landing"] is not None:
         raise StateError(
-            f"{called(id)} does not ask for a person; it is {row['state']}",
-            next="look at what waits for a person: dibs status",
+            f"{called(id)} does not wait for a person's answer; it is {row['state']}",
+            next="see what waits for a person with dibs status",
             task=task_record(row, tx.now),
         )
     reason = note or (f"{caller.agent} refused it" if refuse else "")

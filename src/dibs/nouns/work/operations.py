@@ -6,24 +6,25 @@
                   └── reopen ─────┴─ fail, attempts used up ──> dead
 
 A person may take a claimed task away (`revoke`): then it is available, as if it were abandoned.
-A claimed task is also blocked again when it is handed in with a branch to be landed (`land`, see
-`landings`), or asks for a person (`ask`), until one has answered (`ack`).
+A claimed task also becomes blocked again when it is handed in with a branch to be landed (`land`,
+see `landings`), or when it asks a person (`ask`), until one has answered (`ack`).
 
-Promised: when many reach for one task, exactly one wins; `next` gives each task to one worker,
-the highest priority first and the oldest first among equals, of those whose declared leases are
-free for that worker. Tasks that declare what they change never run beside one that overlaps. One
-that does not fit is passed at most 16 times for a later one that overlaps with it; then it has its
-turn (see `fitting`). If there is no task, the refusal says why (see `refusals`). Each claim carries
-an epoch, and renewing, completing, failing and abandoning name the session and the epoch: a claimer
-that was too slow is refused and changes nothing. `claim` and `next` take the task and its files or
-nothing; `complete` stores the result, releases the files, opens the tasks that waited for it,
-writes an entry and announces it, or does nothing.
+Promised: when many sessions claim one task, exactly one wins. `next` gives each task to one
+worker: the highest priority first, the oldest first among equals, of those whose declared leases
+are free for that worker. Tasks that declare what they change never run at the same time as one
+that overlaps. A task that does not fit is passed over at most 16 times for a later one that
+overlaps with it; then it has its turn (see `fitting`). If there is no task, the refusal says why
+(see `refusals`). Each claim carries an epoch, and renewing, completing, failing and abandoning
+name the session and the epoch: a claimer that was too slow is refused and changes nothing.
+`claim` and `next` take the task and its files, or nothing. `complete` stores the result, releases
+the files, unblocks the tasks that waited for it, writes an entry and announces it, or does
+nothing.
 
 Not promised: that work is done only once. A claimer may do the work and die before it says so;
-then somebody else does it again.
+then another agent does it again.
 
-A task depends on others by id, also on ids nobody has added yet, so that a plan can be
-entered in any order. A circle of dependencies is refused when its last edge is added.
+A task depends on others by id, even on ids that nobody has added yet, so a plan can be entered
+in any order. A cycle of dependencies is refused when its last edge is added.
 """
 
 from __future__ import annotations
@@ -109,20 +110,20 @@ class Work(Noun):
     ) -> Task:
         """Add a task under an id of your choice.
 
-        id: a name for it, such as github:owner/repo#12; used once
-        title: what is to be done
-        kind: what sort of work it is; a worker can ask for one kind
-        priority: higher comes first
+        id: a unique name for it, such as github:owner/repo#12
+        title: what to do
+        kind: the kind of work; a worker can ask for one kind
+        priority: higher numbers come first
         tags: what a worker must be able to do
         after: the ids of tasks that must be completed first
-        payload: any JSON the worker needs
-        max_attempts: how often it may be claimed before it is dead
-        delay_s: how long until it may be claimed
-        leases: paths or resources that it is going to change; they are claimed with it
-        labels: what describes it; unlike tags, they keep nobody from taking it
-        parent: the id of the task that it is a part of
+        payload: any JSON that the worker needs
+        max_attempts: how many times it may be attempted before it is dead
+        delay_s: how long until it can be claimed
+        leases: paths or resources that it will change; they are claimed with it
+        labels: words that describe it; unlike tags, they restrict nobody
+        parent: the id of the task that it is part of
         found_in: the id of the task during which it was discovered
-        with_children: it is a group: nobody claims it, it completes with the last of its parts
+        with_children: make it a group that nobody claims and that completes with its last part
         """
         tx = self.tx
         refuse_kind(kind)
@@ -175,8 +176,8 @@ class Work(Noun):
     ) -> tuple[Task | DibsError, ...]:
         """Add many tasks in one transaction, all or none.
 
-        items: for each task an object of the arguments of work.add
-        each: add each by itself; where one is refused, its answer is the error
+        items: one object for each task, with the arguments of work.add
+        each: add each one independently; the result of a refused one is its error
         """
         return many(self, "work.add", items, each, lambda calls: Adding(self.tx, self.scope, calls))
 
@@ -200,13 +201,13 @@ class Work(Noun):
     ) -> Task:
         """Claim a task, together with the files it needs: all or nothing.
 
-        id: the task; an id nobody has added is added by this
-        ttl_s: how long until the claim lapses unless it is renewed
-        leases: paths or resources to claim with it; they are released with the task
-        note: what you are going to do, shown to those who want those files too
+        id: the task; it is added if it does not exist
+        ttl_s: how long until the claim expires unless it is renewed
+        leases: paths or resources to claim with it; they are released with it
+        note: what you are going to do, shown to others who want those files
         """
         ttl_ms = milliseconds(ttl_s)
-        # Files are hashed before the turn is taken: nobody waits for our disk.
+        # Files are hashed before the turn is taken, so that nobody waits for this disk.
         wants = named(self.scope, leases, grants.EXCLUSIVE) if leases else []
         request = [id, ttl_ms, [want.resource.text for want in wants], note]
         with self.scope.write() as tx:
@@ -238,9 +239,9 @@ class Work(Noun):
         """Claim the best available task that fits: highest priority, then oldest.
 
         kind: only tasks of this kind
-        tags: what you can do; a task that needs more is left to others
-        ttl_s: how long until the claim lapses unless it is renewed
-        wait_s: how long to wait for one
+        tags: what you can do; tasks that need other tags are left to others
+        ttl_s: how long until the claim expires unless it is renewed
+        wait_s: how long to wait for a task
         """
         return claims.next_tasks(
             self.scope, "work.next", 1, kind, tags, ttl_s, wait_s, idempotency_key
@@ -264,12 +265,12 @@ class Work(Noun):
         wait_s: float = 0,
         idempotency_key: str | None = None,
     ) -> tuple[Task, ...]:
-        """Claim the best available tasks that fit, as many as there are up to a limit.
+        """Claim the best available tasks that fit, up to a limit.
 
-        limit: at most so many
+        limit: the maximum number to claim
         kind: only tasks of this kind
-        tags: what you can do; a task that needs more is left to others
-        ttl_s: how long until the claims lapse unless they are renewed
+        tags: what you can do; tasks that need other tags are left to others
+        ttl_s: how long until the claims expire unless they are renewed
         wait_s: how long to wait for the first one
         """
         return claims.next_tasks(
@@ -292,10 +293,10 @@ class Work(Noun):
         epoch: int | None = None,
         idempotency_key: str | None = None,
     ) -> Task:
-        """Renew the claim on a task and on the files claimed with it; the epoch stays.
+        """Renew the claim on a task and on the files claimed with it; the epoch stays the same.
 
         id: the task
-        ttl_s: how long from now; by default as long as it was claimed for
+        ttl_s: how long from now; by default the time it was claimed for
         """
         tx = self.tx
         row = claims.own(tx, self.scope, id, epoch)
@@ -303,7 +304,7 @@ class Work(Noun):
             row["ttl_ms"] = milliseconds(ttl_s)
         row["due"] = tx.now + row["ttl_ms"]
         leases = claims.prolong(tx, self.scope, row)
-        tx.event("task.renewed", id, {"epoch": row["epoch"]})
+        tx.event("task.renewed", id, {"epoch": row["epoch"], "left_ms": row["ttl_ms"]})
         return task_record(row, tx.now, tuple(leases))
 
     @writes(
@@ -325,12 +326,12 @@ class Work(Noun):
         epoch: int | None = None,
         idempotency_key: str | None = None,
     ) -> Task:
-        """Complete a task: result, files, dependents, entry and announcement in one step.
+        """Complete a task: store its result, release its files and unblock its dependents.
 
         id: the task
-        result: any JSON that others should find
-        announce: a line to everybody
-        entry: an entry to write with it: namespace, key, value and expected_version or force
+        result: any JSON that others should see
+        announce: a message to everybody
+        entry: a state entry to write with it: namespace, key, value and expected_version or force
         """
         tx = self.tx
         known: Claimed = self.known or Claimed(tx, self.scope, [{"id": id}])
@@ -386,8 +387,8 @@ class Work(Noun):
     ) -> tuple[Task | DibsError, ...]:
         """Complete many tasks in one transaction, all or none.
 
-        items: for each task an object of the arguments of work.complete
-        each: complete each by itself; where one is refused, its answer is the error
+        items: one object for each task, with the arguments of work.complete
+        each: complete each one independently; the result of a refused one is its error
         """
         tx, scope = self.tx, self.scope
         made = many(self, "work.complete", items, each, lambda calls: Claimed(tx, scope, calls))
@@ -414,11 +415,11 @@ class Work(Noun):
         epoch: int | None = None,
         idempotency_key: str | None = None,
     ) -> Task:
-        """Say that the attempt failed; the task is tried again after a pause, or is dead.
+        """Report that an attempt failed; the task is retried after a pause, or is dead.
 
         id: the task
-        reason: why, for whoever tries next
-        retry: false if no other attempt can succeed
+        reason: why, shown to the next worker
+        retry: false if no further attempt can succeed
         """
         tx = self.tx
         row = claims.own(tx, self.scope, id, epoch)
@@ -430,7 +431,7 @@ class Work(Noun):
         return claims.settle(tx, self.scope, row, "failed", reason=reason, due=tx.now + pause)
 
     def _bring_back(self, landing: Task) -> None:
-        """What was handed in with a landing comes back, if this is one."""
+        """If this is a landing, return the tasks that were handed in with it."""
         if landing.kind == LANDING:
             by = self.scope.caller.agent, self.scope.caller.session
             bring_back(self.tx, self.scope.keys, landing.id, landing.state, landing.reason, by)
@@ -450,10 +451,10 @@ class Work(Noun):
         epoch: int | None = None,
         idempotency_key: str | None = None,
     ) -> Task:
-        """Give a task back untried; it is available at once and no attempt is counted.
+        """Give a task back; it is available immediately, and no attempt is counted.
 
         id: the task
-        reason: why, for whoever takes it next
+        reason: why, shown to the next worker
         """
         row = claims.own(self.tx, self.scope, id, epoch)
         left = row["attempts"] - 1
@@ -470,9 +471,9 @@ class Work(Noun):
         example="fix-login --reason 'a duplicate'",
     )
     def cancel(self, id: str, *, reason: str = "", idempotency_key: str | None = None) -> Task:
-        """Cancel a task; a claimed one is for its claimer, its author, a person or an admin.
+        """Cancel a task; if it is claimed, only its claimer, its author, a person or an admin may.
 
-        id: the task; its claimer's epoch has ended
+        id: the task; if it was claimed, the claim ends
         reason: why
         """
         tx = self.tx
@@ -501,7 +502,7 @@ class Work(Noun):
         return cancelled
 
     def _is_ours(self, row: Row) -> bool:
-        """Whether a task is claimed by the caller, or a part of it, or was added by the caller."""
+        """Whether the caller has claimed a task or one that it is part of, or has added it."""
         me = self.scope.caller.agent
         return me in (row["agent"], row["author"]) or row["agent"].startswith(f"{me}/")
 
@@ -514,10 +515,10 @@ class Work(Noun):
         example="fix-login --reason 'bob is on holiday'",
     )
     def revoke(self, id: str, *, reason: str = "", idempotency_key: str | None = None) -> Task:
-        """Take a task away from its claimer, for a person who decides; it is available at once.
+        """Take a task away from its claimer, on a person's decision; it is available immediately.
 
-        id: the task; no attempt is counted, and the files claimed with it are free
-        reason: why, for its claimer and for whoever takes it next
+        id: the task; no attempt is counted, and the files claimed with it are released
+        reason: why, shown to its claimer and to the next worker
         """
         tx = self.tx
         row = row_of(tx, id)
@@ -574,20 +575,20 @@ class Work(Noun):
         epoch: int | None = None,
         idempotency_key: str | None = None,
     ) -> Task:
-        """Queue a branch to be landed, and hand in the task that it is for; see dibs land.
+        """Queue a branch to be landed, and hand in the task it is for; see dibs land.
 
-        branch: the branch; what it queued before for the same target is replaced
+        branch: the branch; it replaces what the branch queued before for the same target
         commit: the full id of the commit to land
-        onto: the branch that it goes onto
-        task: the task that you have claimed: it waits for the landing, and completes with it
-        check: a digest of a verification that the conductor must know how to do
-        priority: higher comes first
-        epoch: refuse if the task is of another epoch
+        onto: the branch to land it on
+        task: the task that you claimed; it waits for the landing and completes with it
+        check: the digest of a verification that the conductor must know
+        priority: higher numbers come first
+        epoch: refuse unless the task has this epoch
         """
         tx = self.tx
         landing = handing.land(tx, self.scope, branch, commit, onto, task, check, priority, epoch)
         if tx.next_seq == tx.seq and idempotency_key is None:
-            tx.discard()  # it was asked for before
+            tx.discard()  # the same was requested before
         return landing
 
     @writes(
@@ -605,10 +606,10 @@ class Work(Noun):
         epoch: int | None = None,
         idempotency_key: str | None = None,
     ) -> Task:
-        """Give a task back until a person has answered a question; no attempt is counted.
+        """Give a task back until a person answers a question; no attempt is counted.
 
         id: the task
-        question: what a person has to decide
+        question: what a person must decide
         """
         return handing.ask(self.tx, self.scope, id, question, epoch)
 
@@ -622,17 +623,17 @@ class Work(Noun):
     def ack(
         self, id: str, *, refuse: bool = False, note: str = "", idempotency_key: str | None = None
     ) -> Task:
-        """Say yes to what a task asks, for a person who decides; it is available again.
+        """Approve what a task asks, as a person; the task is available again.
 
         id: the task
-        refuse: say no: the task is dead
-        note: why, for whoever takes it next
+        refuse: reject it; the task is dead
+        note: why, shown to the next worker
         """
         return handing.ack(self.tx, self.scope, id, refuse, note)
 
     @writes(NotFoundError, StateError, by=EVERYBODY, events=("task.reopened",), example="fix-login")
     def reopen(self, id: str, *, idempotency_key: str | None = None) -> Task:
-        """Make a task that has ended available again, with all its attempts.
+        """Make a task that has ended available again, with its attempts reset.
 
         id: the task
         """
@@ -642,7 +643,7 @@ class Work(Noun):
             row = row_of(tx, id)
         if row["state"] in ("available", "claimed", "blocked"):
             raise StateError(
-                f"{called(id)} is {row['state']}, so there is nothing to reopen",
+                f"{called(id)} is {row['state']}, so it cannot be reopened",
                 next="claim it, or cancel it first",
                 task=task_record(row, tx.now),
             )
@@ -657,7 +658,7 @@ class Work(Noun):
 
     @operation(NotFoundError, by=EVERYBODY, example="fix-login")
     def show(self, id: str) -> Task:
-        """Show one task, with the files claimed for it.
+        """Show one task, with the leases held for it.
 
         id: the task
         """
@@ -675,25 +676,30 @@ class Work(Noun):
         labels: Sequence[str] = (),
         text: str | None = None,
         parent: str | None = None,
+        follows: str | None = None,
+        precedes: str | None = None,
         everything: bool = False,
         after: int = 0,
         limit: int = 100,
     ) -> tuple[Task, ...]:
         """List tasks in the order they were added.
 
-        state: only those in this state
-        kind: only those of this kind
-        agent: only those this agent claimed last
-        tags: only those that need all of these
-        labels: only those with all of these
-        text: only those with this in their title or their id
+        state: only tasks in this state
+        kind: only tasks of this kind
+        agent: only tasks that this agent claimed last
+        tags: only tasks that need all of these
+        labels: only tasks that have all of these
+        text: only tasks with this text in their title or id
         parent: only the parts of this task
-        everything: all of them, however many
-        after: only those added after this seq
+        follows: only tasks that come after this one
+        precedes: only tasks that come before this one
+        everything: all of them, without a limit
+        after: only tasks added after this seq
         """
         fits = expecting.matching(tags=tags, labels=labels, text=text)
         with self.scope.read() as tx:
             asked = {"state": state, "kind": kind, "agent": agent, "parent": parent, "now": tx.now}
+            asked |= {"follows": follows, "precedes": precedes}
             rows = tx.pages(
                 WORK.list,
                 "after",
@@ -721,18 +727,18 @@ class Work(Noun):
         title_has: str | None = None,
         wait_s: float = 60,
     ) -> tuple[Task, ...]:
-        """Wait until tasks have ended, or are in a state; also for one that is yet to be added.
+        """Wait until tasks have ended or are in a state, including tasks not added yet.
 
-        ids: the tasks, also such as nobody has added yet
+        ids: the tasks, which need not exist yet
         any: one of them is enough
         state: the state to wait for; by default completed, cancelled or dead
-        kind: without ids: a task of this kind, in any state unless one is named
-        title_has: without ids: a task with this in its title
+        kind: without ids: a task of this kind, in any state unless you name one
+        title_has: without ids: a task with this text in its title
         wait_s: how long to wait
         """
         if bool(ids) == (kind is not None or title_has is not None):
             raise InvalidError(
-                "name the tasks to wait for, or what one is like (kind, title_has), not both",
+                "wait either for named tasks, or for any task that matches kind or title_has",
                 next="give ids, or kind, or title_has",
             )
         return expecting.wait(self.scope, ids, any, state, kind, title_has, wait_s)
@@ -765,20 +771,20 @@ class Work(Noun):
         max_attempts: int | None = None,
         idempotency_key: str | None = None,
     ) -> Task:
-        """Change what a task says; for its author or a person, while nobody else has claimed it.
+        """Change a task; only its author or a person may, while nobody else has claimed it.
 
-        id: the task; what is not given stays as it is
-        title: what is to be done
-        kind: what sort of work it is
-        priority: higher comes first
-        tags: what a worker must be able to do, instead of what it had to
-        labels: what describes it, instead of what did
-        after: the ids of tasks that must be completed first, instead of those before
-        leases: paths or resources that it is going to change, instead of those before
-        parent: the id of the task that it is a part of
+        id: the task; what you do not give stays as it is
+        title: what to do
+        kind: the kind of work
+        priority: higher numbers come first
+        tags: what a worker must be able to do; replaces the old tags
+        labels: words that describe it; replaces the old labels
+        after: the ids of tasks that must be completed first; replaces the old ids
+        leases: paths or resources that it will change; replaces the old ones
+        parent: the id of the task that it is part of
         found_in: the id of the task during which it was discovered
-        payload: any JSON the worker needs
-        max_attempts: how often it may be claimed before it is dead
+        payload: any JSON that the worker needs
+        max_attempts: how many times it may be attempted before it is dead
         """
         given = {"title": title, "kind": kind, "priority": priority, "tags": tags}
         given |= {"labels": labels, "after": after, "leases": leases, "parent": parent}
@@ -797,18 +803,18 @@ class Work(Noun):
         example="fix-login",
     )
     def remove(self, id: str, *, idempotency_key: str | None = None) -> Task:
-        """Remove a task as if it had never been added; for its author or a person.
+        """Remove a task as if it had never been added; only its author or a person may.
 
-        id: the task; refused while it is claimed, or others wait for it
+        id: the task; refused while it is claimed or other tasks wait for it
         """
         return changing.remove(self.tx, self.scope, id)
 
     @operation(by=EVERYBODY, example="--agents 6")
     def plan(self, *, agents: int | None = None, limit: int = 200) -> WorkPlan:
-        """Say how many agents can be busy now and over time, and what is in the way of more.
+        """Show how many agents can be busy now and over time, and what prevents more.
 
-        agents: how many there are; then what they would be busy with is said for so many
-        limit: how many tasks to show
+        agents: how many agents there are; the plan is then for that number
+        limit: the maximum number of tasks to show
         """
         from dibs.nouns.work.planning import Facts, plan
 
@@ -845,23 +851,23 @@ class Work(Noun):
         reopen: bool = False,
         idempotency_key: str | None = None,
     ) -> Put:
-        """Add a task, or change the one that is there, to what a source elsewhere says of it.
+        """Add a task, or update it, to match what an external source says about it.
 
-        id: its name there; what is not given stays as it is
-        title: what is to be done
-        kind: what sort of work it is
-        priority: higher comes first
+        id: its name there; what you do not give stays as it is
+        title: what to do
+        kind: the kind of work
+        priority: higher numbers come first
         tags: what a worker must be able to do
         after: the ids of tasks that must be completed first
-        payload: any JSON the worker needs
-        leases: paths or resources that it is going to change
-        labels: what describes it
-        parent: the id of the task that it is a part of
+        payload: any JSON that the worker needs
+        leases: paths or resources that it will change
+        labels: words that describe it
+        parent: the id of the task that it is part of
         found_in: the id of the task during which it was discovered
-        with_children: it is a group: it completes with the last of its parts
-        state: whether it has ended there; a task that is claimed here stays so
-        result: what came of it there
-        reopen: also if it has ended here: it is available again, or has ended as it did there
+        with_children: make it a group that completes with its last part
+        state: whether it has ended there; a task that is claimed here stays claimed
+        result: its result there
+        reopen: even if it has ended here, make it available again, or end it as it ended there
         """
         call = {name: value for name, value in locals().items() if name != "self"}
         puts: Puts = self.known or Puts(self.tx, self.scope, [call])
@@ -908,9 +914,9 @@ class Work(Noun):
     ) -> tuple[Put | DibsError, ...]:
         """Put many tasks in one transaction, all or none.
 
-        items: for each task an object of the arguments of work.put
-        each: put each by itself; where one is refused, its answer is the error
-        dry_run: only say what would be done
+        items: one object for each task, with the arguments of work.put
+        each: put each one independently; the result of a refused one is its error
+        dry_run: only show what would be done
         """
         made = many(self, "work.put", items, each, lambda calls: Puts(self.tx, self.scope, calls))
         self.known.finish()

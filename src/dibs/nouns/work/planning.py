@@ -1,8 +1,7 @@
-"""`work.plan`: how much of the open work can be done at the same time, and what is in its way.
+"""`work.plan`: how much of the open work can be done in parallel, and what prevents more.
 
-Everything is read in one transaction and computed after it. Tasks take as long as those of their
-kind have taken lately, as far as the journal remembers; where it does not, every task takes one
-step.
+Everything is read in one transaction and computed afterwards. A task is assumed to take as long
+as recent tasks of its kind, as far as the journal remembers; otherwise every task takes one step.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ if TYPE_CHECKING:
 
 EVENTS = Queries("events")
 MOST = 20_000
-"""How many tasks are looked at; a plan of more is one of the oldest."""
+"""How many tasks are looked at; if there are more, the plan covers the oldest."""
 LOOKED_BACK = 2_000
-"""How many events to look through for how long tasks have taken."""
+"""How many events to search for how long tasks have taken."""
 ENOUGH = 3
-"""So many tasks of a kind say how long it takes."""
+"""How many recent tasks of a kind say how long it takes."""
 NAMED = 20
-"""How many of each finding are named."""
+"""How many examples of each finding are named."""
 MOMENTS = 60
 
 
 class Facts:
-    """What is read for a plan, as of one moment."""
+    """What is read for a plan, at one moment."""
 
     def __init__(self, tx: Read) -> None:
         self.now = tx.now
@@ -54,20 +53,20 @@ class Facts:
             for row in tx.rows(WORK.abilities)
             if tx.store.alive(row, tx.now)
         ]
-        given = {"before": grants.LAST, "kind": "task", "agent": None, "subject": None}
+        given = {"after": 0, "upto": grants.LAST, "kind": "task", "agent": None, "subject": None}
         low_high = {"kind_low": "task.", "kind_high": "task/"}
         self.events = tx.rows(EVENTS.latest, limit=LOOKED_BACK, **given, **low_high)
 
     def can(self, tags: tuple[str, ...]) -> bool:
-        """Whether somebody who is here can do all of this."""
+        """Whether somebody present can do all of this."""
         return any(able.issuperset(tags) for able in self.able)
 
 
 def plan(facts: Facts, agents: int | None, limit: int) -> WorkPlan:
     """Make the plan.
 
-    agents: how many there are, for what would keep all of them busy
-    limit: how many tasks to name in it
+    agents: how many agents the plan is for; None for as many as find work
+    limit: the maximum number of tasks in it
     """
     known = durations(facts)
     nodes = nodes_of(facts, known)
@@ -166,7 +165,7 @@ def node_of(
         number=row["number"],
         agent=row["agent"],
         tags=tuple(from_text(row["tags"])),
-        # What is complete is in nobody's way; what nobody has added, or will not come, is.
+        # A completed task blocks nobody; one that is missing, or will not complete, does.
         needs=[
             *(need for need in needs if facts.ended.get(need, "") != "completed"),
             *(parts.get(id, ()) if group else ()),
@@ -178,7 +177,7 @@ def node_of(
 
 
 def stuck_of(nodes: dict[str, Node], facts: Facts) -> dict[str, Stuck]:
-    """The tasks that do not come to their turn by themselves, and why, by their ids."""
+    """The tasks that will not start by themselves, and why, by id."""
     found: dict[str, Stuck] = {}
     asking = {row["id"] for row in facts.rows if is_parked(row) and row["landing"] is None}
     for node in nodes.values():
@@ -200,12 +199,12 @@ def stuck_of(nodes: dict[str, Node], facts: Facts) -> dict[str, Stuck]:
 
 
 def waits_for_somebody(node: Node) -> bool:
-    """Whether somebody who is here has to take it; a landing is conducted by whoever comes."""
+    """Whether somebody present must take it; a conductor for a landing may still come."""
     return node.state != "claimed" and node.kind != LANDING
 
 
 def circles(nodes: dict[str, Node]) -> list[list[str]]:
-    """Tasks that wait for each other, each circle once."""
+    """Tasks that wait for each other, each cycle once."""
     left = {id: sum(need in nodes for need in node.needs) for id, node in nodes.items()}
     after: dict[str, list[str]] = {}
     for id, node in nodes.items():
@@ -217,7 +216,7 @@ def circles(nodes: dict[str, Node]) -> list[list[str]]:
             left[id] -= 1
             if not left[id]:
                 front.append(id)
-    # Of the rest, each waits for one of the rest: whoever follows that comes round.
+    # Each remaining task waits for another one of them, so following that leads round a cycle.
     rest = {id for id, number in left.items() if number}
     found: list[list[str]] = []
     seen: set[str] = set()
@@ -237,7 +236,7 @@ def critical(nodes: dict[str, Node], starts: dict[str, int]) -> list[Node]:
     """The longest chain of tasks that wait for each other, of those that can be done."""
     longest: dict[str, int] = {}
     before: dict[str, str | None] = {}
-    # Whatever another waits for starts earlier, or at the same time if it takes none.
+    # What another waits for starts earlier, or at the same time if it takes no time.
     for id in starts:
         needs = [need for need in nodes[id].needs if need in longest]
         last = max(needs, key=lambda need: longest[need], default=None)
@@ -252,7 +251,7 @@ def critical(nodes: dict[str, Node], starts: dict[str, int]) -> list[Node]:
 
 
 class Sharing:
-    """Which tasks exclude each other, and which have nothing to do with each other."""
+    """Which tasks exclude each other, and which are independent."""
 
     def __init__(self, nodes: dict[str, Node], known: dict[tuple[str, str], bool]) -> None:
         self._users: dict[Resource, list[str]] = {}
@@ -279,7 +278,7 @@ class Sharing:
         return self._crossing.cut
 
     def exclusions(self) -> list[Bundle]:
-        """What several tasks are going to change, the most of them first."""
+        """What several tasks will change, those with the most tasks first."""
         number = {
             one: len(ids) + sum(len(self._users[other]) for other in self._met[one])
             for one, ids in self._users.items()
@@ -313,7 +312,7 @@ class Sharing:
 
 
 def waiting(free: Simulation) -> tuple[Bundle, ...]:
-    """What keeps tasks that are ready from being started now, the most in the way first."""
+    """What keeps ready tasks from starting now, what blocks the most first."""
     by: dict[str, list[str]] = {}
     for id, text in free.beside.items():
         by.setdefault(text, []).append(id)
@@ -321,7 +320,7 @@ def waiting(free: Simulation) -> tuple[Bundle, ...]:
 
 
 def openers(nodes: dict[str, Node], stuck: dict[str, Stuck]) -> tuple[Bundle, ...]:
-    """The tasks that can be worked on now and for which the most others wait, with these."""
+    """The tasks that can be worked on now and that most others wait for, with these others."""
     by: dict[str, list[str]] = {}
     for node in nodes.values():
         for need in node.needs:
@@ -340,7 +339,7 @@ def bundle(what: str, ids: list[str]) -> Bundle:
 
 
 def moments(busy: Sequence[tuple[int, int]]) -> tuple[Load, ...]:
-    """How many are busy over time; of too many changes, the most within each part of the time."""
+    """How many are busy over time; with too many changes, the maximum of each interval."""
     if len(busy) <= MOMENTS:
         return tuple(Load(at=at, busy=number) for at, number in busy)
     step = -(-(busy[-1][0] + 1) // MOMENTS)
@@ -353,7 +352,7 @@ def moments(busy: Sequence[tuple[int, int]]) -> tuple[Load, ...]:
 def listing_order(
     node: Node, stuck: dict[str, Stuck], starts: dict[str, int]
 ) -> tuple[int, int, tuple[int, int]]:
-    """What is stuck comes first, then what comes first."""
+    """Stuck tasks come first, then the others by their start."""
     return (node.id not in stuck, starts.get(node.id, 1 << 62), node.rank)
 
 

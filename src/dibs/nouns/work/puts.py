@@ -1,9 +1,9 @@
-"""Tasks as a source elsewhere has them: added where they are missing, changed where they differ.
+"""Tasks as an external source has them: added where they are missing, changed where they differ.
 
-What is not given stays as it is, and what is the same already leaves no event, so a source can be
-read again and again. A source may end a task that nobody works on. It does not take one away from
-its claimer or from its landing, has no say over landings themselves, and reopens a task that has
-ended only where it is told to (`reopen`).
+What is not given stays as it is, and what is already the same writes no event, so a source can be
+read again and again. A source may end a task that nobody works on. It does not take a task away
+from its claimer or from its landing, cannot change landings themselves, and reopens a task that
+has ended only when it is told to (`reopen`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from dibs.nouns.work.adding import Adding, declared_text, names_text, parts, que
 from dibs.nouns.work.changing import needs
 from dibs.nouns.work.claims import revive
 from dibs.nouns.work.landings import LANDING, refuse_kind
-from dibs.nouns.work.tasks import WORK, complete_group, open_waiting, row_of, slices, task_record
+from dibs.nouns.work.tasks import (
+    WORK,
+    came_of,
+    complete_group,
+    open_waiting,
+    row_of,
+    slices,
+    task_record,
+)
 from dibs.operation import OPERATIONS
 from dibs.records import Put, called, to_text
 from dibs.storage.store import from_text
@@ -35,7 +43,7 @@ PLAIN = ("title", "kind", "priority", "parent", "found_in", "payload")
 
 
 class Puts:
-    """Tasks that are put in one transaction, with all that has to be known of the store."""
+    """Tasks that are put in one transaction, with everything needed from the store."""
 
     def __init__(self, tx: Write, scope: Scope, wanted: Sequence[Row]) -> None:
         """
@@ -53,7 +61,7 @@ class Puts:
     def put(self, id: str, state: str | None, result: str | None, reopen: bool, fields: Row) -> Put:
         row, done = self._row_of(id), "kept"
         if row is not None and row["kind"] == LANDING:
-            return Put(id=id, done=done, state=row["state"])  # no source knows of these
+            return Put(id=id, done=done, state=row["state"])  # no source has these
         refuse_kind(fields.get("kind"))
         if row is None:
             row, done = {"id": id, "parent": fields.get("parent"), "landing": None}, "added"
@@ -73,14 +81,14 @@ class Puts:
         return self._rows.get(id)
 
     def finish(self) -> None:
-        """Open what waited for those that were completed, also where both came together."""
+        """Unblock what waited for completed tasks, even if both came in one call."""
         for ids in parts(self._completed):
             open_waiting(self._tx, ids)
         for parent in self._parents:
             complete_group(self._tx, parent)
 
     def _changes(self, row: Row, fields: Row) -> Row:
-        """What is to be stored that is not stored yet."""
+        """What must be stored and is not stored yet."""
         stored: Row = {name: fields[name] for name in PLAIN if name in fields}
         if "after" in fields:
             stored["needs"] = to_text(list(fields["after"])) if fields["after"] else "[]"
@@ -117,7 +125,7 @@ class Puts:
         tx.run(WORK.edit, row | {"at": tx.wall})
 
     def _end_or_reopen(self, row: Row, state: str, result: str | None, reopen: bool) -> bool:
-        """Let the task end as its source says, or begin again; not one that somebody works on."""
+        """End or reopen the task as its source says, unless somebody works on it."""
         tx, id = self._tx, row["id"]
         if row["state"] == "claimed" and state in ENDED and revive(tx, self._scope, row):
             row |= row_of(tx, id)
@@ -135,7 +143,7 @@ class Puts:
         else:
             row["state"] = state
             tx.run(WORK.end, id=id, state=state, result=result, at=tx.wall)
-            tx.event(f"task.{state}", id, {"was": was})
+            tx.event(f"task.{state}", id, {"was": was, **came_of(result)})
             if state == "completed":
                 self._completed.append(id)
             if row["parent"] is not None:
@@ -145,21 +153,21 @@ class Puts:
 
 
 def same(name: str, value: Any, row: Row) -> bool:
-    """Whether a field is stored already; of lists, the order says nothing."""
+    """Whether a field is stored already; the order of lists does not matter."""
     if name in ("needs", "labels"):
         return sorted(from_text(value) or ()) == sorted(from_text(row[name]) or ())
     return bool(value == row[name])
 
 
 def given(call: Row) -> Row:
-    """What a call says of the task itself."""
+    """What a call says about the task itself."""
     left_out = ("id", "state", "result", "reopen", "idempotency_key")
     says = {name: one for name, one in call.items() if name not in left_out}
     return {name: one for name, one in says.items() if one is not None and one is not False}
 
 
 def asked(wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
-    """What is asked first of all."""
+    """The first queries."""
     return questions(planned(wanted))
 
 

@@ -1,7 +1,7 @@
-"""Why a worker is given no task: all is done, nothing fits it, or one may later.
+"""Why a worker gets no task: all is done, nothing fits it, or one may fit later.
 
-Only what the worker asked for counts, its kind. A task that needs more than it can do is not its
-to wait for; if such tasks are all that is left, the answer names the tags, and which of them
+Only tasks of the kind that the worker asked for count. It should not wait for a task that needs
+more than it can do; if only such tasks are left, the answer names the tags, and which of them
 nobody present has.
 """
 
@@ -25,7 +25,7 @@ ENDED = ("completed", "cancelled", "dead")
 LISTED = 10
 """How many tasks are named."""
 LANES = 100
-"""In how many lanes tasks are looked for to name them."""
+"""How many lanes are searched for tasks to name."""
 
 
 def nothing(tx: Read, search: Search, kind: str | None, able: frozenset[str]) -> EmptyError:
@@ -79,20 +79,20 @@ def all_done(counts: dict[str, int], kind: str | None, details: dict[str, Any]) 
     dead = counts.get("dead")
     return AllDoneError(
         f"all tasks{of} are done: {said}",
-        next="reopen the dead ones if they have to be done, or add more" if dead else "add more",
+        next="reopen the dead ones if they must be done, or add more" if dead else "add more",
         **details,
     )
 
 
 def unable(details: dict[str, Any], number: int) -> NothingFitsError:
     tags, nobody = details.get("tags", []), details.get("nobody_has", [])
-    said = f"{number} {'task needs' if number == 1 else 'tasks need'} more than you said you can do"
+    said = f"{number} {'task needs' if number == 1 else 'tasks need'} tags that you did not give"
     if tags:
         said += f" (tags: {', '.join(map(called, tags[:LISTED]))})"
     if nobody:
         said += f"; nobody present has {', '.join(map(called, nobody[:LISTED]))}"
     return NothingFitsError(
-        said, next="say what you can do (tags), or leave it to others", **details
+        said, next="give more tags if you can do more, or leave them to others", **details
     )
 
 
@@ -111,7 +111,7 @@ def later(waits: list[dict[str, Any]], number: int, details: dict[str, Any]) -> 
     skipped = details.get("tags")
     also = f"; others need {', '.join(map(called, skipped[:LISTED]))}" if skipped else ""
     return LaterError(
-        f"no task fits now, {number} {'is' if number == 1 else 'are'} left: "
+        f"no task fits now; {number} {'is' if number == 1 else 'are'} left: "
         f"{sentence(waits)}{when}{also}",
         next="wait for one (wait_s, --wait), or do something else",
         **details,
@@ -119,7 +119,7 @@ def later(waits: list[dict[str, Any]], number: int, details: dict[str, Any]) -> 
 
 
 def sentence(waits: list[dict[str, Any]]) -> str:
-    """The first of those that wait, and how many more were found."""
+    """The first tasks that wait, and how many more were found."""
     said = []
     for one in waits[:3]:
         for_what = ", ".join(map(called, one["waits_for"][:3]))
@@ -140,7 +140,7 @@ def sentence(waits: list[dict[str, Any]]) -> str:
 
 
 def waiting(tx: Read, search: Search) -> list[dict[str, Any]]:
-    """The first tasks that wait, what for, and when that is due."""
+    """The first tasks that wait, what they wait for, and when that is due."""
     found: list[dict[str, Any]] = []
     for row in search.passed()[:LISTED]:
         held = row["holder"] is not None
@@ -183,6 +183,6 @@ def said(
 
 
 def present(tx: Read) -> set[str]:
-    """What those who are here can do, as they said when they asked for tasks."""
+    """What the agents present can do, as they said when they asked for tasks."""
     rows = [row for row in tx.rows(WORK.abilities) if tx.store.alive(row, tx.now)]
     return {tag for row in rows for tag in from_text(row["tags"]) or ()}

@@ -1,11 +1,11 @@
 """Who would be busy when, if every agent took the next task as soon as one fits.
 
-The tasks are taken as `next` gives them: the highest priority first, the oldest first among
-equals, one that does not fit beside those that run is passed. What it skips is that a task which
-was passed often gets its turn: that moves work, and hardly its amount.
+The tasks are taken in the order of `next`: the highest priority first, the oldest first among
+equals; a task that does not fit beside those that run is passed over. The simulation ignores that
+a task which was passed over often gets its turn: that moves work, but hardly changes its amount.
 
-A task that does not fit is put beside the resource that is in its way, and looked at again when
-that is free; so a thousand tasks for one file cost no more than a thousand for a thousand.
+A task that does not fit is put beside the resource that blocks it, and looked at again when that
+is free; so a thousand tasks for one file cost no more than a thousand for a thousand files.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class Node:
     """A task that has not ended, as far as the plan needs it.
 
-    needs: what it waits for, of which only some may be open
-    later: how long until it may start, or until the pause after a failure is over
-    lasts: how long it takes; nothing for a group, which is done with the last of its parts
+    needs: what it waits for; some of these may have ended
+    later: how long until it may start, or until the pause after a failure ends
+    lasts: how long it takes; 0 for a group, which is done when its last part is
     """
 
     __slots__ = ("agent", "id", "kind", "lasts", "later", "needs", "number", "priority",
@@ -72,9 +72,9 @@ class Node:
 class Simulation:
     """What would happen from now on.
 
-    starts: when each task would begin; those that never can are not in it
-    busy: how many work from when on
-    beside: for tasks that are ready now and do not fit, the resource that is in the way
+    starts: when each task would start; tasks that never can are left out
+    busy: how many work, from which time on
+    beside: for tasks that are ready now and do not fit, the resource that blocks them
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Simulation:
         never: Container[str] = (),
     ) -> None:
         """
-        held: what is held now by others than those who work on a task
+        held: what is held now, except for tasks
         agents: how many there are; None for as many as find work
         known: see `Crossing`
         never: tasks that nobody takes
@@ -103,7 +103,7 @@ class Simulation:
         self._candidates: list[Candidate] = []
         self._parked: dict[str, list[Candidate]] = {}
         self._ends: list[tuple[int, int, str]] = []
-        """When what ends: a task, the pause of one, or (nothing) what others hold."""
+        """What ends when: a task, its pause, or (None) what others hold."""
         self._working = 0
         self.now = 0
         self.starts: dict[str, int] = {}
@@ -118,7 +118,7 @@ class Simulation:
 
     @property
     def length(self) -> int:
-        """How long until all is done that can be."""
+        """How long until everything that can be done is done."""
         return self.busy[-1][0] if self.busy else 0
 
     def _run(self) -> None:
@@ -143,7 +143,7 @@ class Simulation:
                 self._end(heappop(self._ends)[2])
 
     def _open(self, node: Node) -> None:
-        """All that it waits for is done."""
+        """Everything that it waits for is done."""
         if node.id in self._never:
             return
         if node.later > self.now:
@@ -165,7 +165,7 @@ class Simulation:
                     self.beside[id] = found.text
             else:
                 self._start(node)
-            # One after the other, until somebody has it again.
+            # One after the other, until the resource is taken again.
             if beside is not None:
                 self._look_beside(beside)
 
@@ -178,7 +178,7 @@ class Simulation:
         return None
 
     def _look_beside(self, resource: Resource) -> None:
-        """Look at the first that was put beside a resource, unless somebody has that."""
+        """Look at the first task put beside a resource, unless the resource is taken."""
         if resource not in self._crossing and self._parked.get(resource.text):
             heappush(self._candidates, heappop(self._parked[resource.text]))
 
@@ -192,7 +192,7 @@ class Simulation:
     def _end(self, id: str) -> None:
         node = self._nodes.get(id)
         if node is not None and id not in self.starts:
-            heappush(self._candidates, (node.rank, id, None))  # its pause is over
+            heappush(self._candidates, (node.rank, id, None))  # its pause has ended
             return
         resources = self._held if node is None else node.resources
         for resource in resources:

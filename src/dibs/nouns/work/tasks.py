@@ -1,11 +1,11 @@
-"""How tasks change their state when no claimer says so, inside a transaction.
+"""How tasks change their state without their claimer, inside a transaction.
 
     blocked    -> available            its dependencies are complete, its start time has come
-    failed     -> available            its pause before the next attempt is over
-    claimed    -> available or dead    its claimer died, left, or let the time run out
+    failed     -> available            its pause before the next attempt has ended
+    claimed    -> available or dead    its claimer died, left, or let the claim expire
 
-A claim whose holder is lost has cost an attempt: a task that kills whoever takes it ends as
-`dead` instead of going round for ever.
+A claim whose holder is lost counts as an attempt: a task that kills every agent that takes it
+ends as `dead` instead of being handed out forever.
 """
 
 from __future__ import annotations
@@ -26,20 +26,38 @@ if TYPE_CHECKING:
     from dibs.storage.queries import Query
 
 WORK = Queries("work")
+ANY: Row = dict.fromkeys(("state", "kind", "agent", "parent", "follows", "precedes"))
+"""The arguments of the task list that select all tasks."""
 SLICE = 100
+CLAIM_ENDS = frozenset(
+    "task.abandoned task.cancelled task.completed task.dead task.failed task.freed task.handed_in"
+    " task.removed task.reopened task.revoked".split()
+)
+"""The events after which nobody has claimed the task."""
 ROWS = 20
+RESULT_SAID = 500
+"""How many characters of a result, as JSON, the journal keeps."""
 BACKOFF_MS = 10_000
 BACKOFF_MAX_MS = 3_600_000
 
 
 def backoff_ms(attempts: int) -> int:
-    """The pause after so many attempts: 10 s, 20 s, 40 s ... an hour at most."""
+    """The pause after that many attempts: 10 s, 20 s, 40 s ... at most an hour."""
     doubled: int = BACKOFF_MS * 2 ** min(attempts - 1, 20)
     return min(BACKOFF_MAX_MS, doubled)
 
 
+def came_of(result: str | None) -> dict[str, Any]:
+    """What the journal keeps of a result: all of it, or its beginning and its length."""
+    if result is None:
+        return {}
+    if len(result) <= RESULT_SAID:
+        return {"result": from_text(result)}
+    return {"result": f"{result[:RESULT_SAID]}…", "result_length": len(result)}
+
+
 def give_back(tx: Write, row: Row, why: str) -> str | None:
-    """Put a task back whose claimer is lost; if it is dead by that, say why."""
+    """Put back a task whose claimer is lost; if that makes it dead, say why."""
     exhausted = row["attempts"] >= row["max_attempts"]
     state = "dead" if exhausted else "available"
     reason = f"its claimer {row['agent']} {why}"
@@ -69,7 +87,7 @@ class Waiting:
 
     def __init__(self, rows: list[Row]) -> None:
         """
-        rows: what `opened_by` answers
+        rows: the rows of `opened_by`
         """
         self._rows: dict[str, Row] = {}
         self._needs: dict[str, set[str]] = {}
@@ -82,7 +100,7 @@ class Waiting:
                 self._by_need.setdefault(row["needs"], []).append(id)
 
     def unblock(self, tx: Write, id: str) -> None:
-        """A task is complete: open those whose last open dependency it was."""
+        """Unblock the tasks whose last open dependency was this one, which is now complete."""
         for waiting in self._by_need.pop(id, ()):
             self._needs[waiting].discard(id)
             if not self._needs[waiting]:
@@ -90,7 +108,7 @@ class Waiting:
 
 
 def open_waiting(tx: Write, ids: list[str]) -> None:
-    """Open the tasks that have waited for some which are stored as completed."""
+    """Unblock the tasks that waited for some that are now stored as completed."""
     waiting: dict[str, list[Row]] = {}
     for row in tx.rows(WORK.opened_by, ids=ids):
         waiting.setdefault(row["id"], []).append(row)
@@ -100,7 +118,7 @@ def open_waiting(tx: Write, ids: list[str]) -> None:
 
 
 def complete_group(tx: Write, id: str | None) -> None:
-    """Complete a group whose last part has ended, and what that is the last part of in turn."""
+    """Complete a group whose last part has ended, and in turn the groups it is part of."""
     while id is not None:
         row = tx.row(WORK.group, id=id)
         if row is None or not row["with_children"] or row["state"] != "blocked":
@@ -115,7 +133,7 @@ def complete_group(tx: Write, id: str | None) -> None:
 
 
 class Claimed:
-    """What has to be known of the store to complete tasks of the caller, read at once."""
+    """What is needed from the store to complete the caller's tasks, read at once."""
 
     def __init__(self, tx: Read, scope: Scope, wanted: Sequence[Row]) -> None:
         """
@@ -124,11 +142,11 @@ class Claimed:
         self.held, waiting, rows = tx.ask(claimed(scope, wanted))
         self.waiting = Waiting(waiting)
         self.completed: list[tuple[Any, ...]] | None = [] if len(wanted) > 1 else None
-        """Those that are stored together at the end, where they are many."""
+        """Those that are stored together at the end, if there are many."""
         self.parents: dict[str, None] = {}
-        """What they are a part of: it is looked at when all of them are stored."""
+        """Their groups, which are checked when all of them are stored."""
         self.landings: dict[str, str | None] = {}
-        """Those of them that are landings, and their results: tasks may be handed in with them."""
+        """The landings among them with their results: tasks may be handed in with these."""
         self.rows = {row["id"]: row for row in rows}
         for ids in slices(ids_of(wanted))[1:]:
             self._refuse_size(tx)
@@ -146,7 +164,7 @@ class Claimed:
         fitting = len(tx.fitting(rows))
         if fitting < len(rows):
             raise TooLargeError(
-                f"{len(rows)} of these tasks have more payload than one answer holds",
+                f"{len(rows)} of these tasks have more payload than fits in one answer",
                 next=f"complete about {fitting} in one call",
                 limit=fitting,
             )
@@ -157,7 +175,7 @@ def ids_of(wanted: Sequence[Row]) -> list[str]:
 
 
 def claimed(scope: Scope, wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
-    """What has to be known before these tasks are completed."""
+    """The queries needed before these tasks are completed."""
     ids = ids_of(wanted)
     return [
         (grants.LEASES.of_session, {"session": scope.caller.session}),
@@ -167,24 +185,24 @@ def claimed(scope: Scope, wanted: Sequence[Row]) -> list[tuple[Query, Row]]:
 
 
 def slices(ids: list[str]) -> list[list[str]]:
-    """Tasks of which so many are read at once: each may have a payload of a mebibyte."""
+    """Ids in portions to be read at once: each task may have a payload of a mebibyte."""
     return [ids[start : start + SLICE] for start in range(0, len(ids), SLICE)]
 
 
 def run_rows(tx: Write, query: Query, rows: list[tuple[Any, ...]], **same: Any) -> None:
-    """Run a statement for many rows, for so many at once that it is mostly the same one."""
+    """Run a statement for many rows, in equal portions so that it is mostly the same text."""
     for start in range(0, len(rows), ROWS):
         tx.run(query, rows=rows[start : start + ROWS], **same)
 
 
 def as_of(row: Row, now: int) -> Row:
-    """A task as it is now: what is due has happened, though nobody has written it down yet."""
+    """A task as it is now: what is due counts as done, even if nobody has stored it yet."""
     due = row["due"]
     if due is None or due > now:
         return row
     changed = {"state": "available", "due": None}
     if row["state"] == "claimed":
-        lost = f"its claimer {row['agent']} let its time run out"
+        lost = f"its claimer {row['agent']} let the claim expire"
         changed |= {"reason": lost, "session": None}
         if row["attempts"] >= row["max_attempts"]:
             changed["state"] = "dead"
@@ -238,7 +256,7 @@ def record_of(tx: Read, id: str) -> Task:
 
 
 def progress_of(tx: Read, ids: list[str]) -> dict[str, Row]:
-    """How far those of these tasks are that have parts."""
+    """The progress of those of these tasks that have parts."""
     found: dict[str, Row] = {}
     for some in slices(ids):
         found |= {row["parent"]: row for row in tx.rows(WORK.progress, ids=some)}

@@ -12,9 +12,9 @@ SELECT 0, base, resource, kind, mode, inode, session, agent, epoch, note, task,
 FROM lease WHERE space = :space AND base > :low AND base < :high;
 
 -- name: queue_around
--- The first tickets between two that could overlap with a resource. Where they end, an index tells:
--- of a long queue, only its head is read. (The plus signs keep SQLite from reading all there are;
--- asked for by their numbers, PostgreSQL would look for the head again with each ticket.)
+-- The first tickets between two that could overlap with a resource. An index gives them in order, so
+-- only the head of a long queue is read. (The plus signs keep SQLite from reading all tickets; if
+-- asked by number, PostgreSQL would search for the head again with each ticket.)
 WITH head AS (
     SELECT MAX(number) AS last FROM (
         SELECT number FROM (
@@ -42,7 +42,7 @@ ORDER BY epoch;
 
 -- name: queue_here
 -- The first tickets after one that could overlap with a resource, and want it in one checkout only,
--- which is not a certain one.
+-- other than a given one.
 SELECT 1 AS waiting, base, resource, kind, mode, inode, session, agent, number AS epoch, note,
        content_hash, checkout, here, since_at AS granted_at, ttl_ms, deadline
 FROM ticket
@@ -61,7 +61,7 @@ SELECT 1, base, resource, kind, mode, inode, session, agent, number, note, NULL,
 FROM ticket WHERE space = :space AND inode = :inode AND base <> :base;
 
 -- name: grant
--- One lease per session and resource; claiming again replaces what the claim says.
+-- One lease per session and resource; claiming again replaces its values.
 INSERT INTO lease (space, base, resource, session, kind, mode, inode, agent, epoch, note, task,
                    content_hash, checkout, granted_at, ttl_ms, deadline, signature)
 VALUES (:space, :base, :resource, :session, :kind, :mode, :inode, :agent, :epoch, :note, :task,
@@ -79,7 +79,7 @@ SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, con
 FROM lease WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
 
 -- name: above
--- What a session holds of a resource and of everything it lies in.
+-- The leases of a session on a resource and on everything around it.
 SELECT resource, kind, mode, deadline FROM lease
 WHERE space = :space AND base IN (:ancestors...) AND session = :session;
 
@@ -90,12 +90,12 @@ SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, con
 FROM lease WHERE space = :space AND session = :session ORDER BY base, resource;
 
 -- name: renew
--- A lease lasts longer; its epoch stays.
+-- A lease is extended; its epoch stays the same.
 UPDATE lease SET deadline = :deadline, ttl_ms = :ttl_ms, signature = :signature
 WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
 
 -- name: see
--- What the file's content is when its new holder begins, after a wait, or has worked on it.
+-- The content of the file when its new holder begins after a wait, or has worked on it.
 UPDATE lease SET content_hash = :content_hash
 WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
 
@@ -105,14 +105,14 @@ UPDATE lease SET task = :task, signature = :signature
 WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
 
 -- name: on
--- All leases on exactly this resource that last.
+-- All unexpired leases on exactly this resource.
 SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, content_hash,
        checkout, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND base = :base AND resource = :resource AND deadline > :now
 ORDER BY session;
 
 -- name: remove
--- A lease ends: released, expired, or its session is over.
+-- A lease ends: it was released, expired, or its session has ended.
 DELETE FROM lease
 WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
 
@@ -123,7 +123,7 @@ WHERE space = :space AND kind = 'lease.revoked' AND subject = :resource AND seq 
 ORDER BY seq DESC;
 
 -- name: say
--- One outcome per resource: the last that a holder stated.
+-- One outcome per resource: the last one that a holder reported.
 INSERT INTO outcome (space, base, resource, kind, outcome, moved_to, agent, epoch, seq, released_at)
 VALUES (:space, :base, :resource, :kind, :outcome, :moved_to, :agent, :epoch, :seq, :released_at)
 ON CONFLICT (space, base, resource) DO UPDATE SET
@@ -132,8 +132,8 @@ ON CONFLICT (space, base, resource) DO UPDATE SET
     released_at = excluded.released_at;
 
 -- name: said
--- All that was stated of what could overlap with a resource, the latest first. By name only: the
--- number of a file that was deleted is another file's by now.
+-- All outcomes of what could overlap with a resource, the latest first. By name only: the inode of a
+-- deleted file may belong to another file by now.
 SELECT base, resource, kind, NULL AS inode, outcome, moved_to, agent, epoch, seq, released_at
 FROM outcome WHERE space = :space AND base IN (:ancestors...)
 UNION ALL
@@ -142,7 +142,7 @@ FROM outcome WHERE space = :space AND base > :low AND base < :high
 ORDER BY seq DESC, base, resource;
 
 -- name: all
--- Every lease that lasts, in the order of names.
+-- Every unexpired lease, by name.
 SELECT base, resource, kind, mode, inode, session, agent, epoch, note, task, content_hash,
        checkout, granted_at, ttl_ms, deadline, signature
 FROM lease WHERE space = :space AND deadline > :now
@@ -152,9 +152,11 @@ ORDER BY base, resource, session LIMIT :limit;
 -- name: enqueue
 -- A ticket has one row per resource; its number is its place in every queue.
 INSERT INTO ticket (space, base, resource, number, kind, mode, inode, session, agent, note,
-                    content_hash, checkout, here, ttl_ms, since_at, deadline, answer_key, request)
+                    content_hash, checkout, here, ttl_ms, since_at, deadline, answer_key, request,
+                    signature)
 VALUES (:space, :base, :resource, :number, :kind, :mode, :inode, :session, :agent, :note,
-        :content_hash, :checkout, :here, :ttl_ms, :since_at, :deadline, :answer_key, :request);
+        :content_hash, :checkout, :here, :ttl_ms, :since_at, :deadline, :answer_key, :request,
+        :signature);
 
 -- name: ticket
 -- What one ticket waits for.
@@ -175,7 +177,7 @@ SELECT base, resource, number, kind, mode, inode, session, agent, note, content_
 FROM ticket WHERE space = :space AND session = :session ORDER BY number, base, resource;
 
 -- name: queue
--- Everybody who waits, first come first.
+-- All waiters, in the order they came.
 SELECT 1 AS waiting, base, resource, kind, mode, inode, session, agent, number AS epoch, note,
        content_hash, checkout, since_at AS granted_at, ttl_ms, deadline
 FROM ticket WHERE space = :space ORDER BY number, base, resource LIMIT :limit;
@@ -185,8 +187,9 @@ FROM ticket WHERE space = :space ORDER BY number, base, resource LIMIT :limit;
 DELETE FROM ticket WHERE space = :space AND number = :number;
 
 -- name: keep_tickets
--- A process on another machine shows that its waiters still wait.
-UPDATE ticket SET deadline = :deadline WHERE space = :space AND number IN (:numbers...);
+-- A process on another machine shows that its waiters still wait: number and signature of each.
+UPDATE ticket SET deadline = :deadline, signature = given.column2 FROM (VALUES :rows...) AS given
+WHERE space = :space AND number = CAST(given.column1 AS BIGINT);
 
 -- name: receivers
 -- The sessions of an agent that could be given something, the latest first.

@@ -27,11 +27,11 @@ INSERT INTO cursor (space, agent, channel, seq) VALUES (:space, :agent, :channel
 ON CONFLICT (space, agent, channel) DO UPDATE SET seq = excluded.seq;
 
 -- name: since
--- The seq at which an agent was first seen; older broadcasts were not meant for it.
+-- The seq at which an agent was first seen; older broadcasts are not for it.
 SELECT since_seq FROM agent WHERE space = :space AND name = :agent;
 
 -- name: unread
--- What is addressed to an agent, or to everybody since it came, oldest first.
+-- Messages to an agent, or to everybody since it came, the oldest first.
 SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
 FROM message
 WHERE space = :space AND recipient = :agent AND id > :after AND id <= :until
@@ -50,7 +50,7 @@ WHERE space = :space AND recipient IS NULL AND channel = :channel AND id > :afte
 ORDER BY id LIMIT :limit;
 
 -- name: count_unread
--- How much of the same an agent has not read.
+-- The number of such messages that an agent has not read.
 SELECT
   (SELECT COUNT(*) FROM message WHERE space = :space AND recipient = :agent AND id > COALESCE((
      SELECT seq FROM cursor WHERE space = :space AND agent = :agent AND channel = ''), 0))
@@ -60,6 +60,15 @@ SELECT
          SELECT seq FROM cursor WHERE space = :space AND agent = :agent AND channel = ''), 0)
        AND id > COALESCE((
          SELECT since_seq FROM agent WHERE space = :space AND name = :agent), 0)) AS number;
+
+-- name: count_unread_then
+-- The same at an earlier moment, of the messages that are still kept.
+SELECT
+  (SELECT COUNT(*) FROM message WHERE space = :space AND recipient = :agent AND id > :read
+     AND id <= :until)
+  + (SELECT COUNT(*) FROM message
+     WHERE space = :space AND recipient IS NULL AND channel IS NULL AND sender <> :agent
+       AND id > :read AND id > :since AND id <= :until) AS number;
 
 -- name: acknowledge
 INSERT INTO acknowledgement (space, message, agent, at) VALUES (:space, :id, :agent, :at)
@@ -74,7 +83,7 @@ WHERE space = :space AND agent = :agent AND message IN (:ids...);
 SELECT agent, at FROM acknowledgement WHERE space = :space AND message = :id;
 
 -- name: readers
--- Everybody a broadcast is meant for, with how far they have read.
+-- The readers of a broadcast, with how far they have read.
 SELECT a.name AS agent, COALESCE(c.seq, 0) AS seq FROM agent a
 LEFT JOIN cursor c ON c.space = a.space AND c.agent = a.name AND c.channel = ''
 WHERE a.space = :space AND a.name <> :sender AND a.since_seq < :id ORDER BY a.name;
@@ -95,7 +104,7 @@ WHERE space = :space AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
 -- name: search
--- Messages that have all these words, the newest first.
+-- Messages that contain all these words, the newest first.
 SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
 FROM message
 WHERE space = :space AND id IN (
@@ -104,7 +113,7 @@ WHERE space = :space AND id IN (
 ORDER BY id DESC LIMIT :limit;
 
 -- name: asked
--- What was written to an agent and is neither acknowledged nor answered, the newest first.
+-- Messages to an agent that are neither acknowledged nor answered, the newest first.
 SELECT id, kind, sender, session, recipient, channel, thread, reply_to, body, sent_at, signature
 FROM message m
 WHERE space = :space AND recipient = :agent AND sender <> :agent

@@ -1,9 +1,9 @@
 -- What only PostgreSQL needs: its set-up, its turns and its bell.
 
 -- name: settings
--- For as long as the connection is ours. Behind a pooler it is not, as its number tells, and they
--- last until the transaction ends: another client would find them. Every query has an index; a plan
--- without it, made for a table of one page, would be kept while that grows.
+-- For as long as the connection is ours. Behind a pooler it is not, as its process id shows, and the
+-- settings last until the transaction ends: another client would get them. Every query has an index;
+-- a plan without it, made for a table of one page, would be kept while the table grows.
 SELECT pooled,
        set_config('search_path', 'dibs', pooled),
        set_config('synchronous_commit', :synchronous, pooled),
@@ -17,13 +17,13 @@ FROM (SELECT pg_backend_pid() <> CAST(:pid AS BIGINT) AS pooled) AS connection;
 SELECT pg_advisory_xact_lock(:lock), pg_backend_pid() AS pid;
 
 -- name: works
--- Whether a connection works on what it was told.
+-- Whether a connection is running a statement.
 SELECT state = 'active' AND COALESCE(wait_event_type, '') <> 'Client' AS works
 FROM pg_stat_activity WHERE pid = :pid;
 
 -- name: turn
--- Held until the transaction ends; one writer of a space at a time. A statement of its own: only
--- the next one sees all that the writer before has committed.
+-- Held until the transaction ends; one writer of a space at a time. A separate statement: only the
+-- next one sees everything that the previous writer has committed.
 SELECT pg_advisory_xact_lock(:lock, :space);
 
 -- name: now
@@ -33,8 +33,8 @@ SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
 
 -- name: taken
 -- The same once the turn is taken; whether commits wait for a standby; and whether anybody listens.
--- Those who do share a lock. Who has it alone until the commit need not ring: whoever begins to
--- listen meanwhile gets it after the commit, and then looks.
+-- Listeners share a lock. A writer that holds it alone until the commit need not ring: a process that
+-- begins to listen meanwhile gets the lock after the commit, and then looks.
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
        (SELECT MAX(version) FROM migration) AS version,
        COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
@@ -60,9 +60,9 @@ SELECT COALESCE(MAX(version), 0) AS version FROM migration;
 INSERT INTO migration (version) VALUES (:version);
 
 -- name: notify
--- The bell, in a transaction of its own, whose commit holds a lock of the whole server. So that
--- commit does not wait for a disk or a standby: a bell that is lost is only a hint. A notice is a
--- channel, a blank, and what to say there.
+-- The bell, in a separate transaction, whose commit holds a lock of the whole server. So that commit
+-- does not wait for a disk or a standby: a lost bell is only a lost hint. A notice is a channel, a
+-- blank, and the text to send there.
 SELECT set_config('synchronous_commit', 'off', true),
        pg_notify(split_part(notice, ' ', 1), substr(notice, strpos(notice, ' ') + 1))
 FROM unnest(CAST(ARRAY[:notices...] AS TEXT[])) AS notice;
@@ -80,15 +80,15 @@ SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE
        CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
 
 -- name: used
--- About how many bytes a space needs, by the length of its journal: the server knows the sizes of
--- whole tables only.
+-- Roughly how many bytes a space needs, by the length of its journal: the server only knows the sizes
+-- of whole tables.
 SELECT CAST(200 AS BIGINT) * (COALESCE((SELECT MAX(seq) FROM event WHERE event.space = space.id),
                                        pruned_seq) - GREATEST(pruned_seq, restored_seq)) AS used
 FROM space WHERE id = :space;
 
 -- name: keeping
--- What decides whether something acknowledged can be lost. Who may see nothing else of the standbys
--- may still count them.
+-- What decides whether an acknowledged write can be lost. A user that may see nothing else about the
+-- standbys may still count them.
 SELECT current_setting('fsync') = 'on' AS synced,
        current_setting('full_page_writes') = 'on' AS whole_pages,
        COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,

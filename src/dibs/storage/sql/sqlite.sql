@@ -1,6 +1,6 @@
 -- What only SQLite needs: marks in a backup, and an estimate of the tables for its planner.
 --
--- Without an estimate it takes `space = ?` alone for nearly as selective as a whole key, and reads all
+-- Without an estimate it considers `space = ?` alone nearly as selective as a whole key, and reads all
 -- tasks of a space to find those of one session. PostgreSQL keeps its own statistics.
 
 -- name: version
@@ -25,11 +25,11 @@ WHERE t.type = 'table' AND t.name <> 'space' AND t.name NOT IN ('sqlite_stat1', 
 UPDATE sqlite_stat1 SET stat = '1000000 1000000 500000 10000 5000 100 10' WHERE idx = 'task_queue';
 
 -- name: copy_spaces
--- A backup belongs to no boot: whoever opens it knows by this that it was restored.
+-- A backup belongs to no boot: this shows the process that opens it that it was restored.
 UPDATE space SET boot = :copy;
 
 -- name: copy_sessions
--- Nobody who was alive in the original is alive in its copy.
+-- No session of the original is alive in its copy.
 UPDATE session SET boot = :copy;
 
 -- name: boots
@@ -37,17 +37,21 @@ UPDATE session SET boot = :copy;
 SELECT DISTINCT boot FROM space;
 
 -- name: objects
--- All that a database consists of, but for what SQLite itself makes for its planner.
+-- Everything in a database, except what SQLite itself makes for its planner.
 SELECT type, name, tbl_name, sql FROM sqlite_schema
 WHERE sql IS NULL OR sql NOT IN ('CREATE TABLE sqlite_stat1(tbl,idx,stat)',
                                  'CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)');
 
 -- name: spaces_there
--- The spaces of a file, and what somebody who takes it over should know of each.
+-- The spaces of a file, and what somebody who adopts it should know about each.
 SELECT s.name, s.created_at, (SELECT COUNT(*) FROM session c WHERE c.space = s.id) AS sessions,
        (SELECT COUNT(*) FROM message m WHERE m.space = s.id) AS messages,
        (SELECT MAX(at) FROM event e WHERE e.space = s.id) AS last_at
 FROM space s ORDER BY s.id LIMIT 20;
+
+-- name: space_names
+-- Every space of a file: who empties or replaces it must look at each.
+SELECT name FROM space ORDER BY id;
 
 -- name: agents_there
 SELECT DISTINCT name FROM agent ORDER BY first_seen_at DESC LIMIT 20;
@@ -56,10 +60,10 @@ SELECT DISTINCT name FROM agent ORDER BY first_seen_at DESC LIMIT 20;
 SELECT name, scope FROM token WHERE revoked_at IS NULL ORDER BY id LIMIT 20;
 
 -- name: revoke_there
--- Whoever has such a token got it from the one who made the file.
+-- Such a token was handed out by whoever made the file.
 UPDATE token SET revoked_at = :at WHERE revoked_at IS NULL;
 
 -- name: used
--- The bytes of a database without the pages that are free.
+-- The bytes of a database without its free pages.
 SELECT (page_count - freelist_count) * page_size AS used
 FROM pragma_page_count, pragma_freelist_count, pragma_page_size;

@@ -1,5 +1,5 @@
--- Tasks. `due` is when a task changes its state by itself: a claim that runs out, a retry whose
--- pause is over, a start that was put off. It is NULL for all others.
+-- Tasks. `due` is when a task changes its state by itself: a claim expires, the pause before a retry
+-- ends, a delayed start comes. It is NULL for all others.
 
 -- name: one
 -- A task by its id.
@@ -18,17 +18,17 @@ SELECT id, state, lane, priority, number, title, kind, tags, needs, payload, res
 FROM task WHERE space = :space AND id IN (:ids...);
 
 -- name: states
--- How far tasks are, by their ids; those that nobody has added are missing.
+-- The states of tasks, by their ids; those that nobody has added are missing.
 SELECT id, state FROM task WHERE space = :space AND id IN (:ids...);
 
 -- name: alone
--- For one task that waits for no other: how far the one with its id is, if there is one, and the
--- lane that it goes to, if there is one.
+-- For one task without dependencies: the state of the task with its id and the lane that it belongs
+-- to, if they exist.
 SELECT (SELECT state FROM task WHERE space = :space AND id = :id) AS state,
        (SELECT id FROM lane WHERE space = :space AND kind = :kind AND tags = :tags) AS lane;
 
 -- name: add
--- An id is used once: whoever adds a task has looked for it in the same turn.
+-- An id is used once: the same turn has checked that it is free.
 INSERT INTO task (space, id, state, lane, priority, number, title, kind, tags, needs, payload,
                   result, reason, attempts, max_attempts, author, added_at, changed_at,
                   not_before, due, agent, session, epoch, ttl_ms, signature, labels, declared,
@@ -39,7 +39,7 @@ VALUES (:space, :id, :state, :lane, :priority, :number, :title, :kind, :tags, :n
         :parent, :found_in, :with_children);
 
 -- name: parent
--- The task that one is a part of.
+-- The task that one is part of.
 SELECT parent FROM task WHERE space = :space AND id = :id;
 
 -- name: group
@@ -52,13 +52,13 @@ SELECT t.state, t.parent, t.with_children, (
 FROM task t WHERE t.space = :space AND t.id = :id;
 
 -- name: progress
--- How many parts tasks have, and how many of these have ended; its landings are no parts of a task.
+-- How many parts tasks have, and how many of these have ended; landings do not count as parts.
 SELECT parent, COUNT(*) AS children,
        SUM(CASE WHEN state IN ('completed', 'cancelled') THEN 1 ELSE 0 END) AS children_done
 FROM task WHERE space = :space AND parent IN (:ids...) AND kind <> 'landing' GROUP BY parent;
 
 -- name: edit
--- What its author or a person has changed of a task. It is looked at again if it was set aside.
+-- A change by its author or a person. A task that was set aside is looked at again.
 UPDATE task SET title = :title, kind = :kind, priority = :priority, tags = :tags, lane = :lane,
     needs = :needs, payload = :payload, max_attempts = :max_attempts, state = :state, due = :due,
     labels = :labels, declared = :declared, parent = :parent, found_in = :found_in,
@@ -66,7 +66,7 @@ UPDATE task SET title = :title, kind = :kind, priority = :priority, tags = :tags
 WHERE space = :space AND id = :id;
 
 -- name: forget_needs
-DELETE FROM dependency WHERE space = :space AND task = :id;
+DELETE FROM dependency WHERE space = :space AND task = :id RETURNING task, needs;
 
 -- name: remove
 DELETE FROM task WHERE space = :space AND id = :id;
@@ -75,13 +75,13 @@ DELETE FROM task WHERE space = :space AND id = :id;
 INSERT INTO dependency (space, task, needs) VALUES (:space, :id, :needs);
 
 -- name: end
--- A task that nobody has claimed ends by the word of its source.
+-- A task that nobody has claimed ends because its source says so.
 UPDATE task SET state = :state, result = COALESCE(:result, result), reason = '', due = NULL,
     changed_at = :at
 WHERE space = :space AND id = :id;
 
 -- name: needs_of
--- What a task waits for, and how far each of those is.
+-- What a task waits for, and the state of each.
 SELECT d.needs, t.state FROM dependency d
 LEFT JOIN task t ON t.space = d.space AND t.id = d.needs
 WHERE d.space = :space AND d.task = :id ORDER BY d.needs;
@@ -91,8 +91,9 @@ WHERE d.space = :space AND d.task = :id ORDER BY d.needs;
 SELECT DISTINCT needs FROM dependency WHERE space = :space AND needs IN (:ids...);
 
 -- name: opened_by
--- The blocked tasks that wait for any of these, and all that each of them waits for; a group waits
--- for its parts, one that is handed in for its landing, one that asks for a person. COALESCE keeps a server without statistics from beginning with all that are blocked.
+-- The blocked tasks that wait for any of these, and everything that each of them waits for. A group
+-- waits for its parts, a task that is handed in for its landing, a task that asks for a person.
+-- COALESCE keeps a server without statistics from beginning with all blocked tasks.
 SELECT t.id, t.not_before, d.needs, n.state FROM dependency d
 JOIN task t ON t.space = d.space AND t.id = d.task AND COALESCE(t.state, '') = 'blocked'
     AND t.with_children = 0 AND t.landing IS NULL AND (t.asked IS NULL OR t.acked IS NOT NULL)
@@ -121,14 +122,14 @@ FROM task WHERE space = :space AND state = 'available' AND lane = :lane AND asid
 ORDER BY priority DESC, number LIMIT 1;
 
 -- name: heads
--- The best available tasks of a lane, likewise, in their order.
+-- The best available tasks of a lane in order, also by index.
 SELECT id, priority, number, declared FROM task
 WHERE space = :space AND state = 'available' AND lane = :lane AND aside = 0
 ORDER BY priority DESC, number LIMIT :limit;
 
 -- name: asides
--- All that tasks were set aside by, each with who holds that and with its best task but for those
--- that have their turn.
+-- All leases that tasks were set aside by, each with its holder and with the best of its tasks, except
+-- those that have their turn.
 SELECT q.id, q.lane, q.base, q.resource, q.head, t.priority, t.number, t.skips, t.declared,
        l.session AS holder, l.agent, l.deadline
 FROM (
@@ -148,7 +149,7 @@ JOIN ticket t ON t.space = a.space AND t.base = a.base AND t.resource = a.resour
 WHERE a.space = :space AND t.session <> :session;
 
 -- name: aside_head
--- The best of those that were set aside by one, as above.
+-- The best task that was set aside by one of them, as above.
 SELECT id AS head, priority, number, skips, declared FROM task
 WHERE space = :space AND state = 'available' AND lane = :lane AND aside = :aside AND turn IS NULL
 ORDER BY priority DESC, number LIMIT 1;
@@ -163,7 +164,7 @@ UPDATE task SET aside = :aside WHERE space = :space AND id IN (:ids...);
 DELETE FROM aside WHERE space = :space AND id = :id;
 
 -- name: page
--- The first tasks of a lane, of those set aside by the same or of the others, and what they declare.
+-- The first tasks of a lane, set aside by the same lease or not at all, and what they declare.
 SELECT id, declared FROM task
 WHERE space = :space AND state = 'available' AND lane = :lane AND aside = :aside
 ORDER BY priority DESC, number LIMIT :limit;
@@ -174,16 +175,17 @@ SELECT id, lane, aside, priority, number, declared FROM task
 WHERE space = :space AND turn IS NOT NULL ORDER BY turn, number;
 
 -- name: skip
--- A task is passed once more, or has its turn.
-UPDATE task SET skips = skips + 1, turn = :turn WHERE space = :space AND id = :id;
+-- A task is passed over once more, or gets its turn.
+UPDATE task SET skips = skips + 1, turn = :turn WHERE space = :space AND id = :id
+RETURNING id, skips;
 
 -- name: able
--- What a session can do, as it last said.
+-- What a session can do, as it said last.
 UPDATE session SET tags = :tags
-WHERE space = :space AND id = :session AND COALESCE(tags, '') <> :tags;
+WHERE space = :space AND id = :session AND tags IS DISTINCT FROM :tags;
 
 -- name: abilities
--- The sessions that are here, and what each can do.
+-- The open sessions, and what each can do.
 SELECT id, agent, process_bound, process, boot, host, deadline, ended_at, tags
 FROM session WHERE space = :space AND ended_at IS NULL AND tags IS NOT NULL;
 
@@ -203,17 +205,17 @@ UPDATE task SET state = 'claimed', agent = :agent, session = :session, epoch = :
 WHERE space = :space AND id = :id;
 
 -- name: take_many
--- The same for many of them: id, epoch and signature of each.
+-- The same for many of them: id, epoch, signature and attempts of each.
 UPDATE task SET state = 'claimed', agent = :agent, session = :session,
     epoch = CAST(given.column2 AS BIGINT), ttl_ms = :ttl_ms, due = :due,
-    signature = given.column3, attempts = attempts + 1, changed_at = :at, aside = 0, skips = 0,
-    turn = NULL
+    signature = given.column3, attempts = CAST(given.column4 AS BIGINT), changed_at = :at,
+    aside = 0, skips = 0, turn = NULL
 FROM (VALUES :rows...) AS given
 WHERE space = :space AND id = given.column1;
 
 -- name: claim
--- One winner: only an available task can be claimed. COALESCE keeps a server without statistics
--- from looking the task up among all that are available instead of by its id.
+-- One winner: only an available task can be claimed. COALESCE keeps a server without statistics from
+-- searching all available tasks instead of looking up the id.
 UPDATE task SET state = 'claimed', agent = :agent, session = :session, epoch = :epoch,
     ttl_ms = :ttl_ms, due = :due, signature = :signature, attempts = attempts + 1,
     changed_at = :at, aside = 0, skips = 0, turn = NULL
@@ -224,12 +226,12 @@ RETURNING id, state, lane, priority, number, title, kind, tags, needs, payload, 
           asked, acked;
 
 -- name: renew
--- A claim lasts longer; its epoch stays.
+-- A claim is extended; its epoch stays the same.
 UPDATE task SET due = :due, ttl_ms = :ttl_ms, signature = :signature
 WHERE space = :space AND id = :id AND COALESCE(session, 0) = :session AND epoch = :epoch;
 
 -- name: settle
--- A claim ends by its claimer's word (completed, failed, dead, or given back) or is taken away.
+-- A claim ends because its claimer says so (completed, failed, dead, or given back) or is taken away.
 -- COALESCE as above: a session may have claimed a thousand.
 UPDATE task SET state = :state, result = :result, reason = :reason, due = :due,
     attempts = :attempts, session = NULL, ttl_ms = NULL, signature = NULL, landing = :landing,
@@ -237,7 +239,7 @@ UPDATE task SET state = :state, result = :result, reason = :reason, due = :due,
 WHERE space = :space AND id = :id AND COALESCE(session, 0) = :session AND epoch = :epoch;
 
 -- name: complete_many
--- Many claims end by their claimer's word: id, epoch and result of each.
+-- Many tasks are completed by their claimers: id, epoch and result of each.
 UPDATE task SET state = 'completed', result = given.column3, reason = '', due = NULL,
     session = NULL, ttl_ms = NULL, signature = NULL, changed_at = :at
 FROM (VALUES :rows...) AS given
@@ -245,28 +247,28 @@ WHERE space = :space AND id = given.column1 AND COALESCE(session, 0) = :session
   AND epoch = CAST(given.column2 AS BIGINT);
 
 -- name: move
--- A task changes its state without a claimer's word.
+-- A task changes its state without its claimer.
 UPDATE task SET state = :state, reason = :reason, due = :due, session = NULL, ttl_ms = NULL,
     signature = NULL, changed_at = :at, aside = 0, skips = 0, turn = NULL
 WHERE space = :space AND id = :id;
 
 -- name: reopen
--- A task begins again. What a person has acknowledged stays so, what was only asked does not.
+-- A task starts again. A person's approval stays; an open question does not.
 UPDATE task SET state = :state, due = :due, attempts = 0, reason = '', session = NULL,
     ttl_ms = NULL, signature = NULL, landing = NULL,
     asked = CASE WHEN acked IS NULL THEN NULL ELSE asked END,
     changed_at = :at, aside = 0, skips = 0, turn = NULL
-WHERE space = :space AND id = :id;
+WHERE space = :space AND id = :id RETURNING id, asked;
 
 -- name: landings_of
--- The landings of a branch that have not ended, or are dead: the ids that begin as theirs do.
+-- The landings of a branch that are open or dead, by the prefix of their ids.
 SELECT id, state FROM task
 WHERE space = :space AND id > :low AND id < :high AND kind = 'landing'
   AND state NOT IN ('completed', 'cancelled') ORDER BY id;
 
 -- name: landings
--- All landings that have not ended, but for dead ones, by their lanes. (The plus sign keeps both
--- databases from reading all tasks in their order.)
+-- All open landings, without dead ones, by their lanes. (The plus sign keeps both databases from
+-- reading all tasks in order.)
 SELECT id, state, payload, author, asked, acked, reason, changed_at, due, priority, number, agent,
        attempts, max_attempts
 FROM task WHERE space = :space AND state IN ('available', 'blocked', 'claimed', 'failed')
@@ -280,15 +282,15 @@ WHERE space = :space AND landing IN (:landings...) AND COALESCE(state, '') = 'bl
 ORDER BY number;
 
 -- name: hand_in
--- A task that nobody has claimed waits for its landing from now on.
+-- An unclaimed task waits for its landing from now on.
 UPDATE task SET state = 'blocked', landing = :landing, asked = NULL, acked = NULL,
     agent = :agent, reason = :reason, due = NULL, changed_at = :at, aside = 0, skips = 0, turn = NULL
 WHERE space = :space AND id = :id;
 
 -- name: follow
--- The tasks that wait for a landing wait for a later one of the same branch instead.
+-- The tasks that wait for a landing now wait for a later one of the same branch.
 UPDATE task SET landing = :landing, changed_at = :at
-WHERE space = :space AND landing = :earlier AND COALESCE(state, '') = 'blocked';
+WHERE space = :space AND landing = :earlier AND COALESCE(state, '') = 'blocked' RETURNING id;
 
 -- name: come_back
 -- The landing of a task has ended without it.
@@ -296,7 +298,7 @@ UPDATE task SET state = :state, reason = :reason, landing = NULL, changed_at = :
 WHERE space = :space AND id = :id;
 
 -- name: ack
--- A person has answered what a task asks.
+-- A person has answered a task's question.
 UPDATE task SET state = :state, reason = :reason, acked = :acked, changed_at = :at
 WHERE space = :space AND id = :id;
 
@@ -313,7 +315,7 @@ WHERE space = :space AND state = 'blocked' AND lane IN (:lanes...)
   AND (landing IS NOT NULL OR (asked IS NOT NULL AND acked IS NULL)) LIMIT 1;
 
 -- name: due
--- What changes by itself and is due.
+-- The tasks that are due to change by themselves.
 SELECT id, state, due, attempts, max_attempts, agent, session, epoch FROM task
 WHERE space = :space AND due IS NOT NULL AND due <= :now ORDER BY due LIMIT 100;
 
@@ -326,7 +328,7 @@ SELECT id, state, due, attempts, max_attempts, agent, session, epoch, declared F
 WHERE space = :space AND session = :session ORDER BY id;
 
 -- name: claimers
--- The sessions that have a claim, or a lease that tasks wait for, to see whether they live.
+-- The sessions with a claim, or with a lease that tasks wait for, to check whether they live.
 SELECT id, agent, process_bound, process, boot, host, deadline, ended_at FROM session
 WHERE space = :space AND id IN (
     SELECT session FROM task WHERE space = :space AND session IS NOT NULL
@@ -349,19 +351,23 @@ WHERE space = :space AND number > :after
   AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
   AND (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
   AND (CAST(:parent AS TEXT) IS NULL OR parent = :parent)
+  AND (CAST(:follows AS TEXT) IS NULL OR id IN (
+    SELECT task FROM dependency WHERE space = :space AND needs = :follows))
+  AND (CAST(:precedes AS TEXT) IS NULL OR id IN (
+    SELECT needs FROM dependency WHERE space = :space AND task = :precedes))
 ORDER BY number LIMIT :limit;
 
 -- name: counts
 SELECT state, COUNT(*) AS number FROM task WHERE space = :space GROUP BY state;
 
 -- name: due_counts
--- The same of those that have changed by themselves, and what nobody has written down yet.
+-- The same for tasks that have changed by themselves and are not updated yet.
 SELECT state, CASE WHEN state = 'claimed' AND attempts >= max_attempts THEN 1 ELSE 0 END AS last,
        COUNT(*) AS number
 FROM task WHERE space = :space AND due IS NOT NULL AND due <= :now GROUP BY 1, 2;
 
 -- name: never
--- The blocked tasks that wait for one which will not be completed.
+-- The blocked tasks that wait for one that will not be completed.
 SELECT d.task, d.needs, t.state FROM dependency d
 JOIN task b ON b.space = d.space AND b.id = d.task AND b.state = 'blocked' AND b.landing IS NULL
     AND (b.asked IS NULL OR b.acked IS NOT NULL)
@@ -369,14 +375,14 @@ JOIN task t ON t.space = d.space AND t.id = d.needs AND t.state IN ('dead', 'can
 WHERE d.space = :space ORDER BY b.number, d.needs LIMIT :limit;
 
 -- name: open
--- The tasks that have not ended, without what only their workers need.
+-- The open tasks, without what only their workers need.
 SELECT id, state, title, kind, priority, number, agent, tags, needs, declared, parent,
        with_children, due, attempts, max_attempts, landing, asked, acked
 FROM task WHERE space = :space AND state IN ('available', 'blocked', 'claimed', 'failed')
 ORDER BY number LIMIT :limit;
 
 -- name: not_open
--- What blocked tasks wait for that has ended, or that nobody has added.
+-- What blocked tasks wait for, if it has ended or nobody has added it.
 SELECT DISTINCT d.needs, t.state FROM dependency d
 JOIN task b ON b.space = d.space AND b.id = d.task AND b.state = 'blocked'
 LEFT JOIN task t ON t.space = d.space AND t.id = d.needs

@@ -1,6 +1,6 @@
-"""`dibs adopt`: use a store that somebody else has made, after a look at what is in it.
+"""`dibs adopt`: use a store that somebody else made, after a look at its contents.
 
-What is shown was written by whoever made the store, so it is shown as data: cut, and escaped.
+The contents were written by somebody else, so they are shown as data: cut and escaped.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from dibs.surroundings.commands import Globals
 
 BY = PEOPLE
+DESTRUCTIVE = ("adopt",)
 SHOWN = 80
 
 
 def main(call: Globals, *, yes: bool = False) -> int:
     """Look at a store that you did not make on this machine; with --yes, use it.
 
-    Then its access tokens are revoked, and whoever was in it has to join again.
+    Adopting it revokes its access tokens, and everybody in it has to join again.
 
-    yes: use it from now on
+    yes: adopt it
     example: --yes
     """
     from dibs.dibs import note_of
@@ -53,9 +54,9 @@ def main(call: Globals, *, yes: bool = False) -> int:
         return 0
     draw(mine.path, found)
     if yes:
-        note("adopted; its tokens are revoked, and whoever was in it has to join again")
+        note("adopted; its tokens are revoked, and everybody in it has to join again")
     else:
-        note("not adopted yet; if you know where it comes from: dibs adopt --yes")
+        note("not adopted; if you trust where it comes from: dibs adopt --yes")
     return 0
 
 
@@ -73,12 +74,12 @@ def draw(path: str, found: dict[str, Any]) -> None:
 
 
 def cut(text: object) -> str:
-    """Somebody else's word, in quotes and without anything that a terminal would act on."""
+    """A text of somebody else: quoted, and without anything that a terminal would act on."""
     return ascii(str(text)[:SHOWN])
 
 
 def day(at: object) -> str:
-    """A day by the wall clock; what is no time of ours is said to be none."""
+    """A day by the wall clock; `never` for a number that is no valid time."""
     if not isinstance(at, int) or not 0 < at < 1 << 42:
         return "never"
     return time.strftime("%Y-%m-%d", time.localtime(at / 1000))

@@ -1,7 +1,7 @@
-"""`dibs demo`: a living scene of several agents, in a store of its own, to look at.
+"""`dibs demo`: several agents at work in a store of their own, to look at.
 
 Every agent is a process that really claims, waits, works, writes and fails; one of them is killed
-now and then, and comes back. Nothing of the scene is drawn: the dashboard shows what happens.
+now and then, and comes back. Nothing is faked: the dashboard shows what happens.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BY = EVERYBODY
 PYTHON = [sys.executable, "-P", "-m"]
-"""With -P, since what lies in the folder is no module of ours."""
+"""With -P, because files in the folder must not be imported as modules."""
 KINDS = {"port": Whole(0, 65_535)}
 SPACE = "demo"
 FILES = ["src/api.py", "src/models.py", "src/auth.py", "src/search.py", "docs/guide.md"]
@@ -40,7 +40,7 @@ LIFE_STEPS = 12
 OPEN_TASKS = 5
 WORK = [
     ("add pagination", "src/api.py", "python"),
-    ("hash passwords anew", "src/auth.py", "python"),
+    ("rehash the passwords", "src/auth.py", "python"),
     ("index titles", "src/search.py", "python"),
     ("rename Order to Purchase", "src/models.py", "python"),
     ("migrate the orders table", "db:migrations", "sql"),
@@ -48,7 +48,7 @@ WORK = [
     ("run the server tests", "port:3000", "python"),
 ]
 REMARKS = [
-    "the tests of {} are slow, I look at it",
+    "the tests of {} are slow, I am looking into it",
     "please leave {} alone until I am done",
     "{} is ready for review",
     "I found a bug in {}, and added a task",
@@ -67,10 +67,10 @@ def main(
 ) -> int:
     """Watch several agents share a codebase: a scratch store, its daemon and its dashboard.
 
-    Ctrl-C ends it. Without a folder everything is in a temporary one, which is removed at the end.
+    Ctrl-C ends it. Without a folder, a temporary one is used and removed at the end.
 
     folder: where to keep the scratch store
-    port: where the dashboard is; by default at any free one
+    port: the port of the dashboard; by default any free one
     pace_s: how long one step of an agent takes
     print: print the link to the dashboard instead of opening it
     """
@@ -91,7 +91,7 @@ def main(
         os.makedirs(scratch, exist_ok=True)
         stage.run()
     except KeyboardInterrupt:
-        note("\nthe demo is over")
+        note("\nthe demo has ended")
     finally:
         if folder is None:
             forget(note_of(stage.store, None, None))
@@ -100,7 +100,7 @@ def main(
 
 
 class Stage:
-    """The daemon and the agents, for as long as the scene lasts."""
+    """The daemon and the agents, while the demo runs."""
 
     def __init__(self, folder: str, port: int, pace_s: float, opening: list[str]) -> None:
         """opening: the command that shows the dashboard"""
@@ -109,7 +109,7 @@ class Stage:
         self.pace = pace_s
         self.port = port
         self.opening = opening
-        # The daemon's token and the like stay in the scratch folder too.
+        # The daemon's token also stays in the scratch folder.
         self.environment = {
             **{name: text for name, text in os.environ.items() if not name.startswith("DIBS_")},
             "XDG_DATA_HOME": os.path.join(folder, ".dibs", "user"),
@@ -119,11 +119,11 @@ class Stage:
         self.cast: dict[str, subprocess.Popen[str]] = {}
         self.daemon: subprocess.Popen[str] | None = None
         self.there: list[subprocess.Popen[str]] = []
-        """All who were started."""
+        """All processes that were started."""
         self.starting = self.ended = False
 
     def end(self, *_: object) -> None:
-        """Called for a signal; whoever is being started must not be lost sight of."""
+        """Called for a signal; a process that is just being started must be ended too."""
         self.ended = True
         if not self.starting:
             raise KeyboardInterrupt
@@ -138,7 +138,7 @@ class Stage:
             self.clear()
 
     def build(self) -> None:
-        """Make the files of the scene, in a folder that is empty or that a demo has made."""
+        """Make the files of the demo, in a folder that is empty or was made by a demo."""
         real = os.path.realpath(self.folder)
         for name in [*FILES, ".dibs/demo.db"]:
             if os.path.realpath(os.path.join(real, name)) != os.path.join(real, name):
@@ -202,7 +202,7 @@ class Stage:
                 [*PYTHON, module, *words],
                 env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out,
                 text=True,
-                process_group=0,  # a signal of the terminal is for the stage, which ends the others
+                process_group=0,  # a signal of the terminal is for the stage, which ends the agents
             )  # fmt: skip
             self.there.append(process)
         finally:
@@ -221,7 +221,7 @@ class Stage:
 
 
 class Actor:
-    """One agent of the scene, in a process of its own."""
+    """One agent of the demo, in a process of its own."""
 
     def __init__(self, me: Agent, pace: float) -> None:
         from random import Random
@@ -232,7 +232,7 @@ class Actor:
         self.stage = os.getppid()
 
     def step(self, steps: float = 1.0, status: str | None = None) -> None:
-        """Let time pass, saying what it is used for; end when the stage is gone."""
+        """Let time pass, with a status that says for what; end when the stage is gone."""
         if status is not None:
             self.me.agents.beat(status=status)
         time.sleep(self.pace * steps * self.random.uniform(0.6, 1.4))
@@ -240,7 +240,7 @@ class Actor:
             raise SystemExit(0)
 
     def plan(self) -> None:
-        """Keep some work on the board, each round a little chain of tasks."""
+        """Add a small chain of tasks in each round, so that there is always work."""
         number = 0
         while True:
             open_tasks = len(self.me.work.list(state="available"))
@@ -323,7 +323,7 @@ class Actor:
             self.step(2, "thinking")
 
     def struggle(self) -> None:
-        """Take something that others want, until something happens."""
+        """Hold something that others want, until the process is killed."""
         while True:
             what = self.random.choice([*SHARED, *FILES])
             try:

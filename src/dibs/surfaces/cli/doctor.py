@@ -1,7 +1,7 @@
-"""`dibs doctor`: is everything sound? It fails only on what is truly broken. And `dibs backup`.
+"""`dibs doctor`: check that everything works. Only a real fault makes it fail.
 
-Each check says what it saw. A warning is something to know; a fault makes the exit code 1 and
-says how to fix it, and `--fix` fixes what can be fixed without losing anything.
+Each check says what it found. A warning is good to know. A fault sets the exit code to 1 and says
+how to fix it; `--fix` fixes what can be fixed without losing anything.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from dibs.errors import DibsError
 from dibs.operation import EVERYBODY
 from dibs.records import called, folder, quoted
-from dibs.surroundings.wording import note, paint, print_json, say
+from dibs.surroundings.wording import paint, print_json, say
 from dibs.system import file_system
 
 TYPE_CHECKING = False
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Driver
     from dibs.surroundings.commands import Globals
 
-    Mend = Callable[[], object] | None
+    Fix = Callable[[], object] | None
 
-BY = {"doctor": EVERYBODY, "backup": EVERYBODY}
+BY = EVERYBODY
 OK, WARNING, FAULT = "ok", "warning", "fault"
 COLOURS = {OK: "green", WARNING: "yellow", FAULT: "red"}
 LARGE_LOG = 64 << 20
@@ -32,30 +32,30 @@ RECENT_S, LOOKED_AT = 7 * 86_400, 1_000
 
 
 class Finding:
-    def __init__(self, check: str, state: str, says: str, next: str = "", mend: Mend = None):
+    def __init__(self, check: str, state: str, says: str, next: str = "", fix: Fix = None):
         self.check = check
         self.state = state
         self.says = says
         self.next = next
-        self.mend = mend
+        self.fix = fix
 
     def to_json(self) -> dict[str, object]:
         return {"check": self.check, "state": self.state, "says": self.says, "next": self.next}
 
 
-def doctor(call: Globals, *, fix: bool = False, prove: bool = False) -> int:
+def main(call: Globals, *, fix: bool = False, prove: bool = False) -> int:
     """Check versions, hooks, set-up, files, clock, key, server, log, sessions and signatures.
 
     fix: fix what can be fixed without losing anything
     prove: run every hook that is set up here as its client would, with a harmless event, and say
-        for each client whether dibs has seen them
+        for each client whether the hooks reached dibs
     example: --fix
     """
     findings = []
     for finding in proofs(call) if prove else examine(call):  # the store is open until this ends
-        if fix and finding.state != OK and finding.mend is not None:
-            finding.mend()
-            finding.state, finding.says = OK, f"{finding.says}; mended"
+        if fix and finding.state != OK and finding.fix is not None:
+            finding.fix()
+            finding.state, finding.says = OK, f"{finding.says}; fixed"
         findings.append(finding)
     if call.json:
         print_json([finding.to_json() for finding in findings])
@@ -72,21 +72,6 @@ def proofs(call: Globals) -> Iterator[Finding]:
     with call.open() as space:
         for title, state, says, advice in prove(space):
             yield Finding(title, states.get(state, FAULT), f"{state}: {says}", advice)
-
-
-def backup(call: Globals, file: str) -> int:
-    """Copy the store to FILE while others write. Epochs go on rising in a copy that is put back.
-
-    file: where to copy it to
-    example: ~/backups/dibs.db
-    """
-    with call.open() as space:
-        space.backup(file)
-    if call.json:
-        print_json({"file": file})
-    else:
-        note(f"copied to {file}")
-    return 0
 
 
 def draw(finding: Finding) -> None:
@@ -109,17 +94,17 @@ def examine(call: Globals) -> Iterator[Finding]:
         yield settings(space)
         yield from set_up(space)
         if space.scope.daemon:
-            # What lies beneath is looked at where it is.
+            # The store itself is checked on the machine of the daemon.
             yield where(space, space.scope.daemon)
             yield alive(space)
             yield signatures(space)
             return
         store = space.scope.store
         yield where(space, store.driver.address)
-        yield Finding("key", OK, "fits the space")
+        yield Finding("key", OK, "matches the space")
         if store.liveness is not None:
             kind = file_system(os.path.dirname(store.driver.address))
-            yield Finding("file system", OK, kind or "the system does not say")
+            yield Finding("file system", OK, kind or "unknown to the system")
         yield Finding("clock", OK, f"boot {store.driver.boot[:8] or 'of the server'}")
         if store.liveness is None:
             yield from durability(store.driver)
@@ -127,6 +112,7 @@ def examine(call: Globals) -> Iterator[Finding]:
         yield from modes(store.driver)
         yield integrity(space)
         yield log_size(space)
+        yield from export(space)
         yield sessions(space)
         yield from tokens(space)
         yield signatures(space)
@@ -138,9 +124,9 @@ def where(space: Dibs, address: str) -> Finding:
 
 
 def hooks(folder: str | None = None) -> Finding:
-    """What went wrong in hooks, where nobody was looking.
+    """Failures of hooks, which nobody saw when they happened.
 
-    folder: where they wrote it down; without a store, which is one reason, it has to be found
+    folder: where they are recorded; it has to be found if the store cannot be opened
     """
     from dibs.surroundings.failures import failures, folder_and_policy, forget
 
@@ -150,34 +136,49 @@ def hooks(folder: str | None = None) -> Finding:
         return Finding("hooks", OK, "none has failed")
     times = "once" if len(found) == 1 else f"{len(found)} times"
     says = f"failed {times}, the last: {quoted(found[-1])}"
-    advice = "once the reason is fixed, dibs doctor --fix forgets them"
+    advice = "once the cause is fixed, clear the list with dibs doctor --fix"
     return Finding("hooks", WARNING, says, advice, lambda: forget(place))
 
 
 def beside(call: Globals, space: Dibs) -> Finding:
-    """Which way the hooks of tools take to a server."""
+    """How the hooks of tools reach a server."""
     from dibs.surroundings import nearby
 
     if not nearby.is_on():
-        return Finding("daemon", OK, f"none for hooks, by {nearby.SWITCH}=off")
+        return Finding("daemon", OK, f"hooks use none ({nearby.SWITCH}=off)")
     url = nearby.found(call.store or "", space.space, space.scope.store.driver.key())
-    says = f"hooks go through {url}" if url else "the next hook of a tool starts one"
+    says = f"hooks go through {url}" if url else "none runs; the next hook starts one"
     return Finding("daemon", OK, says)
 
 
 def settings(space: Dibs) -> Finding:
-    """Whether `.dibs/config.toml` says what can be understood."""
+    """Whether the settings can be understood."""
     from dibs.surroundings.settings import load
 
     found = load(space.scope.place)
     if found.problems:
         says = "; ".join(found.problems)
-        return Finding("settings", FAULT, f".dibs/config.toml: {says}", "correct it")
+        advice = "correct it; dibs config list shows the values in use"
+        return Finding("settings", FAULT, f".dibs/config.toml: {says}", advice)
     return Finding("settings", OK, f"policy {found.policy}, worktrees {found.worktrees}")
 
 
+def export(space: Dibs) -> Iterator[Finding]:
+    """Whether old events can be exported before they are removed; if not, none is removed."""
+    from dibs.storage.retention import check_export
+
+    path = space.scope.store.keeps().export
+    if path is None:
+        return
+    try:
+        check_export(path)
+        yield Finding("export", OK, f"to {folder(path)}")
+    except DibsError as error:
+        yield Finding("export", FAULT, error.message, error.next or "")
+
+
 def set_up(space: Dibs) -> Iterator[Finding]:
-    """Whether what `dibs init` wrote is still there, where it was run."""
+    """Whether the files that `dibs init` wrote are unchanged."""
     from dibs.setup import Setup
 
     place = space.scope.place
@@ -204,7 +205,7 @@ def versions() -> Finding:
 
 
 def modes(driver: Driver) -> Iterator[Finding]:
-    """Who can read the key can act for everybody."""
+    """Whoever can read the key can act for everybody."""
     from functools import partial
 
     def close_to_others(path: str, mode: int) -> None:
@@ -223,12 +224,12 @@ def modes(driver: Driver) -> Iterator[Finding]:
 
 
 def durability(driver: Driver) -> Iterator[Finding]:
-    """Whether the database server keeps what dibs has acknowledged."""
+    """Whether the database server can lose acknowledged writes."""
     risks = driver.at_risk()
     for says, advice in risks:
         yield Finding("durability", WARNING, says, advice)
     if not risks:
-        yield Finding("durability", OK, "the server keeps what was acknowledged")
+        yield Finding("durability", OK, "the server keeps every acknowledged write")
 
 
 def integrity(space: Dibs) -> Finding:
@@ -243,7 +244,7 @@ def log_size(space: Dibs) -> Finding:
     size = driver.log_bytes()
     if size <= LARGE_LOG:
         return Finding("log size", OK, f"{size >> 10} KiB")
-    says = f"the write-ahead log has {size >> 20} MiB: somebody reads for very long"
+    says = f"the write-ahead log has {size >> 20} MiB: a reader has been open for very long"
     return Finding("log size", WARNING, says, "dibs doctor --fix", driver.shorten_log)
 
 
@@ -254,12 +255,12 @@ def sessions(space: Dibs) -> Finding:
     if not dead:
         return alive(space)
     names = ", ".join(sorted({called(session.agent) for session in dead}))
-    says = f"{len(dead)} ended without leaving ({names}); the next who needs it takes it over"
+    says = f"{len(dead)} ended without leaving ({names}); whoever needs it can take it"
     return Finding("sessions", WARNING, says, "dibs doctor --fix", lambda: end_dead(space.scope))
 
 
 def tokens(space: Dibs) -> Iterator[Finding]:
-    """Whether an older copy was put back lately, in which a token may not be revoked yet."""
+    """Whether a backup was restored lately, which may undo that a token was revoked."""
     from time import time
 
     from dibs.nouns.agents.sessions import tokens_now
@@ -270,8 +271,8 @@ def tokens(space: Dibs) -> Iterator[Finding]:
         return
     older = [id for id in sorted(tokens_now(space.scope)) if id < restored[-1].seq]
     if older:
-        says = f"{len(older)} made before an older state of this store was put back; "
-        says += "one that was revoked since then opens it again"
+        says = f"{len(older)} made before a backup of this store was restored; "
+        says += "one that was revoked after the backup is valid again"
         yield Finding("tokens", WARNING, says, "dibs token list; revoke what you do not want")
 
 
@@ -283,7 +284,7 @@ def alive(space: Dibs) -> Finding:
 def signatures(space: Dibs) -> Finding:
     wrong = space.agents.verify()
     if not wrong:
-        return Finding("signatures", OK, "every claim and message is by whom it says")
+        return Finding("signatures", OK, "all signatures are valid")
     first = f"{wrong[0].noun} {called(wrong[0].subject)} of {called(wrong[0].agent)}"
-    says = f"{len(wrong)} rows were not written by those they name, such as {first}"
-    return Finding("signatures", FAULT, says, "dibs verify lists them; have a person look")
+    says = f"{len(wrong)} rows were not written by the agents they name, such as {first}"
+    return Finding("signatures", FAULT, says, "list them with dibs verify, and have a person look")

@@ -1,4 +1,4 @@
-"""`dibs land [BRANCH]`: queue a branch to be merged, and land what is queued unless others do."""
+"""`dibs land [BRANCH]`: queue a branch, and land the queue unless another command does."""
 
 from __future__ import annotations
 
@@ -58,28 +58,28 @@ def main(
     ack: str | None = None,
     refuse: str | None = None,
 ) -> int:
-    """Merge a branch into another once it is verified, one after the other with all that wait.
+    """Verify a branch and merge it into another, in turn with all others in the queue.
 
-    What the target asks for is in [land] of .dibs/config.toml, as the target itself has it. The
-    branch is queued as a task. If nobody lands onto the target now, this command does: it merges
-    what is queued, verifies it in a worktree of its own, and moves the target. If another command
-    does, that one lands this branch too.
+    What the target requires is in [land] of .dibs/config.toml, as committed in the target. The
+    branch is queued as a task. If no other command lands onto the target now, this one does: it
+    merges what is queued, verifies it in a worktree of its own, and moves the target. Otherwise
+    the other command lands this branch too.
 
     The exit code is 0 if the branch has landed or is queued, 1 if it came back, and 75 if it has to
     wait.
 
     branch: what to land; by default the branch that is checked out here
     onto: the target; by default the branch that is checked out in the main worktree
-    verify: a command that must succeed too, on top of those of the target
-    resolve: a command that may resolve conflicts, run in a checkout that has them
-    repair: a command that may repair what fails its verification
-    task: the task that you have claimed: it completes when the branch has landed
+    verify: another command that must succeed, in addition to those of the target
+    resolve: a command that resolves conflicts, run in a checkout that has them
+    repair: a command that repairs what fails its verification
+    task: a task that you have claimed; it completes when the branch has landed
     wait: wait until the branch has landed or has come back
     queue: only show what is queued
     run: only land what is queued
-    loop: with --run: go on, and land whatever is queued later
-    ack: for people: let a landing go on that changes what is protected
-    refuse: for people: let it come back
+    loop: with --run: keep running, and land what is queued later
+    ack: for people: allow a landing that changes protected files
+    refuse: for people: send it back
     example: --verify 'make test' --wait
     """
     with call.open() as space:
@@ -95,7 +95,7 @@ def main(
         else:
             branch = branch or current(top)
             target = onto or default_target(space, top, branch)
-        who = joined(call, space)
+        who = call.join(space, people=True)
         landing = None
         if not run and branch is not None:
             landing = submit(who, top, branch, target, task, check=verify)
@@ -112,7 +112,7 @@ def main(
 
 
 class Once:
-    """Says each line, but not the same one or two again and again while a command waits."""
+    """Prints each line, but does not repeat the last two while a command waits."""
 
     def __init__(self) -> None:
         self._last: list[str] = []
@@ -124,7 +124,7 @@ class Once:
 
 
 class Conducting:
-    """Conducting, as a command does it."""
+    """Landing the queue, as a command."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Conducting:
                 return 128 + outcome.told
             if not loop:
                 break
-            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)  # now a signal ends us
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)  # a signal ends this process now
             self._agent.events.watch(seq, kind="task", limit=1, wait_s=LOOP_S)
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         if outcome.conductor:
@@ -165,7 +165,7 @@ class Conducting:
             note(f"dibs: nothing is queued for {called(self._onto)} that can land now")
             tags = [target_of(self._onto)]
             if self._agent.work.list(state="available", kind=LANDING, tags=tags):
-                note("next: what is queued needs the --verify that it was queued with: name it")
+                note("next: give the --verify that the branches were queued with")
         return LATER if outcome.stopped or outcome.conductor else 1 if returned else 0
 
     def one(self, landing: Task, wait: bool) -> int:
@@ -187,13 +187,13 @@ class Conducting:
             try:
                 self._agent.work.wait(landing.id, wait_s=LOOK_S)
             except TimeoutError:
-                pass  # its conductor may have died: look again
+                pass  # whoever lands the queue may have died: look again
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             landing = self._agent.work.show(landing.id)
         if self._call.json:
             print_json(plain(landing))
         elif landing.state == "dead":
-            # Whatever a verification printed is marked as such, line by line.
+            # Each line that a verification printed is marked.
             lines = [f"  > {visible(line[:SHOWN])}" for line in landing.reason.splitlines() if line]
             note("\n".join([f"dibs: {called(landing.id)} came back:", *lines]))
         elif landing.state == "completed":
@@ -204,20 +204,11 @@ class Conducting:
         return LATER if landing.state != "completed" and outcome.stopped else 0
 
 
-def joined(call: Globals, space: Dibs) -> Agent:
-    """Who queues: the session of the caller, or that of the person whose terminal this is."""
-    if call.chosen or call.who() is not None:
-        return call.join(space)
-    from dibs.surroundings.who import person
-
-    return space.join(person(), shell=True)
-
-
 def decide(call: Globals, space: Dibs, ack: str | None, refuse: str | None) -> int:
     if ack is not None and refuse is not None:
         raise InvalidError("give --ack or --refuse, not both")
     operations()["work.ack"].permit(call.party())
-    task = joined(call, space).work.ack(ack or refuse or "", refuse=refuse is not None)
+    task = call.join(space, people=True).work.ack(ack or refuse or "", refuse=refuse is not None)
     if call.json:
         print_json(plain(task))
     elif refuse is not None:
@@ -263,12 +254,12 @@ def current(top: str) -> str:
 def head(top: str, git_dir: str = "") -> str:
     environment = elsewhere() | ({"GIT_DIR": git_dir} if git_dir else {})
     said = git("symbolic-ref", "-q", "HEAD", cwd=top, environment=environment, codes=(0, 1))
-    # Not --short: where a tag has the same name, that says heads/NAME.
+    # Not --short: if a tag has the same name, that prints heads/NAME.
     return os.fsdecode(said).strip().removeprefix("refs/heads/")
 
 
 def default_target(space: Dibs, top: str, branch: str = "") -> str:
-    """The branch of the main worktree; where that is the one to land, the usual names."""
+    """The branch of the main worktree; if that is the one to land, a usual name."""
     root = space.scope.place.root
     inside = os.path.isdir(root) and os.path.lexists(f"{root}/.git")
     found = head(root) if inside else head(top, git_directory(root))
@@ -290,6 +281,6 @@ def default_target(space: Dibs, top: str, branch: str = "") -> str:
             next="name the branch to land: dibs land BRANCH; or another target: --onto BRANCH",
         )
     raise InvalidError(
-        "no branch is checked out in the main worktree, so the target is not known",
+        "no branch is checked out in the main worktree, so the target is unknown",
         next="name it: --onto BRANCH",
     )

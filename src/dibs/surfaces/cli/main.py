@@ -16,8 +16,8 @@ import sys
 from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
 from dibs.operation import AGENT, NOUNS, OPERATIONS, PEOPLE_ONLY, Operation
 from dibs.records import called, plain, shortened, span
-from dibs.surroundings.commands import Command, Globals, closest, lines_of_json, unknown
-from dibs.surroundings.wording import complaint, note, print_json
+from dibs.surroundings.commands import Command, Globals, lines_of_json
+from dibs.surroundings.wording import complaint, note, print_json, warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,21 +26,26 @@ if TYPE_CHECKING:
     from dibs.dibs import Dibs
 
 INTERRUPTED = 130
+NAMED = 10
 BUG = 70
 
 FIRST_WORDS = {
     **dict.fromkeys(("claim", "release", "renew", "wait"), "leases"),
     **dict.fromkeys(("send", "announce", "inbox", "ack"), "messages"),
 }
-"""The nouns behind the words that agents type most: all others are found by loading every noun."""
+"""The nouns of the most frequent commands; for any other, all nouns are loaded."""
 
 # Written by hand: each is the function `main` of a module, or the one of its (last) word.
 BY_HAND = {
     "init": "dibs.surfaces.init",
+    **dict.fromkeys(("version", "whoami", "stats"), "dibs.surfaces.cli.about"),
+    **dict.fromkeys(("config list", "config get", "config set"), "dibs.surfaces.cli.config"),
     "status": "dibs.surfaces.cli.views",
-    "log": "dibs.surfaces.cli.views",
-    "top": "dibs.surfaces.cli.views",
+    "log": "dibs.surfaces.cli.log",
+    "top": "dibs.surfaces.cli.top",
     "gc": "dibs.surfaces.cli.views",
+    **dict.fromkeys(("report", "contention"), "dibs.surfaces.cli.report"),
+    "vault": "dibs.surfaces.cli.vault",
     "mcp": "dibs.surfaces.stdio",
     "serve": "dibs.surfaces.http.daemon_commands",
     "demo": "dibs.surfaces.cli.demo",
@@ -63,33 +68,39 @@ BY_HAND = {
     "work import": "dibs.surfaces.cli.work_import",
     "work export": "dibs.surfaces.cli.work_export",
     "work sync": "dibs.surfaces.cli.work_sync",
+    "verify": "dibs.surfaces.cli.audit",
+    "audit seal": "dibs.surfaces.cli.audit",
+    "audit check": "dibs.surfaces.cli.audit",
+    "telemetry export": "dibs.surfaces.cli.telemetry",
     "doctor": "dibs.surfaces.cli.doctor",
-    "backup": "dibs.surfaces.cli.doctor",
+    **dict.fromkeys(("backup", "restore", "reset"), "dibs.surfaces.cli.backups"),
     "adopt": "dibs.surfaces.cli.adopt",
-    "protocol": "dibs.surfaces.cli.help",
-    "completion": "dibs.surfaces.cli.help",
+    "key show": "dibs.surfaces.cli.key_show",
+    "key import": "dibs.surfaces.cli.key_import",
+    "protocol": "dibs.surfaces.cli.protocol_text",
+    **dict.fromkeys(("completion", "candidates"), "dibs.surfaces.cli.completion"),
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code; as a program of its own, end with it."""
-    # A command is over before there is garbage worth collecting; a long one still collects.
+    """Run one command and return its exit code; as a program, exit with it."""
+    # A command ends before there is garbage worth collecting; a long one still collects.
     gc.set_threshold(100_000)
-    mend_streams()
+    prepare_streams()
     globals_, code = Globals(), 0
     given = sys.argv[1:] if arguments is None else arguments
     try:
         try:
             code = run(globals_, globals_.take(given))
         except DibsError as error:
-            # To a client whose hook this is, 2 would mean that its tool must not run.
+            # In a hook, 2 would tell the client to block its tool.
             code = 1 if given[:1] == ["hook"] else error.exit_code
             complain(globals_, error)
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
-        pass  # whoever read our output has seen enough
+        pass  # the reader has closed the pipe
     except Exception as error:
         code = BUG
         confess(globals_, error)
@@ -99,19 +110,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def leave(code: int) -> None:
-    """End at once: to take the interpreter apart costs a tenth of the whole command."""
+    """Exit at once: shutting the interpreter down takes a tenth of the whole command."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            pass  # nobody can be told any more
+            pass  # there is nobody left to tell
     os._exit(code)
 
 
-def mend_streams() -> None:
-    """Let every character be written, and no file of the store become the standard output."""
+def prepare_streams() -> None:
+    """Make every character writable, and keep files of the store off the standard streams."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
-        # The caller closed one; the next file to be opened would get its number.
+        # The caller closed one of them; the next file that is opened would take its place.
         while os.open(os.devnull, os.O_RDWR) < 2:
             pass
         sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
@@ -124,10 +135,8 @@ def mend_streams() -> None:
 def run(globals_: Globals, words: list[str]) -> int:
     if words[:1] == ["help"]:
         globals_.help, words = True, words[1:]
-    if words[:1] == ["--version"]:
-        from dibs import __version__
-
-        return globals_.answer({"version": __version__}, f"dibs {__version__}")
+    if words[:1] in (["--version"], ["-V"]):
+        words = ["version"]
     if not words or globals_.help:
         from dibs.surfaces.cli.help import help_on
 
@@ -139,13 +148,13 @@ def run(globals_: Globals, words: list[str]) -> int:
 
 
 def name_by_hand(words: list[str]) -> str:
-    """The command written by hand that the first words name; none if they name no such."""
+    """The command written by hand that the first words name; empty if there is none."""
     return next((name for name in (" ".join(words[:2]), words[0]) if name in BY_HAND), "")
 
 
 def by_hand(globals_: Globals, name: str, words: list[str]) -> int:
     command = written_by_hand(name)
-    placed, named = command.parse(words)
+    placed, named = command.parse(globals_.take_format(words, command))
     if AGENT not in command.by and globals_.party() == AGENT:
         raise NotYoursError(
             f"only people may do this (dibs {name}), and this is an agent's shell", next=PEOPLE_ONLY
@@ -158,7 +167,7 @@ def written_by_hand(name: str) -> Command:
 
 
 def find(words: list[str]) -> tuple[Operation, list[str]]:
-    """The operation that the first words name, and the words that are left for it."""
+    """The operation that the first words name, and the remaining words."""
     noun = FIRST_WORDS.get(words[0], words[0])
     if noun in NOUNS:
         __import__(f"dibs.nouns.{noun}.operations")
@@ -167,7 +176,7 @@ def find(words: list[str]) -> tuple[Operation, list[str]]:
 
         operations()
     offered = [entry for entry in OPERATIONS.values() if entry.by]
-    # `dibs claim` is also `dibs leases claim`: noun and verb always do.
+    # `dibs claim` is also `dibs leases claim`: noun and verb always work.
     named = {f"{entry.noun} {entry.verb}": entry for entry in offered}
     named |= {entry.cli: entry for entry in offered}
     entry, rest = named.get(" ".join(words[:2])), words[2:]
@@ -177,6 +186,8 @@ def find(words: list[str]) -> tuple[Operation, list[str]]:
         if words[0] in NOUNS and rest and not rest[0].startswith("-"):
             entry = None
     if entry is None:
+        from dibs.surfaces.cli.slips import no_command
+
         raise no_command(words, named)
     return variant(entry, rest, named)
 
@@ -184,7 +195,7 @@ def find(words: list[str]) -> tuple[Operation, list[str]]:
 def variant(
     entry: Operation, words: list[str], named: dict[str, Operation]
 ) -> tuple[Operation, list[str]]:
-    """The operation that an option makes of another one, as `--take` does of `dibs claim`."""
+    """The operation that an option selects instead, as `--take` does for `dibs claim`."""
     for place, word in enumerate(words):
         if word == "--":
             break
@@ -196,26 +207,15 @@ def variant(
 
 
 def takes_value(operation: Operation, word: str) -> bool:
-    """Whether the word is an option of the operation that what follows belongs to."""
+    """Whether the word is an option that takes the next word as its value."""
     options = Command.of(operation).options
     return any(word == f"--{option.name}" for option in options if not option.switch)
-
-
-def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
-    spelled = [name.partition(" ") for name in [*named, *BY_HAND]]
-    verbs = [second for first, _, second in spelled if first == words[0] and second.isalpha()]
-    if not verbs:
-        firsts = {first for first, _, _ in spelled}
-        return unknown("command", words[0], sorted({*firsts, *NOUNS, "help"}))
-    if len(words) == 1:
-        return InvalidError(f"dibs {words[0]} what?", next=f"one of: {', '.join(verbs)}")
-    return unknown("command", f"{words[0]} {words[1]}", [f"{words[0]} {verb}" for verb in verbs])
 
 
 def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
     """Call the operation as a person or an agent typed it, and print its answer."""
     command = Command.of(operation)
-    placed, named = command.parse(words)
+    placed, named = command.parse(globals_.take_format(words, command))
     refuse_nothing(operation, placed, named)
     if AGENT not in operation.by:
         operation.permit(globals_.party())
@@ -224,18 +224,26 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
     with globals_.open() as space:
         handle = acting(globals_, operation, space)
         method = getattr(getattr(handle, operation.noun), operation.verb)
+        stranger = operation.name == "messages.send" and unknown_agent(handle, named.get("to"))
         try:
             result = method(*placed, **named)
         except NotFoundError as error:
+            from dibs.surfaces.cli.slips import suggest
+
             suggest(error, handle, operation, placed)
             raise
         if command.items is not None:
             return answer_each(globals_, operation, result)
         answer(globals_, operation, result)
-        if operation.name == "work.list" and not named.get("everything"):
-            limit = named.get("limit") or operation.arguments()["limit"].default
-            if len(result) == limit:
-                note(f"cut after {limit}; there may be more: --all, or --after {result[-1].seq}")
+        if stranger:
+            warn(stranger)
+        limit = operation.arguments().get("limit")
+        if limit is not None and isinstance(result, tuple):
+            at_most = named.get("limit", limit.default)
+            if len(result) == at_most and not named.get("everything"):
+                from dibs.surfaces.cli.show import cut
+
+                cut(operation, result, at_most)
         if operation.grants and AGENT not in operation.by and not globals_.json:
             name = result.leases[0].agent
             name = called(name)
@@ -248,57 +256,80 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
                     f"an agent holds a whole tree for {span(leases[0].ttl_ms)} at most, renewals "
                     "included: claim the paths you need, or ask the person you work for"
                 )
+        if operation.name == "leases.claim" and not globals_.json and globals_.is_shared(space):
+            note(f"in the space {called(space.space)}, which others of this store may share")
+        if operation.verb in ("claim", "renew") and not globals_.json:
+            longer(operation, result, named.get("ttl_s"))
         new = operation.name == "leases.claim" and len(result.kept) < len(result.leases)
         if new and not globals_.json:
             from dibs.surfaces.cli.show import others_said
 
-            # As they were typed: the names in the grant are written from the top.
+            # By the names that were typed: those in the grant begin at the top of the checkout.
             others_said(handle.leases.outcomes(*placed), result.leases[0].agent)
-    return 0
+    return 1 if result is None else 0
+
+
+def longer(operation: Operation, result: Any, ttl_s: float | None) -> None:
+    """Say that a lease or a task which is held for longer than asked stays so."""
+    if ttl_s is None:
+        return
+    if operation.noun == "work":
+        held = [(result.id, result.due_in_ms or 0)]
+    else:
+        leases = getattr(result, "leases", result)
+        held = [(lease.resource, lease.expires_in_ms) for lease in leases]
+    for name, left_ms in held:
+        if left_ms > ttl_s * 1000:
+            note(
+                f"{called(name)} stays yours for {span(left_ms)}, which is longer than --ttl; to "
+                "shorten that, give it back and claim it again"
+            )
+
+
+def unknown_agent(space: Dibs, name: str | None) -> str:
+    """What to say of a message to somebody who has never been here; "" if there is nothing.
+
+    It is sent all the same: whoever joins by that name finds it.
+    """
+    if name is None:
+        return ""
+    known = [one.agent for one in space.agents.list(everybody=True)]
+    if name in known:
+        return ""
+    from dibs.surroundings.commands import closest
+
+    close = closest(name, known)
+    hint = f"did you mean {called(close[0])}? " if close else ""
+    others = ", ".join(map(called, sorted(known)[:NAMED])) or "nobody"
+    return (
+        f"nobody called {called(name)} has been here yet; {hint}the message waits for whoever "
+        f"joins by that name (known: {others}{', …' if len(known) > NAMED else ''})"
+    )
 
 
 def acting(globals_: Globals, operation: Operation, space: Dibs) -> Dibs:
-    """The space as the caller sees it; without a name it can only be looked at."""
-    if globals_.chosen or globals_.who() is not None:
-        return globals_.join(space)
-    if not operation.mutates:
+    """The space as the caller sees it; without a name, the caller can only read."""
+    nameless = not globals_.chosen and globals_.who() is None
+    if nameless and not operation.mutates:
         return space
-    if AGENT in operation.by:
-        return globals_.join(space)  # or rather, a refusal
-    from dibs.surroundings.who import person
-
-    return space.join(person(), shell=True)
+    return globals_.join(space, people=AGENT not in operation.by)
 
 
 def refuse_nothing(operation: Operation, placed: list[Any], named: dict[str, Any]) -> None:
-    """`dibs release` alone is a slip."""
+    """Refuse `dibs release` without anything to release."""
     many = operation.many
     instead = {"epoch", "everything", "kind", "title_has"}
     if many is not None and not placed and not instead & named.keys():
         every = "everything" in operation.arguments()
         raise InvalidError(
             f"{many.name.upper().removesuffix('S')} is missing",
-            next=f"name at least one{', or say --all' if every else ''}",
+            next=f"name at least one{', or give --all' if every else ''}",
         )
-
-
-def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: list[Any]) -> None:
-    """Name the task or the lease that the caller may have meant."""
-    if operation.noun == "work":
-        known = [task.id for task in space.work.list(limit=1000)]
-    elif operation.noun == "leases":
-        session = None if operation.verb == "revoke" else space.scope.session
-        known = [lease.resource for lease in space.leases.list(session=session)]
-    else:
-        return
-    meant = [close for word in placed if word not in known and (close := closest(word, known))]
-    if meant:
-        error.next = f"did you mean {called(meant[0])}?"
 
 
 def answer(globals_: Globals, operation: Operation, result: Any) -> None:
     if globals_.json:
-        print_json(plain(result))
+        print_json(plain(result), operation.columns)
     else:
         from dibs.surfaces.cli.show import show
 
@@ -306,9 +337,9 @@ def answer(globals_: Globals, operation: Operation, result: Any) -> None:
 
 
 def answer_each(globals_: Globals, operation: Operation, result: Any) -> int:
-    """Answer a line for each that was given; the exit code is that of the first refusal."""
+    """Print one line for each item; the exit code is that of the first refusal."""
     refused = [(place, one) for place, one in enumerate(result, 1) if isinstance(one, DibsError)]
-    if globals_.json:
+    if globals_.format == "json":
         for one in result:
             print_json(plain(one))
     else:
@@ -320,21 +351,21 @@ def answer_each(globals_: Globals, operation: Operation, result: Any) -> int:
 
 
 def confess(globals_: Globals, error: Exception) -> None:
-    """This should not have happened: show where, so that it can be mended."""
+    """Show where dibs itself went wrong, so that it can be fixed."""
     import traceback
 
-    note(traceback.format_exc().rstrip())
+    warn(traceback.format_exc().rstrip())
     advice = "please report it with the lines above"
-    if globals_.json:
+    if globals_.format == "json":
         message = f"{type(error).__name__}: {error}"
         print_json({"error": "bug", "message": message, "next": advice, "details": {}})
         sys.stdout.flush()
-    note(f"dibs: this is a bug; {advice}")
+    warn(f"dibs: this is a bug; {advice}")
 
 
 def complain(globals_: Globals, error: DibsError) -> None:
     """Say what was refused, why, and what to do next."""
-    if globals_.json:
+    if globals_.format == "json":
         print_json(error.to_json())
     else:
         complaint(error)

@@ -1,8 +1,8 @@
 """`dibs overlap`: which files two worktrees both change, and whether they would merge cleanly.
 
-Each worktree's present state, with what is staged, unstaged and untracked, becomes a commit on
-top of its HEAD, and git itself says how two of these would merge. Index and objects are
-temporary: neither a worktree nor the repository is changed.
+The current state of each worktree (staged, unstaged and untracked files) becomes a temporary commit
+on top of its HEAD, and git says how two of these would merge. Index and objects are temporary:
+neither a worktree nor the repository is changed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ INDEX_LIMIT = 1 << 30
 def main(call: Globals, *paths: str) -> int:
     """Show which files two worktrees both change, whether they would merge, and who holds them.
 
-    Committed or not; nothing is changed by looking. The exit code is 1 if something would
+    Uncommitted changes count too. Nothing is changed. The exit code is 1 if there would be a
     conflict.
 
     paths: only these files, directories and globs
@@ -64,7 +64,7 @@ def find(space: Dibs, paths: Sequence[str]) -> list[dict[str, Any]]:
     """Pairs of worktrees with the files that both change, how these merge, and who holds them."""
     place = space.scope.place
     if place.checkout.kind != "repository":
-        raise InvalidError("this is no git repository", next="cd into one")
+        raise InvalidError("this is not a git repository", next="change into one")
     wanted = [place.resource(path) for path in paths]
 
     def is_wanted(path: str) -> bool:
@@ -83,11 +83,11 @@ def find(space: Dibs, paths: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def holders(space: Dibs, worktrees: list[str], paths: list[str]) -> dict[str, list[Blocker]]:
-    """Who holds each path, in whatever worktree, each of them once."""
+    """Who holds each path, in any worktree, each holder once."""
     from dibs.arguments import CLAIM_LIMIT
 
     here = f"file:{space.scope.place.machine}:"
-    # A file that is held elsewhere already has a name for its own worktree, too.
+    # A file that is held in another worktree also has a name for that worktree.
     roots = [f"path:{space.scope.place.top}", *(here + folder for folder in worktrees)]
     asked = [(path, f"{root}/{path}") for path in paths for root in roots]
     sessions: dict[str, dict[int, Blocker]] = {path: {} for path in paths}
@@ -112,7 +112,7 @@ def draw(pair: dict[str, Any]) -> None:
         state = paint(COLOURS[file["merge"]], file["merge"].ljust(len(CONFLICT)))
         say(f"  {called(file['path']).ljust(width)}  {state}  {held}".rstrip())
     if any(file["merge"] == UNKNOWN for file in files):
-        note("git 2.38 or newer is needed to say whether they would merge")
+        note("git 2.38 or newer is needed to tell whether they would merge")
 
 
 def holder(blocker: Blocker) -> str:
@@ -143,10 +143,10 @@ def overlaps(top: str) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 
 
 def apart(top: str, folder: str) -> dict[str, str]:
-    """An environment in which git writes its objects elsewhere, and reads those that are there."""
+    """An environment in which git writes objects elsewhere and still reads the existing ones."""
     said = git("rev-parse", "--git-path", "objects", cwd=top, environment=elsewhere())
     objects = os.path.join(top, os.fsdecode(said).rstrip("\n"))
-    # In quotes, so that a colon in it does not divide it.
+    # In quotes, so that a colon does not split the path.
     quoted = objects.replace("\\", "\\\\").replace('"', '\\"')
     os.mkdir(f"{folder}/objects")
     return {
@@ -162,7 +162,7 @@ def snapshot(worktree: str, inside: list[str], environment: dict[str, str]) -> s
     copy_index(git_directory(worktree), environment["GIT_INDEX_FILE"])
     call = partial(git, cwd=worktree, environment=environment, settings=SETTINGS, timeout_s=600)
     staged = [line.split("\t", 1) for line in names(call("ls-files", "-s", "-z"))]
-    # Git would look for changes inside of a submodule, with the settings that this has.
+    # Git would look for changes inside a submodule, with the settings of the submodule.
     modules = [
         (path, described.split(" ")[1])
         for described, path in staged
@@ -183,9 +183,9 @@ def snapshot(worktree: str, inside: list[str], environment: dict[str, str]) -> s
 
 
 def copy_index(git_dir: str, copy: str) -> None:
-    """Let git have what it knows of each file already, so that only what has changed is read.
+    """Copy what git knows about each file, so that it reads only changed files.
 
-    Its time is part of that: a file that was written in the same moment is compared.
+    That includes the time of the index: git compares files that were written in that moment.
     """
     from shutil import copyfileobj
 
@@ -205,7 +205,7 @@ def copy_index(git_dir: str, copy: str) -> None:
 
 
 def compare(top: str, one: str, other: str, environment: dict[str, str]) -> dict[str, str]:
-    """The paths that two commits change since they parted, and how each would merge."""
+    """The paths that both commits have changed since their merge base, and how each would merge."""
     call = partial(git, cwd=top, environment=environment, settings=SETTINGS, timeout_s=600)
     bases = call("merge-base", one, other, codes=(0, 1)).decode().split()
     base = bases[0] if bases else call("hash-object", "-t", "tree", "/dev/null").decode().strip()

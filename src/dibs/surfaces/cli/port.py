@@ -1,4 +1,4 @@
-"""`dibs port`: a free port under a lease, so that two agents do not start servers on one."""
+"""`dibs port`: a free port under a lease, so that no two agents use the same one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BY = EVERYBODY
 def main(call: Globals, name: str = "", *, range: str = "3000-3999", ttl_s: float = 1800) -> int:
     """Lease a port that nobody has leased and nothing listens on, and print its number.
 
-    dibs release port:NUMBER gives it back.
+    Give it back with dibs release port:NUMBER.
 
-    name: what it is for; asked again for the same, you get the same port
-    range: which ports
-    ttl_s: how long until it lapses unless it is renewed
+    name: what it is for; the same name gets the same port again
+    range: the ports to choose from
+    ttl_s: how long until the lease expires unless it is renewed
     example: web --range 8000-8099
     """
     low, high = bounds(range)

@@ -1,8 +1,8 @@
-"""`dibs doctor --prove`: run the hooks of the clients here as they would, and see what comes.
+"""`dibs doctor --prove`: run the hooks of the clients here as the clients would.
 
-The commands are read from the clients' own files. Those files come with the repository, so only a
-command that `dibs init` writes is ever run; one that somebody has changed is named. The events are
-of a session that nobody has, about a file that is not there; its end frees what it has claimed.
+The commands are read from the clients' own files. Those files come with the repository, so only
+commands that `dibs init` writes are run; one that somebody has changed is reported. The events
+belong to a made-up session and a file that does not exist; the end of the session frees its claims.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SUBAGENT = {"agent_id": "proof", "agent_type": "proof", "parent_agent_id": ""}
 
 
 def prove(space: Dibs) -> Iterator[tuple[str, str, str, str]]:
-    """For each client here: what it is called, seen or not, in words, and what to do."""
+    """For each client here: its name, whether it was seen, an explanation, and what to do."""
     setup = Setup(space.scope.place)
     ready = setup.set_up()
     for name in dict.fromkeys([*ready, *setup.used()]):
@@ -54,7 +54,7 @@ def prove(space: Dibs) -> Iterator[tuple[str, str, str, str]]:
 
 
 def leave(space: Dibs, client: Client, session: str) -> None:
-    """End the session, for clients that do not say when one ends."""
+    """End the session, for clients whose hooks do not report the end."""
     who = of_client(client.name, session, environment(client, session))
     if (agent := who.find(space)) is not None:
         agent.agents.leave()
@@ -64,7 +64,7 @@ def tried(client: Client, setup: Setup, session: str) -> tuple[str, str, str]:
     found, strange = commands(client, setup)
     missing = sorted({event for event in wanted(client)} - {event for event, _ in found})
     if strange or missing:
-        changed = f"{', '.join(strange)} not as dibs init writes it, so it was not run; "
+        changed = f"{', '.join(strange)} differs from what dibs init writes, so it was not run; "
         says = (changed if strange else "") + f"no hook of dibs at {', '.join(missing)}"
         return "not seen", says, "dibs init"
     took: dict[str, float] = {}
@@ -79,7 +79,7 @@ def tried(client: Client, setup: Setup, session: str) -> tuple[str, str, str]:
     slowest = max(took, key=lambda label: took[label])
     says = f"{len(took)} hooks, the slowest {slowest} in {took[slowest] * 1000:.0f} ms"
     if took[slowest] > SLOW_S:
-        return "too slow", says, "look at the machine's load, or at the way to the store"
+        return "too slow", says, "check the load of the machine, or the connection to the store"
     return "seen", says, ""
 
 
@@ -88,7 +88,7 @@ def wanted(client: Client) -> list[str]:
 
 
 def commands(client: Client, setup: Setup) -> tuple[list[Command], list[str]]:
-    """What the client's own files say, and the events at which that is not what dibs wrote."""
+    """The hooks in the client's own files, and the events whose hook dibs did not write."""
     known = [line(client), f"dibs hook {client.name}", line(client, "wake")]
     found: dict[str, Command] = {}
     strange: set[str] = set()
@@ -110,7 +110,7 @@ def configured(client: Client, setup: Setup) -> Iterator[tuple[str, dict[str, An
             text = target.read()
             root = parse(text) if isinstance(target, JsonFile) and text is not None else None
         except Refusal:
-            continue  # dibs init says what is wrong with it
+            continue  # dibs init reports what is wrong with it
         if isinstance(target, OwnFile) and text == target.content:
             # What the plugin runs inside the client.
             for event in wanted(client):
@@ -131,7 +131,7 @@ def tells(client: Client, event: str) -> bool:
 
 
 def order(client: Client, event: str) -> int:
-    """The end of the session comes last, so that it leaves nothing behind."""
+    """The end of the session comes last, so that nothing is left behind."""
     return {START: 0, END: 2}.get(meaning(client, event), 1)
 
 
@@ -165,7 +165,7 @@ def run(
 
 
 def environment(client: Client, session: str) -> dict[str, str]:
-    """What the hook of a client finds there, without who we are."""
+    """The environment of a client's hook, without our own identity."""
     own = {name: text for name, text in os.environ.items() if not name.startswith("DIBS_")}
     kept = {name: os.environ[name] for name in WHERE if name in os.environ}
     variables = {client.session_variable: session, client.pid_variable: str(os.getpid())}

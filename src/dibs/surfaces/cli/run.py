@@ -28,24 +28,22 @@ def main(
     note: str = "",
     on_loss: str = "warn",
 ) -> int:
-    """Run a command as a session of its own; what it claims lives exactly as long as it does.
+    """Run a command in a session of its own; its claims end when the command ends.
 
     The exit code is the command's own; 1 if the claim was refused.
 
     command: what to run
-    claim: claim this first; another dibs run that wants it takes its turn
-    shared: share it with others who share
-    wait_s: how long to queue for it
-    ttl_s: how long the lease outlives a freeze of this process
-    note: what for, shown to those who want it too
-    on_loss: what to do if a lease is lost on the way
+    claim: claim this first; a second dibs run that wants it waits for its turn
+    shared: share it with others who also share it
+    wait_s: how long to wait in the queue
+    ttl_s: how long the lease lasts if this process freezes
+    note: what it is for, shown to others who want it
+    on_loss: what to do if the lease is lost while the command runs
     example: --as ci --claim db:migrations -- make migrate
     """
     if not command:
         raise InvalidError("no command was given", next="dibs run --as NAME -- COMMAND…")
-    if not call.agent:
-        raise InvalidError("who is to run this?", next="give --as NAME")
     facts: dict[str, Any] = {"ttl_s": ttl_s, "mode": "shared" if shared else "exclusive"}
     if note:
         facts["note"] = note
-    return perform(call, call.agent, command, claim, wait_s, on_loss=on_loss, **facts)
+    return perform(call, call.agent or "", command, claim, wait_s, on_loss=on_loss, **facts)

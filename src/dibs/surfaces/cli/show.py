@@ -1,16 +1,17 @@
 """Answers for people: tables that fit the terminal, relative times, colour on terminals only.
 
-Agents read them too, in their shells. So a name that is no plain word is quoted and cut (`called`),
-and so is every note, title, status and reason (`words`). A message's body is whole, each of its
-lines behind a mark.
+Agents read them too, in their shells. So a name that is not a plain word is quoted and cut
+(`called`), and so is every note, title, status and reason (`words`). A message is shown in full,
+with a mark before each of its lines.
 """
 
 from __future__ import annotations
 
 import time
 
-from dibs.records import TEXT_SHOWN, Record, called, span
-from dibs.surroundings.wording import ago, blocker_line, dump, note, paint, say, table, words
+from dibs.arguments import LIST_LIMIT
+from dibs.records import TEXT_SHOWN, Record, called, quoted, span, visible
+from dibs.surroundings.wording import ago, blocker_line, dump, note, paint, quote, say, table, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +22,20 @@ if TYPE_CHECKING:
     from dibs.operation import Operation
 
 MENTIONED = 10
+SHORT = 80
+MOST = {
+    "agent": ("status",),
+    "lease": ("agent", "note"),
+    "wait": ("agent", "note"),
+    "task": ("state", "agent", "title"),
+    "entry": ("value",),
+}
+"""The most telling fields of something that was added or removed."""
+SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
 
 def show(operation: Operation, result: Any) -> None:
-    """Print a result as a person wants to read it."""
+    """Print a result for people."""
     if result is None:
         note("nothing there")
     elif isinstance(result, Record):
@@ -49,6 +60,25 @@ def show(operation: Operation, result: Any) -> None:
         say(called(str(result)))
 
 
+def cut(operation: Operation, result: Sequence[Any], limit: int) -> None:
+    """Say that a list ends at its limit, and how to see the rest."""
+    more = ["--all"] if "everything" in operation.arguments() else []
+    if limit < LIST_LIMIT:
+        more.append("a higher --limit")
+    if operation.name == "work.list":
+        more.append(f"--after {result[-1].seq}")
+    elif operation.name == "state.list":
+        more.append(f"--after {quote(result[-1].key)}")
+    elif operation.name == "state.history":
+        more.append(f"--before {result[-1].version}")
+    elif operation.name == "messages.history":
+        more.append(f"--before {result[-1].id}")
+    elif operation.name == "messages.inbox":
+        more.append("dibs inbox again")
+    rest = f"; for the rest: {' or '.join(more)}" if more else ""
+    note(f"the list ends at its limit of {limit:,}, and there may be more{rest}")
+
+
 def show_all(kind: str, result: Sequence[Record]) -> None:
     """Print records of one kind."""
     if kind in TABLES:
@@ -60,7 +90,7 @@ def show_all(kind: str, result: Sequence[Record]) -> None:
 
 def grant(result: records.Grant) -> None:
     for lease in result.leases:
-        # Without `say`, which a claim does not need to pass: the name is quoted where it must be.
+        # Faster than `say`, and as safe: the name is already quoted.
         name = called(lease.resource, limit=TEXT_SHOWN)
         print(f"{name}  {span(lease.expires_in_ms)} left, epoch {lease.epoch}")
 
@@ -81,7 +111,7 @@ def outcomes(result: Sequence[records.Outcome]) -> None:
 
 
 def leases(result: Sequence[records.Lease]) -> None:
-    # Where they were claimed matters only if that was in more than one place.
+    # The worktree matters only if there is more than one.
     several = len({lease.checkout for lease in result if lease.checkout}) > 1
     table(
         [
@@ -97,7 +127,10 @@ def leases(result: Sequence[records.Lease]) -> None:
 
 def availabilities(result: Sequence[records.Availability]) -> None:
     for state in result:
-        if state.free:
+        if state.yours_in_ms is not None:
+            yours = f"held by you, {span(state.yours_in_ms)} left"
+            say(f"{called(state.resource)}  {paint('green', yours)}")
+        elif state.free:
             say(f"{called(state.resource)}  {paint('green', 'free')}")
         for blocker in state.blockers:
             say(f"{called(state.resource)}  {paint('yellow', blocker_line(blocker))}")
@@ -105,6 +138,11 @@ def availabilities(result: Sequence[records.Availability]) -> None:
 
 def task(result: records.Task) -> None:
     say(f"{paint('bold', called(result.id))}  {state_of(result)}  {words(result.title)}".rstrip())
+    table([[f"  {name}", value] for name, value in task_facts(result).items()])
+
+
+def task_facts(result: records.Task) -> dict[str, str]:
+    """What is known about a task besides its state and title."""
     facts = {
         "epoch": result.epoch if result.state == "claimed" else None,
         "kind": result.kind and called(result.kind),
@@ -126,7 +164,7 @@ def task(result: records.Task) -> None:
         "result": dump(result.result),
         "leases": ", ".join(called(lease.resource) for lease in result.leases),
     }
-    table([[f"  {name}", str(value)] for name, value in facts.items() if value])
+    return {name: str(value) for name, value in facts.items() if value}
 
 
 def progress(entry: records.Task) -> str:
@@ -146,7 +184,7 @@ def state_of(entry: records.Task) -> str:
 
 
 def train_lines(trains: Sequence[records.Train]) -> Iterator[str]:
-    """What waits to be landed, a line for each branch under that of its target."""
+    """The queues of branches to land: a line for each target, and one for each branch."""
     for train in trains:
         by = f"conducted by {called(train.conductor)}" if train.conductor else "nobody conducts"
         since = f" since {ago(train.since_at)}" if train.since_at is not None else ""
@@ -163,14 +201,19 @@ def train_lines(trains: Sequence[records.Train]) -> Iterator[str]:
 
 
 def worker_lines(found: records.Overview) -> Iterator[str]:
-    """The workers of swarms, whose names are NAME/w1 and so on: what each is at, and since when."""
+    """The workers of swarms, a line for each."""
+    return (text for _, text in workers(found))
+
+
+def workers(found: records.Overview) -> Iterator[tuple[str, str]]:
+    """The workers of swarms, named NAME/w1 and so on, with the task of each."""
     tasks = {task.agent: task for task in found.tasks if task.state == "claimed"}
     for who in found.agents:
         swarm, _, worker = who.agent.rpartition("/")
         if swarm and worker[0] == "w" and worker[1:].isdigit():
             task = tasks.get(who.agent)
             at = f"at {called(task.id)} since {ago(task.changed_at)}" if task else "has no task"
-            yield f"{called(who.agent)} {at}  {status_of(who)}".rstrip()
+            yield who.agent, f"{called(who.agent)} {at}  {status_of(who)}".rstrip()
 
 
 def messages(result: Sequence[records.Message]) -> None:
@@ -208,8 +251,80 @@ def overview(result: records.Overview) -> None:
     show_all("Task", result.tasks)
 
 
+def past(result: records.Moment) -> None:
+    """A space at an earlier moment, with the times that were left then."""
+    say(f"{moment(result.at)}, after event {result.seq}")
+    since = result.at
+    sections = {
+        "agents": [
+            f"{called(who.agent)}  leases: {who.leases}  tasks: {who.tasks}  {status_of(who)}"
+            for who in result.agents
+        ],
+        "leases": [
+            f"{called(one.resource)}  {called(one.agent)}  for {span(since - one.granted_at)}, "
+            f"{span(one.expires_in_ms)} left  {words(one.note)}"
+            for one in result.leases
+        ],
+        "waiting": [
+            f"{called(one.agent)} waits for {called(one.resource)} for {span(since - one.since_at)}"
+            for one in result.waiting
+        ],
+        "tasks": [f"{called(one.id)}  {state_of(one)}  {words(one.title)}" for one in result.tasks],
+        "entries": [
+            f"{called(f'{one.namespace}/{one.key}')}  version {one.version} by "
+            f"{called(one.author)}  {short(one.value)}"
+            for one in result.entries
+        ],
+    }
+    for title, lines in sections.items():
+        if lines:
+            counted = counts_line(result.counts) if title == "tasks" else ""
+            say(paint("bold", f"{title}{counted}"))
+        for line in lines:
+            say(f"  {line.rstrip()}")
+    if not any(sections.values()):
+        note("nobody was here, and nothing was held")
+    if result.cut:
+        note(f"there were more {' and '.join(result.cut)} than are shown; use a higher --limit")
+
+
+def counts_line(counts: dict[str, int]) -> str:
+    return f" ({', '.join(f'{number} {state}' for state, number in sorted(counts.items()))})"
+
+
+def difference(result: records.Difference) -> None:
+    """What changed, one line each: the kind of change, the details, and by whom."""
+    number = result.counts
+    said = ", ".join(f"{number[what]} {what}" for what in ("added", "removed", "changed"))
+    say(f"{moment(result.a_at)} ({result.a}) to {moment(result.b_at)} ({result.b}): {said}")
+    for one in result.changes:
+        sign, colour = SIGNS[one.what]
+        done = f"{one.kind} by {called(one.agent or '-')}, seq {one.seq}" if one.kind else "by time"
+        line = f"{sign} {one.noun:<5} {called(one.subject)}  {what_changed(one)}".rstrip()
+        say(f"{paint(colour, line)}  [{done}]")
+    if result.cut:
+        note(f"the first {len(result.changes):,} of {sum(number.values()):,}: see --limit")
+
+
+def what_changed(one: records.Change) -> str:
+    """The fields that differ, or the most telling ones of what was added or removed."""
+    if one.what == "changed":
+        pairs = ((name, one.before[name], one.after[name]) for name in one.after)
+        return ", ".join(f"{name}: {short(old)} → {short(new)}" for name, old, new in pairs)
+    known = one.after or one.before
+    told = (known[name] for name in MOST[one.noun])
+    return "  ".join(short(value) for value in told if value not in (None, "", []))
+
+
+def short(value: Any) -> str:
+    """A value written by an agent, in one line."""
+    if isinstance(value, (dict, list)):
+        return quoted(dump(value), SHORT)
+    return cell(value) or "-"
+
+
 def urgent(one: records.Attention) -> str:
-    """Something that needs attention, in a line."""
+    """Something that needs attention, in one line."""
     left, since = span(one.due_in_ms or 0), ago(one.at or 0)
     holders = ", ".join(called(blocker.agent) for blocker in one.blockers)
     says = f": {words(one.says)}" if one.says else ""
@@ -225,7 +340,7 @@ def urgent(one: records.Attention) -> str:
         "dead": f"{subject} is dead{says}",
         "failed": f"{subject} failed, opens in {left}{says}",
         "never": f"{subject} can never start: {others} is {one.says}",
-        "overdue": f"{subject}: {agent} let its time run out",
+        "overdue": f"{subject}: {agent} did not renew in time",
         "task_ends": f"{subject} of {agent} lapses in {left}",
         "lease_ends": f"{subject} of {agent} lapses in {left}",
         "overwritten": f"{subject} of {agent} was changed by "
@@ -242,9 +357,63 @@ def events(result: Sequence[records.Event]) -> None:
 
 
 def event_line(item: records.Event) -> str:
-    clock = time.strftime("%H:%M:%S", time.localtime(item.at / 1000))
     agent, subject = called(item.agent or "-"), item.subject and called(item.subject)
-    return f"{item.seq:>6}  {clock}  {agent:<12} {item.kind:<18} {subject}"
+    line = f"{item.seq:>6}  {moment(item.at)}  {agent:<12} {item.kind:<18} {subject}"
+    return "  ".join([line, *told(item.data)]).rstrip()
+
+
+def moment(wall_ms: int) -> str:
+    """A date and time with its zone, which commands accept as it is."""
+    try:
+        local = time.localtime(wall_ms // 1000)
+    except (OverflowError, ValueError, OSError):
+        return f"{wall_ms} ms"  # outside of what a calendar can show
+    offset = time.strftime("%z", local)
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', local)} {offset[:3]}:{offset[3:]}"
+
+
+def told(data: Any) -> Iterator[str]:
+    """The details of an event that people ask for: purpose, reason, result."""
+    if not isinstance(data, dict):
+        return
+    for name, says in TOLD.items():
+        value = data.get(name)
+        content = name == "was" and "now" in data  # a content hash, which tells people nothing
+        if value not in (None, "", [], {}) and not content:
+            try:
+                yield says(value)
+            except (TypeError, ValueError, AttributeError, IndexError):
+                yield f"{name}={quoted(dump(value))}"  # from another release, or written by hand
+
+
+def agents_of(value: Any) -> str:
+    """The agents in a list of agents, or of pairs of agent and session."""
+    names = [one if isinstance(one, str) else one[0] for one in value]
+    return ", ".join(map(called, names))
+
+
+TOLD: dict[str, Callable[[Any], str]] = {
+    "title": words,
+    "note": words,
+    "question": words,
+    "status": words,
+    "task": lambda value: f"for {called(value)}",
+    "to": lambda value: f"to {called(value)}",
+    "holder": lambda value: f"held by {called(value)}",
+    "behind": lambda value: f"behind {agents_of(value)}",
+    "waited_ms": lambda value: f"waited {span(value)}",
+    "by": lambda value: f"by {agents_of(value)}",
+    "doing": words,
+    "instead_of": lambda value: f"instead of {called(value)}",
+    "landing": lambda value: f"landing {called(value)}",
+    "was": lambda value: f"was {called(value)}",
+    "why": lambda value: f"({visible(value)})",
+    "version": lambda value: f"version {value:d}",
+    "fields": lambda value: ", ".join(map(called, value)),
+    "reason": lambda value: f"because {words(value)}",
+    "result": lambda value: f"result {words(value if isinstance(value, str) else dump(value))}",
+}
+"""What is shown of an event's data, in this order."""
 
 
 def session(result: records.Session) -> None:
@@ -252,19 +421,21 @@ def session(result: records.Session) -> None:
 
 
 def new_token(result: records.NewToken) -> None:
-    say(result.secret)  # alone, so that it can go into a file or a variable
+    say(result.secret)  # alone on standard output, for a file or a variable
     lasts = (
-        f"{span(result.expires_at - result.created_at)} left" if result.expires_at else "for ever"
+        f"{span(result.expires_at - result.created_at)} left"
+        if result.expires_at
+        else "never expires"
     )
     of = f"token {result.id} of {called(result.name)}"
-    note(f"{of}, scope {result.scope}, {lasts}; shown only this once")
+    note(f"{of}, scope {result.scope}, {lasts}; this is the only time it is shown")
 
 
 def token_state(item: records.Token) -> str:
     if item.revoked_at is not None:
         return f"revoked {ago(item.revoked_at)}"
     if item.expires_at is None:
-        return "for ever"
+        return "never expires"
     left_ms = item.expires_at - int(time.time() * 1000)
     return f"{span(left_ms)} left" if left_ms > 0 else "expired"
 
@@ -299,6 +470,8 @@ SHOWN: dict[str, Callable[..., None]] = {
     "NewToken": new_token,
     "Token": lambda result: show_all("Token", [result]),
     "Overview": overview,
+    "Moment": past,
+    "Difference": difference,
     "Pruned": pruned,
 }
 LISTED: dict[str, Callable[..., None]] = {
@@ -335,4 +508,4 @@ TABLES: dict[str, tuple[list[str], Callable[[Any], list[str]]]] = {
                      ago(one.created_at), token_state(one)],
     ),
 }  # fmt: skip
-"""What is shown as a table: its head, and the row of a record."""
+"""The records shown as a table: the head, and the row of a record."""

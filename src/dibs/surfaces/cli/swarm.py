@@ -1,4 +1,4 @@
-"""`dibs swarm`: agents of the user's on the tasks of this space, until all is landed."""
+"""`dibs swarm`: run the user's agents on the tasks of this space, until all work is landed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from dibs.operation import AGENT, EVERYBODY, PEOPLE
 from dibs.records import called, quoted, span
 from dibs.surroundings.running import SIGNALS
 from dibs.surroundings.settings import load
-from dibs.surroundings.who import person
 from dibs.surroundings.wording import note, say, table, words
 from dibs.swarm import limits
 from dibs.swarm.attempt import SLOT, slug_of
@@ -40,18 +39,20 @@ BY = {
     "swarm stop": PEOPLE,
     "swarm resume": PEOPLE,
 }
+DESTRUCTIVE = ("swarm drain", "swarm stop")
 KINDS = {
     "tags": NAME,
     "until": Choice("empty", "stopped"),
     "ports": Whole(0, 20),
     "attempts": Whole(0, 100),
     "below": Whole(0),
+    "tokens": Whole(0, limits.MOST_TOKENS),
     "lines": Whole(1, 100_000),
 }
 TEMPLATE_LIMIT = 64_000
 ENDINGS = {
-    "drain": "takes no more tasks; what runs goes on to its end",
-    "stop": "ends what runs, and gives the tasks back",
+    "drain": "takes no more tasks; running agents finish theirs",
+    "stop": "ends the running agents, and gives their tasks back",
 }
 
 
@@ -72,6 +73,8 @@ def swarm(
     time_s: float = 0,
     attempts: int = 0,
     cost: str = "",
+    task_cost: str = "",
+    tokens: int = 0,
     plan: str = "",
     below: int = 0,
     ports: int = 1,
@@ -80,40 +83,42 @@ def swarm(
 ) -> int:
     """Run agents on the tasks of this space, each in a worktree of its own, and land their work.
 
-    Each agent has one task, claimed before it is started, and a prompt that says what to do. It
-    commits on a branch of its own; the commit is handed in, verified and landed (dibs land), and
-    the task completes with it. An agent that fails, ends without a commit or takes too long has its
-    task tried again after a pause. What it has not committed is kept on a branch dibs/kept/….
+    Each agent gets one task, claimed before the agent starts, and a prompt that says what to do. It
+    commits on its own branch; the commit is verified and landed (dibs land), and the task completes
+    with it. If an agent fails, ends without a commit or takes too long, its task is tried again
+    after a pause. Uncommitted work is kept on a branch dibs/kept/….
 
-    A client that dibs knows edits files and runs no commands, and dibs commits what it leaves;
-    --shell lets it run commands, with your rights. What stands after -- is added to its command.
-    Without --agent, the command after -- is the agent: it has the prompt on its standard input and
-    in DIBS_PROMPT, DIBS_TASK, DIBS_BRANCH, DIBS_PORT and DIBS_DATABASE in its environment,
-    and commits by itself (or --commit). A line {"cost_usd": 0.12} in its output counts as its cost.
+    A known client (--agent) edits files but runs no commands, and dibs commits its changes; --shell
+    lets it run commands with your rights. Words after -- are added to its command. Without --agent,
+    the command after -- is the agent: it gets the prompt on its standard input and in DIBS_PROMPT,
+    with DIBS_TASK, DIBS_BRANCH, DIBS_PORT and DIBS_DATABASE in its environment, and commits by
+    itself (or --commit). A line {"cost_usd": 0.12} in its output counts as its cost.
 
-    Several supervisors share the limits of the space: those given last hold. The exit code is 0 if
-    all went as asked, also if tasks are dead; 1 if agents could not be run.
+    Several supervisors share the limits of the space; the last ones given apply. The exit code is 0
+    if the run went as planned, even if tasks are dead, and 1 if agents could not be run.
 
-    what: how many agents at once, or the words of a task to add and work on
+    what: how many agents at once, or the text of a task to add and work on
     command: the agent, or more words for the one named by --agent
     agent: claude, codex, gemini, opencode or gptme
-    verify: what has to succeed before something lands, besides what the repository asks for
-    onto: the branch that the work goes onto; by default the one of the main worktree
+    verify: a command that must succeed before work lands, in addition to those of the repository
+    onto: the branch to land on; by default the one of the main worktree
     shell: let a known client run commands, with your rights
-    commit: commit what the command leaves, if it ends with 0
+    commit: commit the changes of the command if it exits with 0
     shared: work in the checkout itself, without worktrees and landing
     until: empty (no task is left) or stopped
     kind: only tasks of this kind
-    tags: what the agents can do; a task that needs more is left to others
+    tags: what the agents can do; tasks that need more are left to others
     task_time_s: how long one attempt may take
     time_s: how long the swarm may take in all; then it drains
-    attempts: how often a task may fail, if that is less than the task itself says
+    attempts: how often a task may fail, if that is less than the limit of the task
     cost: how many dollars the agents may cost in all; then it drains
+    task_cost: how many dollars a task may cost, all attempts together; then it is dead
+    tokens: how many tokens they may use in all, cache reads not counted; then it drains
     plan: a planner, run when tasks run out (see dibs work refill)
-    below: the number of available tasks that is enough; by default the number of agents
+    below: run the planner below this many available tasks; by default the number of agents
     ports: how many ports to lease for each agent
-    template: a file with the prompt; {task}, {files}, {finish} and so on stand for what is known
-    show: only print the command, and what it may do
+    template: a file with the prompt; {task}, {files}, {finish} and so on are filled in
+    show: only print the command and what it may do
     example: 4 --agent claude --verify 'make test'
     """
     given = dict(locals())
@@ -128,15 +133,16 @@ def swarm(
         )
     if shared and orders.commit:
         raise InvalidError(
-            "in a shared checkout dibs cannot tell whose changes are whose, and commits nothing",
-            next="leave out --shared, or use --shell without --commit: the agent commits then",
+            "in a shared checkout dibs cannot tell whose changes are whose, so it commits nothing",
+            next="leave out --shared, or use --shell without --commit, so that the agent commits",
         )
     for name in ("shared", "kind", "tags", "ports", "attempts", "plan", "below"):
         setattr(orders, name, given[name])
     orders.verify, orders.check, orders.task_s = tuple(verify), digest(verify), task_time_s
     orders.until_empty = until == "empty"
     orders.template = read_template(template)
-    return supervise(call, orders, what, agent, onto, cost, time_s)
+    more = {"tokens": tokens or None, "task_cost_usd": dollars(task_cost)}
+    return supervise(call, orders, what, agent, onto, cost, time_s, more=more)
 
 
 def preset(orders: Orders, agent: str, command: Sequence[str], shell: bool) -> None:
@@ -147,14 +153,16 @@ def preset(orders: Orders, agent: str, command: Sequence[str], shell: bool) -> N
     from dibs.clients import client_of, every_client
 
     client = client_of(agent)
+    if "OTEL_METRICS_EXPORTER" not in os.environ:  # otherwise the user has chosen another receiver
+        orders.metered = client
     how = client.unattended(shell)
     if how is None:
         known = ", ".join(one.name for one in every_client() if one.unattended(False))
         raise InvalidError(
-            f"how {client.title} works without a person is not known",
+            f"dibs does not know how to run {client.title} without a person",
             next=f"one of: {known}; or give its command after --",
         )
-    # The last word is what the prompt follows.
+    # The prompt comes after the last word.
     orders.command = (*how.words[:-1], *command, how.words[-1])
     orders.environment = how.environment
     orders.by_argument = True
@@ -168,9 +176,9 @@ def show_command(call: Globals, orders: Orders, agent: str, shell: bool) -> int:
     line = " ".join([*variables, *map(shlex.quote, orders.command)])
     line += " PROMPT" if orders.by_argument else ""
     how = client_of(agent).unattended(shell) if agent else None
-    permits = how.permits if how else "whatever the command may do with your rights"
+    permits = how.permits if how else "anything that the command does with your rights"
     value = {"command": list(orders.command), "environment": orders.environment}
-    commits = "dibs commits what it leaves" if orders.commit else "it commits by itself"
+    commits = "dibs commits its changes" if orders.commit else "it commits by itself"
     return call.answer(
         value | {"permits": permits, "commit": orders.commit}, f"{line}\n{permits}; {commits}"
     )
@@ -195,34 +203,36 @@ def supervise(
     cost: str = "",
     time_s: float = 0,
     resumed: bool = False,
+    more: dict[str, Any] | None = None,
 ) -> int:
     """Run a supervisor in this process.
 
-    resumed: within the limits that there are, and with what is spent of them
+    resumed: keep the limits, and what has been spent of them
+    more: more limits
     """
     if os.environ.get("DIBS_SWARM"):
         raise NotYoursError(
-            "this runs inside a worker of a swarm, which has the agents that it may have",
-            next="add tasks instead (dibs work add): the swarm takes them within its limits",
+            "a worker of a swarm cannot start another swarm",
+            next="add tasks with dibs work add; the swarm takes them within its limits",
         )
     agents = int(what) if what.isascii() and what.isdecimal() and len(what) < 5 else None
     if agents is not None and not 1 <= agents <= limits.MOST_AGENTS:
         raise InvalidError(f"the number of agents must be between 1 and {limits.MOST_AGENTS}")
     if what and agents is None and not any(sign.isspace() for sign in what.strip()):
         raise InvalidError(
-            f"{called(what)} is neither a number of agents nor the words of a task",
+            f"{called(what)} is neither a number of agents nor the text of a task",
             next="dibs swarm 4 …, or dibs swarm 'fix the tests' …; "
             "see also dibs swarm status, logs, drain, stop and resume",
         )
     amount = dollars(cost)
-    # Every thread starts with what is blocked here, so that no signal is lost to one of them.
+    # Threads inherit the blocked signals, so that no signal is lost to one of them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     with call.open() as space:
         place = space.scope.place
         top = top_of(space)
         orders.onto = onto or current_branch(place.root)
         if not orders.onto or not tip(place.root, f"refs/heads/{orders.onto}"):
-            why = "the main worktree is on none, or has no commit"
+            why = "the main worktree has no branch or no commit"
             raise InvalidError(
                 f"there is no branch {called(onto)}" if onto
                 else f"there is no branch to work on: {why}",
@@ -231,17 +241,16 @@ def supervise(
             )  # fmt: skip
         if orders.commit and not git_says("var", "GIT_COMMITTER_IDENT", cwd=top, codes=(0, 128)):
             raise InvalidError(
-                "git does not know in whose name to commit what the agents leave",
+                "git has no name and address to commit the work of the agents with",
                 next="git config user.name 'Your Name' && git config user.email you@example.com",
             )
-        who = call.who()
-        name = call.agent or f"{person() if who is None else who.name}-swarm"
+        name = call.agent or f"{call.named(space, people=True)}-swarm"
         with space.join(name, status=f"runs agents onto {orders.onto}") as agent:
             fresh = space.leases.status(RUN)[0].free
             if not fresh and call.party() == AGENT:
-                note("dibs: a swarm runs already; its limits hold")
+                note("dibs: a swarm is already running; its limits apply")
             elif not resumed and (fresh or agents is not None):
-                limits.declare(agent, agents, amount, time_s, fresh)
+                limits.declare(agent, agents, amount, time_s, fresh, **more or {})
             limits.forget(agent, "ending")
             agent.state.set(
                 limits.NAMESPACE, "run", {"agent": preset, "onto": orders.onto}, force=True
@@ -265,7 +274,7 @@ def dollars(cost: str) -> float | None:
 
 
 def add(agent: Agent, text: str) -> str:
-    """Add a task from words that a person typed."""
+    """Add a task from the text that a person typed."""
     id = f"swarm:{slug_of(text)}-{os.urandom(3).hex()}"
     return agent.work.add(id, title=text).id
 
@@ -304,7 +313,7 @@ def workers(space: Dibs) -> list[Worker]:
 
 
 def status(call: Globals) -> int:
-    """Show the workers of this space, their tasks, the limits, and what is kept.
+    """Show the workers of this space, their tasks, the limits, and kept work.
 
     example:
     """
@@ -322,13 +331,16 @@ def status(call: Globals) -> int:
     if not rows:
         say("no agent runs")
     spent = f"${now.spent_usd:.2f}" + (f" of ${now.cost_usd:.2f}" if now.cost_usd else "")
+    if now.tokens is not None or now.used_tokens:
+        limit = "" if now.tokens is None else f" of {now.tokens:,}"
+        spent += f" and {now.used_tokens:,}{limit} tokens"
     left = f", {span(int(now.seconds * 1000))} left" if now.seconds else ""
     say(f"at most {now.agents} at once, {spent} spent{left}")
     say("tasks: " + (", ".join(f"{number} {state}" for state, number in counts.items()) or "none"))
     if now.exhausted:
         say(f"takes no more tasks: {quoted(now.exhausted)}")
     if kept:
-        say(f"kept and not committed by anybody: {', '.join(map(called, kept[:20]))}")
+        say(f"kept, not committed yet: {', '.join(map(called, kept[:20]))}")
     return 0
 
 
@@ -356,7 +368,7 @@ def logs(call: Globals, task: str = "", *, lines: int = 50) -> int:
         folder = f"{space.scope.place.store_dir}/logs/"
     said = entry.value if entry is not None and isinstance(entry.value, dict) else {}
     path = str(said.get("log", ""))
-    # An entry is anybody's to write; a log is below the folder of logs.
+    # Anybody can write an entry, so the path must be below the folder of logs.
     if os.path.dirname(path) + "/" != folder or os.path.islink(path) or not os.path.isfile(path):
         raise NotFoundError(
             f"there is no log of {called(task)} on this machine", next="dibs swarm logs"
@@ -383,7 +395,7 @@ def list_logs(call: Globals, space: Dibs) -> int:
 
 
 def drain(call: Globals) -> int:
-    """Take no more tasks; what runs goes on to its end, and is landed.
+    """Take no more tasks; running agents finish, and their work is landed.
 
     example:
     """
@@ -391,7 +403,7 @@ def drain(call: Globals) -> int:
 
 
 def stop(call: Globals) -> int:
-    """End all agents of this space now; their tasks are free, what is not committed is kept.
+    """End all agents of this space now; their tasks are free, and uncommitted work is kept.
 
     example:
     """
@@ -400,12 +412,11 @@ def stop(call: Globals) -> int:
 
 def ask_to_end(call: Globals, how: str) -> int:
     with call.open() as space:
-        who = call.who()
-        name = call.agent or (person() if who is None else who.name)
+        name = call.agent or call.named(space, people=True)
         with space.join(name) as agent:
             limits.end(agent, how, name)
             running = not agent.leases.status(RUN)[0].free
-    said = ENDINGS[how] if running else "no swarm runs"
+    said = ENDINGS[how] if running else "no swarm is running"
     return call.answer({"running": running, "ending": how}, said)
 
 
@@ -419,16 +430,16 @@ def resume(
     until: str = "empty",
     task_time_s: float = 3600,
 ) -> int:
-    """Go on after a drain, a stop or a crash, within the limits that were given.
+    """Continue after a drain, a stop or a crash, within the same limits.
 
-    Limits, the client and the target branch are remembered. Commands are not, since they would come
-    out of a store that agents write to: give --verify, and what stood after --, again.
+    The limits, the client and the target branch are remembered. Commands are not, because agents
+    can write to the store: give --verify, and the words after --, again.
 
     command: the agent, or more words for the client
-    agent: the client, if it is to be another one
-    verify: what has to succeed before something lands, besides what the repository asks for
+    agent: another client
+    verify: a command that must succeed before work lands, in addition to those of the repository
     shell: let a known client run commands, with your rights
-    commit: commit what the command leaves, if it ends with 0
+    commit: commit the changes of the command if it exits with 0
     until: empty (no task is left) or stopped
     task_time_s: how long one attempt may take
     example: --verify 'make test'

@@ -25,9 +25,9 @@ PAGE = 1_000
 def main(call: Globals, *, format: str = "jsonl") -> int:
     """Export all tasks to the standard output, in the order they were added.
 
-    What is written as json, jsonl or csv can be imported again. Landings are left out.
+    Output in json, jsonl or csv can be imported again. Landings are left out.
 
-    format: what to write
+    format: the format to write
     example: --format markdown
     """
     with call.open() as space:

@@ -1,4 +1,4 @@
-"""`dibs work import`: tasks from a file, a folder or a pipe, whatever tool wrote them."""
+"""`dibs work import`: tasks from a file, a folder or a pipe, whichever tool wrote them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from dibs.trackers.importing import Report, bring
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.dibs import Agent, Dibs
     from dibs.surroundings.commands import Globals
     from dibs.trackers.fields import Found
 
@@ -28,30 +27,21 @@ def main(
 ) -> int:
     """Import tasks from a file: add what is new, update what has changed, leave the rest alone.
 
-    The format is found by looking. A task that is claimed here stays with its claimer, and one that
-    has ended here is not reopened. A record that is wrong is named and the others are imported; the
-    exit code is 1 then.
+    The format is detected. A task that is claimed here stays with its claimer, and one that has
+    ended here is not reopened. A wrong record is reported and the others are imported; the exit
+    code is then 1.
 
     file: a file, the folder of Backlog.md, or - for the standard input
-    format: what the file is in, if that cannot be seen
-    prefix: put before each id, such as web- or github:OWNER/REPO#
-    dry_run: only say what would be done
+    format: the format of the file, if it cannot be detected
+    prefix: text to put before each id, such as web- or github:OWNER/REPO#
+    dry_run: only show what would be done
     example: issues.json --dry-run
     """
     found, format = records(file, format, prefix)
     with call.open() as space:
-        report = bring(acting(call, space), found, dry_run=dry_run)
+        report = bring(call.join(space, people=True), found, dry_run=dry_run)
     tell(call, report, {"format": format}, dry_run)
     return 1 if report.wrong else 0
-
-
-def acting(call: Globals, space: Dibs) -> Agent:
-    """Whoever calls; people need no name for this."""
-    if call.chosen or call.who() is not None:
-        return call.join(space)
-    from dibs.surroundings.who import person
-
-    return space.join(person(), shell=True)
 
 
 def records(file: str, format: str, prefix: str) -> tuple[list[Found], str]:
@@ -80,7 +70,7 @@ def records(file: str, format: str, prefix: str) -> tuple[list[Found], str]:
 
 
 def tell(call: Globals, report: Report, facts: dict[str, object], dry_run: bool) -> None:
-    """What came of the records: the data, and then each that is wrong."""
+    """The outcome of the import: the data, and then each wrong record."""
     added, changed = report.ids("added"), report.ids("changed")
     if call.json:
         wrong = [{"place": place, **error.to_json()} for place, error in report.wrong]

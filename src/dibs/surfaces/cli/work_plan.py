@@ -28,9 +28,9 @@ READABLE = 60
 """How many tasks a graph shows, unless a limit says otherwise."""
 STUCK = {
     "missing": "waits for {by}, which nobody has added",
-    "ended": "waits for {by}, which will not be completed: reopen that, or cancel this",
+    "ended": "waits for {by}, which will not be completed: reopen it, or cancel this task",
     "circle": "waits for itself: {by}",
-    "tags": "needs somebody who can {by}; nobody present has said so",
+    "tags": "needs an agent that can do {by}; nobody here has said so",
     "person": "asks for a person: answer it with dibs work ack",
 }
 COLOURS = {
@@ -44,13 +44,14 @@ COLOURS = {
 
 
 def main(call: Globals, *, agents: int | None = None, format: str = "text", limit: int = 0) -> int:
-    """Say how many agents can be busy now and over time, and what is in the way of more.
+    """Show how many agents can be busy now and over time, and what limits them.
 
-    Tasks run beside each other if neither waits for the other and they declare no overlapping
-    leases. They take as long as others of their kind have taken lately, or one step each.
+    Tasks can run at the same time if neither waits for the other and their declared leases do not
+    overlap. The plan assumes that they take as long as recent tasks of their kind, or one step
+    each.
 
-    agents: how many there are, for what would keep all of them busy
-    format: how to answer
+    agents: how many agents there are, to show what would keep all of them busy
+    format: the format of the answer
     limit: how many tasks to show in JSON [200] and in a graph [60]
     example: --agents 6
     """
@@ -74,7 +75,7 @@ def main(call: Globals, *, agents: int | None = None, format: str = "text", limi
 def draw(plan: WorkPlan) -> None:
     """Print a plan for people."""
     if not plan.open_count:
-        note("no task is open: all is done")
+        note("no task is open: all are done")
         return
     time = times(plan.unit)
     states = ", ".join(f"{plan.counts[one]} {one}" for one in sorted(plan.counts))
@@ -104,11 +105,11 @@ def draw(plan: WorkPlan) -> None:
         if plan.stuck_count > LINES:
             say(f"  and {plan.stuck_count - LINES} more")
     if plan.cut:
-        note("there is so much that a part of it was left out")
+        note("there are so many tasks that a part was left out")
 
 
 def keep_busy(plan: WorkPlan, agents: int) -> None:
-    """Say what would keep so many busy."""
+    """Show what would keep this many agents busy."""
     idle = agents - plan.busy_now
     if idle <= 0:
         heading(f"{several(agents, 'agent')}", "all can be busy now")
@@ -150,12 +151,12 @@ def waiting(number: int, what: str) -> str:
 
 
 def times(unit: str) -> Callable[[int], str]:
-    """How a time reads."""
+    """A time in words."""
     return span if unit == "ms" else lambda at: several(at, "step")
 
 
 def bars(plan: WorkPlan) -> Iterator[tuple[int, int, int]]:
-    """From when to when how many are busy."""
+    """How many agents are busy, and from when to when."""
     ends = [*(load.at for load in plan.busy[1:]), plan.length]
     for load, end in list(zip(plan.busy, ends, strict=True))[:BARS]:
         if end > load.at:

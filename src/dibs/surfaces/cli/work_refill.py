@@ -1,7 +1,7 @@
-"""`dibs work refill --below N [--loop] -- COMMAND…`: a planner of the user's, when work runs out.
+"""`dibs work refill --below N [--loop] -- COMMAND…`: run the user's planner when work runs out.
 
-One at a time runs it, whoever holds the lease `work:refill`. When it brings nothing, the next try
-waits, and longer each time: how long is an entry of the store, so that it holds for everybody.
+Only the holder of the lease `work:refill` runs it. If it adds nothing, the next run has to wait,
+longer each time; the pause is an entry of the store, so it applies to everybody.
 """
 
 from __future__ import annotations
@@ -35,43 +35,43 @@ if TYPE_CHECKING:
 BY = EVERYBODY
 KINDS = {"below": Whole(1)}
 TURN = "work:refill"
-"""What whoever runs a planner holds."""
+"""The lease of whoever runs a planner."""
 WHY = "runs the planner for new tasks"
 NAMESPACE, KEY = "work", "refill"
-"""The entry that says how often a planner brought nothing, and how long to wait."""
+"""The entry that says how often a planner added nothing, and how long to wait."""
 REMEMBERED_S = 3_600
-"""How long after a pause it is remembered that there was one."""
+"""How long a pause is remembered after it has ended."""
 LATER = 75
 NAMED = 20
 
 
 def main(call: Globals, *command: str, below: int, loop: bool = False, wait_s: float = 0) -> int:
-    """Run a planner when fewer tasks than so many are available, and add what it prints.
+    """Run a planner when too few tasks are available, and add the tasks that it prints.
 
-    The planner prints a task on each line: the arguments of work.add as a JSON object. Those whose
-    id is there already are skipped; a line that is wrong is named, and the others are added.
-    It finds how many tasks are available and wanted in DIBS_REFILL_AVAILABLE and
-    DIBS_REFILL_WANTED. If it fails, nothing is added. If it brings nothing new, the next try waits:
-    10 s at first, then twice as long each time, an hour at most.
+    The planner prints one task on each line: the arguments of work.add as a JSON object. Tasks
+    whose id already exists are skipped; a wrong line is reported, and the others are added. The
+    number of available and of wanted tasks is in DIBS_REFILL_AVAILABLE and DIBS_REFILL_WANTED. If
+    the planner fails, nothing is added. If it adds nothing new, the next run has to wait: 10 s at
+    first, then twice as long each time, up to an hour.
 
     The exit code is 0 if there are enough tasks or some were added, 1 if a line was wrong or
-    another agent's planner runs, 75 if it is too early for the next try, and the planner's own if
-    it failed.
+    another agent's planner is running, 75 if it is too early for the next run, and that of the
+    planner if it failed.
 
     command: what to run
-    below: the number of available tasks that is enough
-    loop: go on, and run it again whenever there are too few
-    wait_s: how long to wait while another agent's planner runs
+    below: how many available tasks are enough
+    loop: keep running, and run the planner whenever there are too few tasks
+    wait_s: how long to wait for another agent's planner
     example: --as lead --below 10 --loop -- ./plan.sh
     """
     if not command:
         raise InvalidError("no command was given", next="dibs work refill --below N -- COMMAND…")
-    name = call.agent or worker_name(call.who())
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     with call.open() as space:
+        name = call.agent or worker_name(call.named(space, people=True))
         while True:
             with space.join(name) as agent:
-                # While it waits, a signal ends us.
+                # While it waits, a signal ends this process.
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
                 if loop:
                     wait_for_need(space, below)
@@ -80,7 +80,7 @@ def main(call: Globals, *command: str, below: int, loop: bool = False, wait_s: f
                 agent.leases.claim(TURN, wait_s=QUEUE_S if loop else wait_s, ttl_s=TTL_S, note=WHY)
                 signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
                 with agent.lease(TURN, ttl_s=TTL_S, note=WHY) as lease:
-                    # Whoever had the turn before us may have brought enough.
+                    # The planner before this one may have added enough.
                     if (left := missing(space, below)) <= 0 or pause_s(space) > 0:
                         code, told = 0, 0
                     else:
@@ -99,17 +99,19 @@ def pause_s(space: Dibs) -> float:
     entry = space.state.get(NAMESPACE, KEY)
     if entry is None or entry.expires_in_ms is None:
         return 0.0
-    # Anybody can write entries, but nobody can stop the planner for longer than it stops itself.
+    # Anybody can write entries, but cannot stop the planner for longer than the longest pause.
     return min(BACKOFF_MAX_MS / 1000, max(0.0, entry.expires_in_ms / 1000 - REMEMBERED_S))
 
 
 def not_now(space: Dibs, below: int) -> int | None:
-    """The exit code if the planner need not or may not run now."""
+    """The exit code if the planner does not have to run or must not run now."""
     if missing(space, below) <= 0:
         note("dibs: enough tasks are available")
         return 0
     if left := pause_s(space):
-        note(f"dibs: the planner brought nothing lately; the next try may be in {span_s(left)}")
+        note(
+            f"dibs: the planner added nothing last time; the next run is possible in {span_s(left)}"
+        )
         return LATER
     return None
 
@@ -131,7 +133,7 @@ def span_s(seconds: float) -> str:
 
 
 class Planner:
-    """One run of the planner, by whoever has the turn."""
+    """One run of the planner, by the holder of its lease."""
 
     def __init__(
         self, call: Globals, agent: Agent, lease: HeldLease, below: int, wanted: int
@@ -148,7 +150,7 @@ class Planner:
         self._signal = 0
 
     def run(self, command: Sequence[str], mask: set[signal.Signals] | set[int]) -> tuple[int, int]:
-        """Run it and add what it brings; the exit code, and the signal that ended it, if any."""
+        """Run it and add its tasks; return the exit code, and the signal that ended it, if any."""
         import subprocess
 
         code = execute(
@@ -192,7 +194,7 @@ class Planner:
             note(f"dibs: line {number}: {why}")
         if len(wrong) > NAMED:
             note(f"dibs: {len(wrong) - NAMED} more lines are wrong")
-        note(f"dibs: {added} added, {skipped} there already, {len(wrong)} wrong")
+        note(f"dibs: {added} added, {skipped} already there, {len(wrong)} wrong")
         if added:
             self._forget()
         else:
@@ -208,21 +210,21 @@ class Planner:
         self._agent.state.set(
             NAMESPACE, KEY, {"brought_nothing": times}, force=True, ttl_s=pause + REMEMBERED_S
         )
-        note(f"dibs: the next try is in {span_s(pause)} at the earliest")
+        note(f"dibs: the next run is possible in {span_s(pause)}")
 
     def _forget(self) -> None:
         try:
             self._agent.state.delete(NAMESPACE, KEY)
         except NotFoundError:
-            pass  # all was well before
+            pass  # there was no pause before
 
 
 def batches(
     lines: Sequence[bytes], wrong: list[tuple[int, str]]
 ) -> Iterator[list[tuple[int, Any]]]:
-    """The tasks of these lines with their numbers, as many together as one call takes.
+    """The tasks on these lines with their line numbers, in batches that fit one call.
 
-    wrong: where to put the lines that are none
+    wrong: where to put lines that are not tasks
     """
     import json
 

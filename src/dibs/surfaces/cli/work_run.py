@@ -1,8 +1,8 @@
 """`dibs work run [--loop] [--until-empty] -- COMMAND…`: a command for each task.
 
-Each task has a session of its own, bound to this process, so whatever the command claims on the
-way is free when the task has ended. The command leads a session of processes: when it has to end,
-because we are told to, because the claim is lost or because we are killed, all of it ends.
+Each task has its own session, bound to this process, so everything that the command claims is free
+when the task has ended. The command leads a session of processes, and all of them end when it must
+end: on a signal, when the claim is lost, or when this process is killed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 BY = EVERYBODY
 KINDS = {"tags": NAME, "ttl_s": TTL}
 LOOK_S = 1.0
-"""How often to look whether all is done; what can be taken wakes it before."""
+"""How often to check whether all are done; a task that can be taken wakes it earlier."""
 
 
 def main(
@@ -51,35 +51,35 @@ def main(
 ) -> int:
     """Take the next task and run a command for it; complete it with the command's result.
 
-    The command finds the task in DIBS_TASK_ID, DIBS_TASK_TITLE and so on, and the payload on its
-    standard input. If it ends with 0, the task is completed with the last line of its output that
-    is a JSON object or list, if there is one. Else the task has failed, and the end of its output
-    says why. The claim is renewed meanwhile; if it is lost, the command is ended.
-    SIGTERM or Ctrl-C ends the command, and another worker can take the task at once.
+    The command gets the task in DIBS_TASK_ID, DIBS_TASK_TITLE and so on, and the payload on its
+    standard input. If it exits with 0, the task is completed, with the last line of its output that
+    is a JSON object or list as the result. Otherwise the task has failed, with the end of the
+    output as the reason. The claim is renewed while the command runs; if it is lost, the command is
+    ended. SIGTERM or Ctrl-C ends the command, and another worker can take the task at once.
 
-    The exit code is the command's own for a single task. With --until-empty it is 0 if all is
-    done, and 4 if tasks are left of which this worker can never take one.
+    For a single task, the exit code is that of the command. With --until-empty it is 0 if all tasks
+    are done, and 4 if only tasks are left that this worker can never take.
 
     command: what to run for each task
-    loop: go on with the next task, and wait for it as long as it takes
-    until_empty: go on until no task is left, also those that others work on now
+    loop: continue with the next task, and wait for it as long as it takes
+    until_empty: continue until no task is left, including those that others work on
     kind: only tasks of this kind
-    tags: what the command can do; a task that needs more is left to others
+    tags: what the command can do; tasks that need more are left to others
     wait_s: how long to wait for the task
-    ttl_s: how long the claim outlives a freeze of this process
+    ttl_s: how long the claim lasts if this process freezes
     example: --as ci --loop --until-empty -- ./agent.sh
     """
     if not command:
         raise InvalidError("no command was given", next="dibs work run -- COMMAND…")
-    name = call.agent or worker_name(call.who())
     loop = loop or until_empty
     wanted: dict[str, Any] = {"kind": kind, "tags": tags, "ttl_s": ttl_s}
-    # Every thread starts with what is blocked here, so that no signal is lost to one of them.
+    # Threads inherit the blocked signals, so that no signal is lost to one of them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     with call.open() as space:
+        name = call.agent or worker_name(call.named(space, people=True))
         while True:
             with space.join(name) as agent:
-                # While it waits, a signal ends us.
+                # While it waits, a signal ends this process.
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
                 try:
                     task = take(agent, wait_s, loop, until_empty, **wanted)
@@ -107,7 +107,7 @@ def take(agent: Agent, wait_s: float, loop: bool, until_empty: bool, **wanted: A
 
 
 class Run:
-    """The command, as it runs for one task.
+    """A run of the command for one task.
 
     over: whether no other task may follow
     """
@@ -152,7 +152,7 @@ class Run:
         return code
 
     def _settle(self, held: HeldTask, code: int) -> None:
-        """Say what becomes of the task, by how the command has ended."""
+        """Complete, fail or abandon the task, depending on how the command ended."""
         if not self._started:
             self.over = True
             held.abandon(f"{self._command[0]} could not be run")

@@ -1,4 +1,4 @@
-"""`dibs work sync`: the issues of a forge, or of a file, and the tasks here, kept equal."""
+"""`dibs work sync`: keep the tasks here and the issues of a forge or a file in step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dibs.arguments import Choice, Seconds
 from dibs.errors import InvalidError
 from dibs.operation import EVERYBODY
 from dibs.records import called, quoted
-from dibs.surfaces.cli.work_import import acting, tell
+from dibs.surfaces.cli.work_import import tell
 from dibs.surroundings.wording import note, say
 from dibs.trackers.hosts import HOSTS
 from dibs.trackers.merging import RULES
@@ -47,24 +47,24 @@ def main(
     patience_s: float = 60,
     dry_run: bool = False,
 ) -> int:
-    """Keep the tasks here and the issues of a source equal: state, title, labels, assignee.
+    """Sync the tasks here with the issues of a source: state, title, labels, assignee.
 
-    What was changed on one side is changed on the other. A task that is completed here is closed
-    there, with a comment that has its result. It can be run again at any time, also after it was
-    killed. Tokens come from the environment (GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN) or from gh.
+    A change on one side is made on the other. A task that is completed here is closed there, with
+    its result as a comment. You can run it again at any time, even after it was killed. Tokens come
+    from the environment (GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN) or from gh.
 
     source: github:OWNER/REPO, gitlab:GROUP/PROJECT, gitea:OWNER/REPO, or a file (.md, .jsonl)
-    conflict: whose change counts if both sides changed a field
+    conflict: which side wins if both have changed a field
     assignee: the account that claimed tasks are assigned to; AGENT=ACCOUNT for one agent
-    patience_s: how long to wait in all if the server wants fewer requests
-    dry_run: only say what would be done
+    patience_s: how long to wait in total if the server limits requests
+    dry_run: only show what would be done
     example: github:owner/repo --assignee my-bot --dry-run
     """
     with call.open() as space:
         tracker = tracker_of(source, space, patience_s)
         accounts = accounts_of(assignee) if tracker.source.partition(":")[0] in HOSTS else None
         if dry_run:
-            sync = Sync(acting(call, space), tracker, conflict, accounts, True)
+            sync = Sync(call.join(space, people=True), tracker, conflict, accounts, True)
             sync.run()
         else:
             with session(call, space) as agent, agent.lease(f"sync:{tracker.source}"):
@@ -82,13 +82,11 @@ def main(
 
 
 def session(call: Globals, space: Dibs) -> Agent:
-    """A session that ends with this process, so that a run that was killed is in nobody's way."""
+    """A session that ends with this process, so that a killed run blocks nobody."""
     who = call.who()
     if who is not None and who.token:
         return who.join(space)
-    from dibs.surroundings.who import person
-
-    return space.join(person() if who is None else who.name)
+    return space.join(call.named(space, people=True))
 
 
 def tracker_of(source: str, space: Dibs, patience_s: float) -> Tracker:
@@ -114,7 +112,7 @@ def tracker_of(source: str, space: Dibs, patience_s: float) -> Tracker:
 
 
 def token_for(scheme: str, base: str) -> str:
-    """The token for a host: the user's own choice, or the one that gh has for this very host."""
+    """The token for a host: the one the user has set, or the one that gh has for this host."""
     for variable in TOKENS[scheme]:
         if token := os.environ.get(variable, "").strip():
             return token
@@ -138,7 +136,7 @@ def token_of_gh(base: str) -> str:
 
 
 def accounts_of(given: Sequence[str]) -> dict[str, str]:
-    """By an agent's name its account there, by "" that of all others."""
+    """The account of each agent; "" stands for all others."""
     named = [one.partition("=") for one in given]
     return {
         agent if equals else "": account if equals else agent for agent, equals, account in named

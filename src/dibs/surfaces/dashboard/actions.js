@@ -1,9 +1,10 @@
-// What a person can do here. Each act is an operation under the person's name, so the journal
+// What a person can do here. Each action is an operation under the person's name, so the journal
 // says who did it.
 
 import { call } from "./api.js";
 import { $, fill, h, say, show } from "./dom.js";
 import { model, selectEntry } from "./model.js";
+import { go, read } from "./route.js";
 
 let redraw = () => {};
 let answering = null;
@@ -53,7 +54,7 @@ export function toast(text, bad = false) {
   fading = setTimeout(() => fill(toaster), bad ? 12_000 : 5_000);
 }
 
-// Ask before something is taken from somebody; give the reason, or null.
+// Ask before taking something from somebody; returns the reason, or null.
 function ask(title, text, yes) {
   const dialog = $("ask");
   say($("ask-title"), title);
@@ -64,7 +65,7 @@ function ask(title, text, yes) {
   dialog.returnValue = "";
   dialog.showModal();
   reason.focus();
-  // Enter in the field means yes, although the first button means no.
+  // Enter in the field means yes, although the first button is the one that cancels.
   const enter = (event) => {
     if (event.key !== "Enter" || event.isComposing) return;
     event.preventDefault();
@@ -81,11 +82,11 @@ function ask(title, text, yes) {
 
 const ACTS = {
   async release({ resource }) {
-    // All that overlaps is taken, so all who share it are named before.
+    // Everything that overlaps is taken, so everybody who shares it is named first.
     const [{ blockers }] = await call("leases.status", { resources: [resource] });
     const losers = blockers.filter((one) => !one.waiting && one.agent !== model.viewer.name);
     const lost = losers.map((one) => `${one.agent} loses ${one.resource}`).join(", ");
-    const reason = await ask("Release a lease", `${lost || `Nobody holds ${resource} any more`}. Whoever loses something is told, and whoever waits gets it.`, "Release");
+    const reason = await ask("Release a lease", `${lost || `Nobody holds ${resource} any more`}. Agents that lose a lease are told, and the next in the queue gets it.`, "Release");
     if (reason === null) return;
     const taken = await call("leases.revoke", { resources: [resource], reason });
     toast(`${resource} was taken from ${taken.map((lease) => lease.agent).join(", ")}`);
@@ -98,7 +99,7 @@ const ACTS = {
 
   async requeue({ id, state, agent }) {
     if (state === "claimed") {
-      const reason = await ask("Requeue a task", `${agent} loses ${id} and is told so. It is available again at once.`, "Requeue");
+      const reason = await ask("Requeue a task", `${agent} loses ${id} and is told. The task is available again at once.`, "Requeue");
       if (reason === null) return;
       await call("work.revoke", { id, reason });
     } else {
@@ -109,23 +110,23 @@ const ACTS = {
 
   async decide({ id, question, yes }) {
     const note = yes
-      ? await ask("Acknowledge", `${id} asks: “${question}” It goes on.`, "Acknowledge")
-      : await ask("Refuse", `${id} asks: “${question}” It is dead then, and what was handed in with it comes back.`, "Refuse");
+      ? await ask("Acknowledge", `${id} asks: “${question}” The task will continue.`, "Acknowledge")
+      : await ask("Refuse", `${id} asks: “${question}” The task becomes dead, and work handed in with it is returned.`, "Refuse");
     if (note === null) return;
     await call("work.ack", { id, note, refuse: !yes });
-    toast(yes ? `${id} goes on` : `${id} was refused`);
+    toast(yes ? `${id} continues` : `${id} was refused`);
   },
 
   write({ to }) {
     forgetAnswer();
-    toCompose(`@${to}`);
+    return toCompose(`@${to}`);
   },
 
   answer({ id, sender, channel, body }) {
     answering = { id, to: channel ? `#${channel}` : `@${sender}` };
     show($("answering"), true);
     say($("answering").firstElementChild, `Answer to ${sender}: “${body.slice(0, 120)}”`);
-    toCompose(answering.to);
+    return toCompose(answering.to);
   },
 
   "answer-not": forgetAnswer,
@@ -139,7 +140,7 @@ const ACTS = {
     if (selected?.namespace === namespace && selected.key === key) model.selected = null;
     else await selectEntry(namespace, key);
     redraw("state");
-    // Only after a press of the keyboard or the mouse on it, so nothing is taken from anybody.
+    // Runs only after a key press or a click on it, so the focus is not stolen.
     if (model.selected) $("entry-title").focus();
   },
 
@@ -154,8 +155,12 @@ const ACTS = {
   },
 };
 
-function toCompose(recipient) {
+async function toCompose(recipient) {
+  if (read().page) await go("/");
   const { body } = $("compose").elements;
+  // Agents that are not here may not be listed yet.
+  if (![...$("recipients").options].some((option) => option.value === recipient))
+    $("recipients").append(h("option", { value: recipient, "data-key": recipient }, recipient.slice(1)));
   $("recipients").value = recipient;
   $("messages").scrollIntoView({ block: "start" });
   body.focus({ preventScroll: true });
@@ -181,7 +186,7 @@ async function send() {
   const given = { body: form.body.value };
   if (to.startsWith("@")) given.to = to.slice(1);
   if (to.startsWith("#")) given.channel = to.slice(1);
-  // Sent elsewhere, it is no answer any more.
+  // A message to another recipient is no longer an answer.
   if (answering?.to === to) given.reply_to = answering.id;
   await call("messages.send", given);
   form.body.value = "";

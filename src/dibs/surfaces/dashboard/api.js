@@ -1,4 +1,4 @@
-// The daemon as the page sees it: operations that are called, and the journal that is followed.
+// The daemon as the page sees it: operations to call, and the journal to follow.
 
 export class Refused extends Error {
   constructor(status, refusal) {
@@ -35,13 +35,15 @@ export function call(operation, given = {}) {
   );
 }
 
+export const attemptLogs = (task) => answer(fetch(`/attempt-logs?${new URLSearchParams({ task })}`));
+
 export const viewer = () => answer(fetch("/viewer"));
 
-// Nothing for so long, not even a comment, and the connection is taken for dead.
+// If nothing arrives for this long, not even a comment, the connection is considered dead.
 const SILENCE_MS = 35_000;
 
-// Follow the journal after a seq: `hear` is called with each bunch of events. Ends by throwing.
-// (EventSource would need every kind of event by name, and cannot tell a refusal from a break.)
+// Follow the journal after a seq: `hear` is called with each batch of events. Ends by throwing.
+// (EventSource would need every event kind by name, and cannot tell a refusal from a lost connection.)
 export async function follow(seq, hear, connected, signal) {
   const silence = new AbortController();
   let timer;
@@ -62,7 +64,7 @@ export async function follow(seq, hear, connected, signal) {
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
       const { value, done } = await reader.read();
-      if (done) throw new Lost("the daemon has ended");
+      if (done) throw new Lost("the daemon has stopped");
       heard();
       const blocks = (rest + value).split("\n\n");
       rest = blocks.pop();

@@ -1,10 +1,12 @@
-// What needs a person: who is blocked now, what is stuck for good, what ends soon, who is dead.
+// What needs a person: who is blocked, what is stuck for good, what expires soon, who died.
 
-import { $, fill, h, say, show, visible } from "./dom.js";
-import { hit, isFrozen, mayAct, model } from "./model.js";
+import { $, fill, h, rows, say, show, visible } from "./dom.js";
+import { FIRST, hit, isFrozen, mayAct, model, tally } from "./model.js";
+import { agentLink, pathLink, read, taskLink } from "./route.js";
 import { timeAgo, timeIn, timeLeft, timeSince } from "./time.js";
 
 const code = (text) => h("code", null, text);
+const DEATHS = 20; // names to list of agents that died
 
 export function button(label, act, given, about) {
   if (!mayAct()) return null;
@@ -46,16 +48,16 @@ export const decideButtons = (id, question) => [
 const writeButton = (agent) =>
   agent === model.viewer.name ? null : button("Write", "write", { to: agent }, `Write to ${agent}`);
 
-// What needs somebody is decided by the store (`agents.overview`); here it gets words and buttons.
+// The store decides what needs attention (`agents.overview`); this adds words and buttons.
 
-const who = (name) => h("b", null, name);
+const who = (name) => h("b", null, agentLink(name));
 
 const names = (all) => [
   all.slice(0, 4).map((what, place) => [place > 0 && ", ", code(what)]),
   all.length > 4 && ` and ${all.length - 4} more`,
 ];
 
-// What the page knows of a task beyond what was said of it.
+// What the page knows about a task besides the item itself.
 const taskOf = ({ subject, what, agent }) =>
   model.tasks.get(subject) ?? { id: subject, state: what, agent };
 
@@ -64,15 +66,15 @@ const attempts = (task, one) => [
   one.says && `: ${one.says}`,
 ];
 
-// For each thing: a word for it, what there is to read, and what can be done.
+// For each kind of item: a word for it, its text, and what can be done.
 const WORDS = {
   blocked: (one) => [
     "blocked",
-    [who(one.agent), " waits for ", code(one.subject), ", ", timeSince(one.at), ". ",
-     one.blockers.length === 0 && "It is served next.",
+    [who(one.agent), " waits for ", pathLink(one.subject), ", ", timeSince(one.at), ". ",
+     one.blockers.length === 0 && "It is next in the queue.",
      one.blockers.map((holder) => [
-       who(holder.agent), holder.waiting ? " waits before them for " : " holds ",
-       holder.resource === one.subject ? "it" : code(holder.resource),
+       who(holder.agent), holder.waiting ? " is ahead in the queue for " : " holds ",
+       holder.resource === one.subject ? "it" : pathLink(holder.resource),
        holder.note && [" for “", holder.note, "”"],
        !holder.waiting && [", ", timeLeft(holder.until)], ". ",
      ])],
@@ -86,56 +88,56 @@ const WORDS = {
       "for you",
       [who(one.agent), " wrote to you ", timeAgo(one.at), ": “", one.says.slice(0, 300), "”"],
       [answerButton(message),
-       button("Done", "acknowledge", { id: message.id }, `Acknowledge the message of ${one.agent}`)],
+       button("Done", "acknowledge", { id: message.id }, `Acknowledge the message from ${one.agent}`)],
     ];
   },
   asks: (one) => [
     "asks",
-    [who(one.agent), " asks about ", code(one.subject), " ", timeAgo(one.at), ": “", one.says, "”"],
+    [who(one.agent), " asks about ", taskLink(one.subject), " ", timeAgo(one.at), ": “", one.says, "”"],
     decideButtons(one.subject, one.says),
   ],
   not_landed: (one) => [
     "not landed",
-    [code(one.subject), one.says ? ` was not landed: ${one.says}` : " was not landed"],
+    [taskLink(one.subject), one.says ? ` was not landed: ${one.says}` : " was not landed"],
     [requeueButton(taskOf(one))],
   ],
   dead: (one) => [
     "dead",
-    ["Task ", code(one.subject), " failed for good", attempts(taskOf(one), one)],
+    ["Task ", taskLink(one.subject), " failed for good", attempts(taskOf(one), one)],
     [requeueButton(taskOf(one))],
   ],
   never: (one) => [
     "never",
-    ["Task ", code(one.subject), " can never start: it comes after ", code(one.by[0]),
+    ["Task ", taskLink(one.subject), " can never start: it comes after ", taskLink(one.by[0]),
      `, which is ${one.says}`],
     [requeueButton({ id: one.by[0], state: one.says, agent: null })],
   ],
   failed: (one) => [
     "failed",
-    ["Task ", code(one.subject), " failed", attempts(taskOf(one), one), ". Tried again ",
+    ["Task ", taskLink(one.subject), " failed", attempts(taskOf(one), one), ". Next attempt ",
      timeIn(one.until)],
     [requeueButton(taskOf(one))],
   ],
   overdue: (one) => [
     "overdue",
-    [who(one.agent), " let the time of task ", code(one.subject), " run out"],
+    ["The claim of ", who(one.agent), " on task ", taskLink(one.subject), " has expired"],
     [requeueButton({ id: one.subject, state: "claimed", agent: one.agent }), writeButton(one.agent)],
   ],
   task_ends: (one) => [
     "expires",
-    ["The claim of ", who(one.agent), " on task ", code(one.subject), ": ", timeLeft(one.until)],
+    ["The claim of ", who(one.agent), " on task ", taskLink(one.subject), ": ", timeLeft(one.until)],
     [writeButton(one.agent)],
   ],
   lease_ends: (one) => [
     "expires",
-    [code(one.subject), " of ", who(one.agent), ": ", timeLeft(one.until)],
+    [pathLink(one.subject), " of ", who(one.agent), ": ", timeLeft(one.until)],
     [writeButton(one.agent)],
   ],
   overwritten: (one) => [
     "overwritten",
-    [code(one.subject), " of ", who(one.agent), " was changed by ",
-     who(one.by.join(" or ") || "somebody unknown"), " ", timeAgo(one.at),
-     ". What it was is kept: ", code(`dibs recover ${one.subject}`)],
+    [pathLink(one.subject), " of ", who(one.agent), " was changed by ",
+     one.by.length ? one.by.map((name, place) => [place > 0 && " or ", who(name)]) : "somebody unknown", " ", timeAgo(one.at),
+     ". The earlier version is kept: ", code(`dibs recover ${one.subject}`)],
     [writeButton(one.agent)],
   ],
   died: (one) => [
@@ -146,33 +148,63 @@ const WORDS = {
   ],
 };
 
-const attention = () =>
-  model.attention.map((one) => {
-    const [word, text, actions] = WORDS[one.what](one);
-    const search = [one.subject, one.agent, one.says, ...one.by, ...one.blockers.map((b) => b.agent)];
-    const key = [one.what, one.subject, one.agent, one.session, one.at].join(" ");
-    return { key, level: one.level, word, text, actions, search };
-  });
+// Many deaths are one item.
+function drawDeaths(all, fits, cut) {
+  const freed = all.flatMap((one) => one.by);
+  const latest = Math.max(...all.map((one) => one.at));
+  return {
+    key: "died",
+    level: "soon",
+    word: "died",
+    text: [
+      h("b", null, `${fits.length < all.length ? `${fits.length} of ${all.length}` : all.length}${cut ? "+" : ""} agents`),
+      " died, the last ", timeAgo(latest), ". ", freed.length ? ["Freed: ", names(freed)] : "They held nothing.",
+      h("details", { "data-key": "who" }, h("summary", null, "Who"),
+        h("p", null, fits.slice(0, DEATHS).map((one, place) => [place > 0 && ", ", who(one.agent), " ", timeAgo(one.at)]),
+          fits.length > DEATHS && ` and ${fits.length - DEATHS} more`)),
+    ],
+    actions: [],
+  };
+}
+
+const fitsFilter = (one) =>
+  hit(WORDS[one.what](one)[0], one.subject, one.agent, one.says, ...one.by, ...one.blockers.map((b) => b.agent));
+
+const drawItem = ({ key, level, word, text, actions }) =>
+  h("li", { "data-key": key, class: `is-${level}` },
+    h("span", { class: "word" }, word), h("div", { class: "says" }, text), h("span", { class: "buttons" }, actions));
+
+function drawOne(one) {
+  const [word, text, actions] = WORDS[one.what](one);
+  const key = [one.what, one.subject, one.agent, one.session, one.at].join(" ");
+  return drawItem({ key, level: one.level, word, text, actions });
+}
 
 export function drawAttention() {
-  const all = attention();
-  const items = all.filter((one) => hit(one.word, ...one.search));
+  const all = model.attention;
+  const cut = all.length >= FIRST;
+  const fits = all.filter(fitsFilter);
+  const deaths = all.filter((one) => one.what === "died");
+  const died = deaths.length > 1 ? fits.filter((one) => one.what === "died") : [];
+  const others = deaths.length > 1 ? fits.filter((one) => one.what !== "died") : fits;
+  // The countdown ticks by itself; a difference of milliseconds is not a change.
+  const drawnFrom = (one) => [{ ...one, until: Math.round(one.until / 2000) }, taskOf(one).attempts, mayAct()];
   fill(
     $("attention-list"),
-    items.slice(0, 100).map((one) =>
-      h(
-        "li",
-        { "data-key": one.key, class: `is-${one.level}` },
-        h("span", { class: "word" }, one.word),
-        h("p", null, one.text),
-        h("span", { class: "buttons" }, one.actions),
-      ),
-    ),
+    rows("attention", others, drawnFrom, drawOne),
+    died.length > 0 && drawItem(drawDeaths(deaths, died, cut)),
   );
-  show($("attention-none"), !items.length);
-  say($("attention-none"), all.length ? "Nothing that fits the filter." : "Nobody is stuck. Nothing needs you.");
-  say($("count-attention"), all.length ? String(all.length) : "");
+  show($("attention-none"), !fits.length);
+  say($("attention-none"), all.length ? "Nothing matches the filter." : "Nobody is stuck. Nothing needs your attention.");
+  say($("count-attention"), tally(fits.length, all.length, cut));
   $("count-attention").parentElement.classList.toggle("urgent", all.some((one) => one.level !== "soon"));
-  const space = model.viewer.space.split("/").at(-1);
-  document.title = `${all.length ? `(${all.length}) ` : ""}dibs ${visible(space)}`;
+}
+
+// The title shows it, even in a hidden tab.
+export function drawTitle() {
+  const { page, name, at } = read();
+  const number = at === null && model.attention.length ? `(${model.attention.length}) ` : "";
+  const about = page ? `${visible(name)} · ` : at === null ? "" : "the past · ";
+  const title = `${number}${about}dibs ${visible(model.viewer.repository)}`;
+  if (document.title !== title) document.title = title;
 }

@@ -1,15 +1,15 @@
-// How the page is drawn: elements are made from text, never from markup, and what is there is
-// changed in place, so that focus, selection and what somebody has opened stay as they are.
+// How the page is drawn: elements are made from text, never from markup, and existing elements are
+// changed in place, so that focus, selection and opened details stay as they are.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// What cannot be seen, or turns the direction of what follows; and letters written right to left.
+// Invisible characters and those that change the text direction; and right-to-left letters.
 const HIDDEN =
   /[^\P{C}\n\t]|[\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/gu;
 const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
 const READ_OUT = ["title", "aria-label", "alt"];
 
-// Text in which every such character is written as its number, as the terminal shows it.
+// Text in which every such character is replaced by its number, as in the terminal.
 export const visible = (text) =>
   text.replace(HIDDEN, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
 
@@ -36,7 +36,7 @@ function make(element, attributes, children) {
   return element;
 }
 
-// isolated: whether letters from right to left are kept from turning what stands beside them
+// isolated: whether right-to-left letters are kept from affecting the text beside them
 function nodes(children, isolated = true) {
   return children
     .flat(Infinity)
@@ -52,7 +52,7 @@ function textNode(text, isolated) {
   return bdi;
 }
 
-// Set the text of an element, only if it is another one.
+// Set the text of an element, if it differs.
 export function say(element, given) {
   const text = visible(given);
   if (element.textContent !== text) element.textContent = text;
@@ -66,19 +66,19 @@ export function show(element, visible) {
 export function fill(parent, ...children) {
   const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   patchChildren(parent, nodes(children));
-  // Moving an element takes the focus from it, and one that was made anew has never had it.
+  // An element loses the focus when it is moved, and a new one has never had it.
   if (focused && focused !== document.activeElement)
     (focused.isConnected ? focused : twin(parent, focused))?.focus({ preventScroll: true });
 }
 
-// The button that does what another one did.
+// The button that does the same as another one.
 function twin(parent, { dataset: { act, given } }) {
   return [...parent.querySelectorAll("[data-act]")].find(
     (button) => button.dataset.act === act && button.dataset.given === given,
   );
 }
 
-// Whatever scrolls must be reached without a mouse, and nothing else need be.
+// Whatever scrolls must be reachable without a mouse, and nothing else needs to be.
 export function mindScrolling() {
   for (const element of document.querySelectorAll(".scrolls")) {
     const more =
@@ -87,6 +87,24 @@ export function mindScrolling() {
     if (more) element.setAttribute("tabindex", "0");
     else if (element !== document.activeElement) element.removeAttribute("tabindex");
   }
+}
+
+const made = new Map(); // name of a list -> what an item was drawn from -> its element
+const became = new WeakMap(); // an element that was drawn -> the one in the page that it changed
+
+// The elements of a list, for the element that already contains them. An item is compared by the
+// data it is drawn from, as JSON: an unchanged item is not drawn again.
+export function rows(name, items, from, draw) {
+  const before = made.get(name) ?? new Map();
+  const after = new Map();
+  made.set(name, after);
+  return items.map((item) => {
+    const source = JSON.stringify(from(item));
+    const known = before.get(source);
+    const node = known ? (became.get(known) ?? known) : draw(item);
+    after.set(source, node);
+    return node;
+  });
 }
 
 const keyOf = (node) => node.dataset?.key;
@@ -108,7 +126,10 @@ function patchChildren(parent, wanted) {
     if (match && match.nodeName === next.nodeName) {
       if (match === here) here = here.nextSibling;
       else parent.insertBefore(match, here);
-      patch(match, next);
+      if (match !== next) {
+        became.set(next, match);
+        patch(match, next);
+      }
     } else {
       parent.insertBefore(next, here);
     }

@@ -1,4 +1,4 @@
-// The journal read: every event as a sentence, and from beginnings and ends who held what, when.
+// Reads the journal: every event as a sentence, and who held what from when to when.
 
 import { now } from "./time.js";
 
@@ -8,18 +8,24 @@ const WORDS = {
   "session.died": "died",
   "session.renamed": "took this name",
   "session.status": "says",
+  "session.revoked": "lost its session",
+  "session.used": "used",
   "lease.claimed": "claimed",
   "lease.renewed": "renewed",
   "lease.released": "released",
   "lease.transferred": "gave away",
-  "lease.expired": "let lapse",
-  "lease.freed": "lost, having gone,",
+  "lease.expired": "let expire",
+  "lease.freed": "left without releasing",
   "lease.revoked": "took away",
   "lease.queued": "waits for",
-  "lease.unqueued": "waits no more for",
+  "lease.unqueued": "stopped waiting for",
   "lease.seen": "looked at",
   "lease.intruded": "found a change by others in",
   "task.added": "added task",
+  "task.available": "made available task",
+  "task.edited": "changed task",
+  "task.removed": "removed task",
+  "task.turn": "must first take task",
   "task.claimed": "claimed task",
   "task.renewed": "renewed task",
   "task.completed": "completed task",
@@ -39,6 +45,12 @@ const WORDS = {
   "message.announced": "announced to",
   "message.delivered": "read messages",
   "message.acknowledged": "acknowledged message",
+  "message.forged": "found a forged message",
+  "token.added": "added a token for",
+  "token.revoked": "revoked the token of",
+  "space.pruned": "pruned the journal",
+  "space.noted": "noted what had changed",
+  "space.restored": "restored the store",
   "entry.set": "set",
   "entry.deleted": "deleted",
 };
@@ -46,9 +58,10 @@ const WORDS = {
 // An event in words: who, did what, to what, and the rest.
 export function sentence({ kind, agent, subject, data }) {
   const verb = WORDS[kind] ?? kind;
-  const what = kind.startsWith("session.") || kind === "message.delivered" ? "" : subject;
+  const what = /^(session|space)\./.test(kind) || kind === "message.delivered" ? "" : subject;
   const rest = [
-    kind.endsWith(".revoked") && `from ${data?.holder}`,
+    kind.endsWith(".revoked") && data?.holder && `from ${data.holder}`,
+    kind === "session.used" && [data?.cost_usd && `$${data.cost_usd}`, data?.model].filter(Boolean).join(" of "),
     kind === "lease.intruded" && `of ${data?.holder}, by ${data?.by?.join(" or ") || "somebody"}`,
     kind === "session.status" && `“${data?.status}”`,
     kind.startsWith("entry.") && `to v${data?.version}`,
@@ -61,7 +74,7 @@ export function sentence({ kind, agent, subject, data }) {
 }
 
 const ENDS = new Set(["lease.released", "lease.expired", "lease.freed", "lease.transferred"]);
-const GOES_ON = new Set(["task.added", "task.claimed", "task.renewed", "task.available"]);
+const GOES_ON = new Set(["task.added", "task.claimed", "task.renewed", "task.available", "task.edited", "task.turn"]);
 
 // Spans of time: an agent holds a lease, works on a task, or waits. `to` is null while it lasts.
 export function spans({ events, leases, tasks }) {
@@ -76,7 +89,7 @@ export function spans({ events, leases, tasks }) {
   const end = (key, to, otherwise) => {
     const span = open.get(key);
     if (span) span.to = to;
-    // Its beginning is further back than what is loaded.
+    // It began before the loaded events.
     else if (otherwise) found.push({ ...otherwise, from: start, to });
     open.delete(key);
   };
@@ -103,11 +116,12 @@ export function spans({ events, leases, tasks }) {
       end(`task ${subject}`, event.at);
     }
   }
-  // What still lasts by the journal may be over by the clock, or by a death nobody has noticed.
+  // What the journal shows as open may have expired, or ended with a death that nobody noticed.
   const held = new Map(leases.map((lease) => [`lease ${lease.session} ${lease.resource}`, lease]));
   for (const [key, one] of open) {
     if (one.kind === "lease" && !held.has(key)) one.to = Math.min(now(), one.from + (one.ttl ?? 0));
-    if (one.kind === "task" && tasks.get(one.label)?.state !== "claimed") one.to = now();
+    const task = one.kind === "task" ? tasks.get(one.label) : null;
+    if (task && task.state !== "claimed") one.to = now();
     held.delete(key);
   }
   for (const [key, lease] of held)
@@ -116,25 +130,4 @@ export function spans({ events, leases, tasks }) {
       to: null, note: lease.note,
     });
   return found;
-}
-
-// By resource: how often and how long somebody had to wait for it.
-export function contention(known) {
-  const rows = new Map();
-  for (const one of known) {
-    if (one.kind === "task") continue;
-    const row = rows.get(one.label) ?? { resource: one.label, waits: 0, total: 0, longest: 0, claims: 0, open: [], who: new Set() };
-    rows.set(one.label, row);
-    if (one.kind === "lease") {
-      row.claims += 1;
-      continue;
-    }
-    const waited = (one.to ?? now()) - one.from;
-    row.waits += 1;
-    row.total += waited;
-    row.longest = Math.max(row.longest, waited);
-    row.who.add(one.agent);
-    if (one.to === null) row.open.push(one.agent);
-  }
-  return [...rows.values()].filter((row) => row.waits).sort((a, b) => b.total - a.total);
 }

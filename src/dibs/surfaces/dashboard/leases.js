@@ -2,26 +2,30 @@
 
 import { releaseButton } from "./attention.js";
 import { $, fill, h, say, show } from "./dom.js";
-import { hit, isFrozen, model } from "./model.js";
+import { hit, isFrozen, model, tally } from "./model.js";
+import { moreButton, part } from "./more.js";
+import { agentLink, pathLink, taskLink } from "./route.js";
 import { timeLeft, timeSince } from "./time.js";
 
-const MOST = 400;
+const MOST = 1000; // leases to load
+const FIRST = 50; // leases to draw at first
 
 export function drawLeases() {
   const fits = model.leases.filter((lease) =>
     hit(lease.resource, lease.agent, lease.note, lease.task),
   );
-  const root = grow(fits.slice(0, MOST));
+  const root = grow(part("leases", fits, FIRST));
   const waiting = Map.groupBy(model.waiting, (ticket) => ticket.resource);
   const held = new Set(model.leases.map((lease) => lease.resource));
-  // Who waits for a resource that overlaps with what is held still waits for its own.
+  // An agent that waits for an overlapping resource is shown at the resource it asked for.
   for (const [resource, tickets] of waiting)
     if (!held.has(resource) && hit(resource, ...tickets.map((ticket) => ticket.agent)))
       plant(root, resource, tickets[0].kind);
   fill($("leases-tree"), branches(root, waiting));
-  show($("leases-none"), !fits.length);
-  say($("leases-none"), model.leases.length ? "Nothing that fits the filter." : "Nothing is held.");
-  say($("count-leases"), model.leases.length ? String(model.leases.length) : "");
+  fill($("leases-more"), moreButton("leases", fits.length, FIRST, "leases"));
+  show($("leases-none"), !root.children.size);
+  say($("leases-none"), model.leases.length || model.waiting.length ? "Nothing matches the filter." : "Nothing is held.");
+  say($("count-leases"), tally(fits.length, model.leases.length, model.leases.length >= MOST));
 }
 
 const node = (name, path) => ({ name, path, children: new Map(), leases: [] });
@@ -53,7 +57,7 @@ function branches(parent, waiting) {
 }
 
 function branch(start, waiting) {
-  // A folder with nothing but one folder in it shares its line.
+  // A folder that contains only one folder shares its line.
   let here = start;
   let name = here.name;
   while (here.children.size === 1 && !here.leases.length && !waiting.has(here.resource)) {
@@ -65,12 +69,12 @@ function branch(start, waiting) {
     "li",
     { "data-key": start.path },
     h("div", { class: here.leases.length || tickets.length ? "leaf" : "folder" },
-      h("code", { class: "path" }, name, here.children.size ? "/" : ""),
+      h("code", { class: "path" }, pathLink(here.resource ?? here.path, name, here.children.size ? "/" : "")),
       here.leases.map(holder),
       tickets.length > 0 &&
         h("p", { class: "queue" }, h("span", { class: "word is-stuck" }, "waiting"), " ",
           tickets.map((ticket, place) => [
-            place > 0 && ", ", h("b", null, ticket.agent), " ", timeSince(ticket.since_at)]))),
+            place > 0 && ", ", h("b", null, agentLink(ticket.agent)), " ", timeSince(ticket.since_at)]))),
     here.children.size > 0 && h("ul", null, branches(here, waiting)),
   );
 }
@@ -79,14 +83,14 @@ function holder(lease) {
   return h(
     "div",
     { class: "holder", "data-key": `${lease.session} ${lease.epoch}` },
-    h("b", { class: "name" }, lease.agent),
+    h("b", { class: "name" }, agentLink(lease.agent)),
     isFrozen(lease) && h("span", { class: "word is-frozen" }, "frozen"),
     lease.mode === "shared" && h("span", { class: "word" }, "shared"),
     lease.kind === "glob" && h("span", { class: "word" }, "pattern"),
     h("span", { class: "left" }, timeLeft(lease.until)),
     h("span", { class: "seen" }, "for ", timeSince(lease.granted_at)),
     releaseButton(lease),
-    lease.task && h("p", { class: "note" }, "task ", h("a", { href: `#task-${encodeURIComponent(lease.task)}` }, lease.task)),
+    lease.task && h("p", { class: "note" }, "task ", taskLink(lease.task)),
     lease.note && h("p", { class: "note" }, isFrozen(lease) ? lease.note.slice(7).trim() : lease.note),
   );
 }

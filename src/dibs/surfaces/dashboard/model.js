@@ -1,35 +1,41 @@
-// What the page knows of the space. It is asked for once, then again in the parts that an event
-// of the journal concerns: the tables are the truth, an event is a hint where to look.
+// What the page knows about the space. It is loaded once; then the parts that an event concerns are
+// loaded again: the tables are the truth, an event is a hint where to look. Of long lists, the page
+// knows the first part and what somebody asked to see beyond it; counts come from the store.
 
 import { call } from "./api.js";
 import { now } from "./time.js";
 
 const JOURNAL = 4000; // events kept for the timeline
 const PAGE = 1000;
-const TASKS = 300; // of each state
+export const FIRST = 100; // tasks of each state, and things that need attention
 const ENTRIES = 300; // of each namespace
 const NAMESPACES = 40;
-const MESSAGES = 100;
+export const MESSAGES = 100;
 const LOOK_AGAIN = 20_000;
-const SINGLY = 30; // more changed tasks than this are asked for as a whole
+const SINGLY = 30; // changed tasks that are loaded one by one
+const ENDED_SHOWN = 15; // tasks that ended last
+const FOUND = 200; // tasks that match the filter
 
-const OPEN = ["blocked", "available", "claimed", "failed", "dead"];
 export const ENDED = ["completed", "cancelled"];
 
 export const model = {
-  viewer: { name: "", scope: "read", space: "" },
-  agents: [],
+  viewer: { name: "", scope: "read", space: "", repository: "" },
+  past: null, // the moment shown, if it is not now
+  agents: [], // who is here
+  gone: [], // who was
   leases: [],
   waiting: [],
-  attention: [], // what needs somebody, the most urgent first
+  attention: [], // what needs attention, the most urgent first
   trains: [], // what waits to be landed, by target
+  counts: {}, // tasks by state
   tasks: new Map(),
-  cut: new Set(), // the states of which there are more tasks than are known here
+  found: null, // the tasks that match the filter, if not all tasks are loaded: { text, tasks, cut }
   messages: [],
   deliveries: new Map(), // of a message from or to the viewer
   namespaces: {},
   entries: new Map(), // namespace -> entries
   events: [],
+  heard: false, // whether the end of the journal is known
   seq: 0,
   selected: null, // the entry that is shown: { namespace, key, history, version }
   filter: "",
@@ -37,27 +43,28 @@ export const model = {
 
 // ---- what is stale ------------------------------------------------------------------------
 
-const PARTS = ["agents", "leases", "tasks", "messages", "state", "attention"];
+const PARTS = ["present", "gone", "leases", "messages", "state", "claimed"];
 const stale = new Set();
 const staleTasks = new Set();
 const staleNamespaces = new Set();
 
-// By the noun of an event: what has to be asked for again.
+// By the noun of an event: what must be loaded again.
 const CONCERNS = {
-  session: ["agents", "leases", "attention"],
-  lease: ["leases", "agents", "attention"],
-  task: ["tasks", "agents", "attention"],
-  message: ["messages", "agents", "attention"],
+  session: ["present", "gone", "leases"],
+  lease: ["present", "leases"],
+  task: ["present"],
+  message: ["present", "messages"],
   entry: ["state"],
 };
 
 export function everythingIsStale() {
-  PARTS.forEach((part) => stale.add(part));
+  PARTS.filter((part) => part !== "claimed").forEach((part) => stale.add(part));
   staleTasks.clear();
   staleTasks.add("*");
   staleNamespaces.add("*");
 }
 
+// Remember what happened, for the timeline; say what it makes stale.
 export function hear(events) {
   for (const event of events) {
     if (event.kind === "pruned") {
@@ -67,11 +74,12 @@ export function hear(events) {
     model.seq = event.seq;
     model.events.push(event);
     const noun = event.kind.split(".")[0];
-    (CONCERNS[noun] ?? []).forEach((part) => stale.add(part));
+    const concerned = event.kind === "session.status" ? ["present"] : CONCERNS[noun];
+    (concerned ?? []).forEach((part) => stale.add(part));
     if (noun === "task") staleTasks.add(event.subject);
     if (event.kind === "space.pruned") everythingIsStale();
     if (noun === "entry")
-      // A namespace may have a slash in it; one that is not known yet is asked for anyway.
+      // A namespace may contain a slash; one that is not known yet is loaded anyway.
       Object.keys(model.namespaces)
         .filter((name) => event.subject.startsWith(`${name}/`))
         .forEach((name) => staleNamespaces.add(name));
@@ -79,24 +87,23 @@ export function hear(events) {
   if (model.events.length > JOURNAL * 1.25) model.events = model.events.slice(-JOURNAL);
 }
 
-// A lease that lapses does so in silence, until somebody wants it; so does what needs attention
-// because it ends soon.
+// No event is written when a lease expires, until somebody wants it, or when something needs
+// attention because it expires soon.
 export function lookForLapses() {
-  if (model.leases.some((lease) => lease.until < now())) stale.add("leases").add("agents");
-  if (now() > lookAgain) stale.add("attention");
+  if (model.leases.some((lease) => lease.until < now())) stale.add("leases").add("present");
+  if (now() > lookAgain) stale.add("present");
 }
 
 export const isStale = () => stale.size > 0;
 
-// Ask for what is stale; say which parts are new.
-export async function refresh() {
-  const parts = [...stale];
-  stale.clear();
+// Load what is stale; return which parts are new.
+export async function refresh(only = PARTS) {
+  const parts = only.filter((part) => stale.delete(part));
   try {
     await Promise.all(parts.map((part) => LOADERS[part]()));
   } catch (error) {
     parts.forEach((part) => stale.add(part));
-    if (parts.includes("tasks")) staleTasks.add("*");
+    if (parts.includes("present")) staleTasks.add("*");
     if (parts.includes("state")) staleNamespaces.add("*");
     throw error;
   }
@@ -106,38 +113,35 @@ export async function refresh() {
 // ---- asking -------------------------------------------------------------------------------
 
 const LOADERS = {
-  attention: loadAttention,
-  agents: loadAgents,
+  present: loadPresent,
+  claimed: loadClaimed,
+  gone: loadGone,
   leases: loadLeases,
-  tasks: loadTasks,
   messages: loadMessages,
   state: loadState,
 };
 
-// The end of the journal, as much as is kept for the timeline.
-export async function loadJournal() {
-  const [last, [first]] = await Promise.all([
-    call("events.last"),
-    call("events.since", { limit: 1 }),
-  ]);
-  let seq = Math.max(last - JOURNAL, (first?.seq ?? 1) - 1);
-  const events = [];
-  for (;;) {
-    const page = await call("events.since", { seq, limit: PAGE });
-    events.push(...page);
-    if (page.length < PAGE) break;
-    seq = page.at(-1).seq;
+// The end of the journal, as much as the timeline keeps, page by page backwards. Yields for each page
+// whether it is the first, which contains what ended last.
+export async function* loadJournal() {
+  let until = (model.events[0]?.seq ?? model.seq + 1) - 1;
+  for (let known = 0; known < JOURNAL; known += PAGE) {
+    const page = await call("events.latest", { until, limit: PAGE });
+    model.events = [...page, ...model.events];
+    model.heard = true;
+    if (model.past === null) await showTasks(lastEnded().filter((id) => !model.tasks.has(id)));
+    yield known === 0;
+    if (page.length < PAGE) return;
+    until = page[0].seq - 1;
   }
-  model.events = events;
-  model.seq = Math.max(last, events.at(-1)?.seq ?? 0);
 }
 
-async function loadAgents() {
+// The daemon has a name, but is not listed unless it holds something.
+export const isSomebody = (who) => who.agent !== model.viewer.daemon || who.leases + who.tasks > 0;
+
+async function loadGone() {
   const agents = await call("agents.list", { everybody: true });
-  // The daemon bears a name, but it is nobody as long as it holds nothing under it.
-  model.agents = agents.filter(
-    (who) => who.agent !== model.viewer.daemon || who.leases + who.tasks > 0,
-  );
+  model.gone = agents.filter((who) => !who.sessions.length && isSomebody(who));
 }
 
 async function loadLeases() {
@@ -145,65 +149,115 @@ async function loadLeases() {
     call("leases.list", { limit: PAGE }),
     call("leases.waiting", { limit: PAGE }),
   ]);
-  const at = now();
-  model.leases = leases.map((lease) => ({ ...lease, until: at + lease.expires_in_ms }));
+  model.leases = leases.map(timedLease);
   model.waiting = waiting;
 }
 
-let lookAgain = 0; // when what needs attention may be more, though nothing has happened
+const timed = (one, left) => ({ ...one, until: left === null ? null : now() + left });
+export const timedLease = (lease) => timed(lease, lease.expires_in_ms);
+export const timedTask = (task) => timed(task, task.due_in_ms);
 
-async function loadAttention() {
-  const { attention, trains } = await call("agents.overview", { agent: model.viewer.name, limit: PAGE });
-  const at = now();
-  const timed = (one, left) => ({ ...one, until: at + (left ?? 0) });
-  model.attention = attention.map((one) =>
-    timed({ ...one, blockers: one.blockers.map((each) => timed(each, each.expires_in_ms)) }, one.due_in_ms),
+let lookAgain = 0; // when something new may need attention, although no event was written
+
+async function loadPresent() {
+  const wanted = new Set(staleTasks);
+  staleTasks.clear();
+  const found = await call("agents.overview", { agent: model.viewer.name, limit: FIRST });
+  model.agents = found.agents.filter(isSomebody);
+  model.counts = found.counts;
+  model.attention = found.attention.map((one) =>
+    timed({ ...one, blockers: one.blockers.map(timedLease) }, one.due_in_ms),
   );
-  model.trains = trains.map((train) => ({
+  model.trains = found.trains.map((train) => ({
     ...train,
     landings: train.landings.map((landing) => timed(landing, landing.due_in_ms)),
   }));
-  lookAgain = at + LOOK_AGAIN;
+  lookAgain = now() + LOOK_AGAIN;
+  if (model.counts.claimed > FIRST) stale.add("claimed");
+  await knowTasks(found.tasks, wanted);
+  await searchTasks();
 }
 
-async function loadTasks() {
-  const wanted = new Set(staleTasks);
-  staleTasks.clear();
-  if (!wanted.has("*") && wanted.size <= SINGLY) {
-    await showTasks([...wanted]);
-    return;
-  }
-  const all = wanted.has("*");
-  const states = all ? [...OPEN, ...ENDED] : OPEN;
-  const lists = await Promise.all(states.map((state) => call("work.list", { state, limit: TASKS })));
-  const kept = [...model.tasks.values()].filter(
-    (task) => !all && ENDED.includes(task.state) && !wanted.has(task.id),
-  );
-  model.tasks = new Map(kept.map((task) => [task.id, task]));
-  model.cut = new Set(states.filter((_, place) => lists[place].length === TASKS));
-  if (!all) ENDED.forEach((state) => model.cut.add(state));
-  lists.flat().forEach(takeTask);
-  // Lists begin with the oldest; what ended last is found by the journal.
-  const last = model.events.filter((event) => ENDED.includes(event.kind.slice(5)));
-  const recent = new Set(last.slice(-SINGLY).map((event) => event.subject));
-  await showTasks([...recent].filter((id) => !model.tasks.has(id)));
+// Workers and the timeline need all claimed tasks.
+async function loadClaimed() {
+  const claimed = await call("work.list", { state: "claimed", after: reached.claimed ?? 0, limit: PAGE });
+  claimed.forEach((task) => model.tasks.set(task.id, timedTask(task)));
+}
+
+let reached = {}; // by state: the seq up to which all tasks are loaded
+
+// The first of each state are loaded; others that were known stay until they change.
+async function knowTasks(first, changed) {
+  const kept = changed.has("*") ? [] : [...model.tasks.values()].filter(({ id }) => !changed.has(id));
+  model.tasks = new Map([...kept, ...first.map(timedTask)].map((task) => [task.id, task]));
+  const few = changed.size <= SINGLY && !changed.has("*");
+  if (!few) reached = {};
+  for (const { state, seq } of first) reached[state] = Math.max(seq, reached[state] ?? 0);
+  await showTasks([...(few ? changed : []), ...lastEnded()].filter((id) => !model.tasks.has(id)));
+}
+
+// Lists begin with the oldest; the journal shows what ended last.
+function lastEnded() {
+  const ended = model.events.filter((event) => ENDED.includes(event.kind.slice(5)));
+  return [...new Set(ended.toReversed().map((event) => event.subject))].slice(0, ENDED_SHOWN);
 }
 
 async function showTasks(ids) {
-  const asked = ids.map((id) =>
+  const asked = [...new Set(ids)].map((id) =>
     call("work.show", { id }).catch((error) => {
       if (error.code !== "not_found") throw error;
-      model.tasks.delete(id);
     }),
   );
-  (await Promise.all(asked)).filter(Boolean).forEach(takeTask);
+  (await Promise.all(asked)).filter(Boolean).forEach((task) => model.tasks.set(task.id, timedTask(task)));
 }
 
-function takeTask(task) {
-  model.tasks.set(task.id, {
-    ...task,
-    until: task.due_in_ms === null ? null : now() + task.due_in_ms,
-  });
+export const known = (states) => [...model.tasks.values()].filter((task) => states.includes(task.state));
+
+export const countOf = (states) => states.reduce((sum, state) => sum + (model.counts[state] ?? 0), 0);
+
+// Ask for the next tasks of these states.
+export async function moreTasks(states) {
+  if (states.some((state) => ENDED.includes(state))) return moreEnded();
+  const pages = states
+    .filter((state) => countOf([state]) > known([state]).length)
+    .map((state) => call("work.list", { state, after: reached[state] ?? 0, limit: FIRST }));
+  for (const task of (await Promise.all(pages)).flat()) {
+    model.tasks.set(task.id, timedTask(task));
+    reached[task.state] = Math.max(task.seq, reached[task.state] ?? 0);
+  }
+}
+
+let endedUntil = null; // by state: up to where the journal is still to be searched for ended tasks
+
+async function moreEnded() {
+  endedUntil ??= Object.fromEntries(ENDED.map((state) => [state, model.seq]));
+  const pages = await Promise.all(ENDED.map((state) =>
+    call("events.latest", { kind: `task.${state}`, until: endedUntil[state], limit: SINGLY })));
+  pages.forEach((page, place) => (endedUntil[ENDED[place]] = (page[0]?.seq ?? 1) - 1));
+  await showTasks(pages.flat().map((event) => event.subject).filter((id) => !model.tasks.has(id)));
+}
+
+// Whether there are tasks that are not loaded.
+const isCut = () => Object.keys(model.counts).some((state) => model.counts[state] > known([state]).length);
+
+// If not all tasks are loaded, the store says which of them match the filter.
+export async function searchTasks() {
+  const text = model.filter;
+  if (!text || !isCut()) {
+    model.found = null;
+    return;
+  }
+  const people = [...model.agents, ...model.gone].filter((who) => who.agent.toLowerCase() === text);
+  const lists = await Promise.all([
+    call("work.list", { text, limit: FOUND }),
+    ...people.map((who) => call("work.list", { agent: who.agent, limit: FOUND })),
+  ]);
+  if (model.filter !== text) return;
+  model.found = {
+    text,
+    tasks: new Map(lists.flat().map((task) => [task.id, timedTask(task)])),
+    cut: lists.some((list) => list.length === FOUND),
+  };
 }
 
 async function loadMessages() {
@@ -236,7 +290,7 @@ export async function selectEntry(namespace, key) {
   const history = await call("state.history", { namespace, key, limit: 50 });
   const known = model.selected?.namespace === namespace && model.selected.key === key;
   const newest = history[0]?.version ?? null;
-  // Somebody who looks at an older version goes on looking at it.
+  // If an older version is shown, it stays shown.
   const pinned = known && model.selected.version !== model.selected.history[0]?.version;
   model.selected = { namespace, key, history, version: pinned ? model.selected.version : newest };
 }
@@ -246,16 +300,28 @@ export async function selectEntry(namespace, key) {
 export const hit = (...texts) =>
   !model.filter || texts.some((text) => String(text ?? "").toLowerCase().includes(model.filter));
 
+// The events up to the moment shown.
+export const eventsShown = () =>
+  model.past ? model.events.filter((event) => event.seq <= model.past.seq) : model.events;
+
 export const isFrozen = (lease) => lease.note.startsWith("frozen:");
 
-export const mayAct = () => model.viewer.scope === "admin";
+// Nobody can change the past.
+export const mayAct = () => model.viewer.scope === "admin" && model.past === null;
+
+// How many there are; with a filter, out of how many.
+export const tally = (shown, all, more = false) => {
+  const total = `${all}${more ? "+" : ""}`;
+  return !all ? "" : model.filter ? `${shown} of ${total}` : total;
+};
 
 export const isEmpty = () =>
   !model.leases.length &&
   !model.waiting.length &&
   !model.tasks.size &&
+  !countOf(Object.keys(model.counts)) &&
   !model.messages.length &&
   !Object.keys(model.namespaces).length &&
   model.agents.every((who) => who.agent === model.viewer.name || !who.sessions.length) &&
-  // Somebody was here, and has left: there is a past to show.
+  // Somebody was here and has left, so there is a past to show.
   model.events.every((event) => ["session", "token", "space"].includes(event.kind.split(".")[0]));

@@ -1,29 +1,36 @@
 // Agents, and what they say.
 
 import { answerButton, button } from "./attention.js";
-import { $, fill, h, say, show } from "./dom.js";
-import { hit, mayAct, model } from "./model.js";
+import { $, fill, h, rows, say, show } from "./dom.js";
+import { eventsShown, hit, mayAct, MESSAGES, model, tally } from "./model.js";
+import { moreButton, part } from "./more.js";
+import { agentLink, read } from "./route.js";
 import { timeAgo } from "./time.js";
+
+const FIRST = 30; // agents, and messages
 
 const count = (number, one, many = `${one}s`) => `${number} ${number === 1 ? one : many}`;
 
 export function drawAgents() {
   const waits = new Set(model.waiting.map((ticket) => ticket.agent));
-  const fits = model.agents.filter((who) =>
-    hit(who.agent, ...who.sessions.map((session) => session.status)),
-  );
-  const here = fits.filter((who) => who.sessions.length);
-  const gone = fits.filter((who) => !who.sessions.length).toReversed();
-  fill($("agents-list"), here.map((who) => present(who, waits.has(who.agent))));
+  const fit = (who) => hit(who.agent, ...who.sessions.map((session) => session.status));
+  const here = model.agents.filter(fit);
+  const gone = model.gone.filter(fit).toReversed();
+  const drawnFrom = (who) => [who, waits.has(who.agent), mayAct(), read().at];
+  fill($("agents-list"), rows("agents", part("agents", here, FIRST), drawnFrom, (who) => present(who, waits.has(who.agent))));
+  fill($("agents-more"), moreButton("agents", here.length, FIRST, "agents"));
   const died = new Set(); // as their last act
-  for (const { kind, agent } of model.events) {
+  for (const { kind, agent } of eventsShown()) {
     if (kind === "session.died") died.add(agent);
     if (kind === "session.left") died.delete(agent);
   }
-  fill($("gone-list"), gone.slice(0, 100).map((who) => absent(who, died)));
+  fill($("gone-list"), $("gone").open && part("gone", gone).map((who) => absent(who, died)));
+  fill($("gone-more"), $("gone").open && moreButton("gone", gone.length, undefined, "agents that are not here"));
   show($("gone"), gone.length > 0);
-  say($("count-gone"), String(gone.length));
-  say($("count-agents"), String(model.agents.filter((who) => who.sessions.length).length || ""));
+  say($("count-gone"), tally(gone.length, model.gone.length));
+  show($("agents-none"), !here.length);
+  say($("agents-none"), model.agents.length ? "No agents match the filter." : "Nobody is here.");
+  say($("count-agents"), tally(here.length, model.agents.length));
 }
 
 function present(who, waits) {
@@ -33,7 +40,7 @@ function present(who, waits) {
   return h(
     "li",
     { "data-key": who.agent },
-    h("span", { class: "name", title: where }, who.agent),
+    h("span", { class: "name", title: where }, agentLink(who.agent)),
     waits ? h("span", { class: "word is-stuck" }, "waits")
           : who.leases + who.tasks ? h("span", { class: "word is-busy" }, "busy")
           : h("span", { class: "word" }, "idle"),
@@ -54,27 +61,34 @@ function absent(who, died) {
   return h(
     "li",
     { "data-key": who.agent },
-    h("span", { class: "name" }, who.agent),
+    h("span", { class: "name" }, agentLink(who.agent)),
     h("span", { class: "word" }, died.has(who.agent) ? "died" : "gone"),
     who.unread > 0 && h("span", { class: "counts" }, `${who.unread} unread`),
   );
 }
 
 export function drawMessages() {
-  const messages = model.messages.filter((message) =>
-    hit(message.sender, message.to, message.channel, message.body),
-  );
-  fill($("messages-list"), messages.map(drawMessage));
-  show($("messages-none"), !messages.length);
-  say($("count-messages"), model.messages.length ? `${model.messages.length}${model.messages.length > 99 ? "+" : ""}` : "");
+  const all = model.messages;
+  const fits = all.filter((message) => hit(message.sender, message.to, message.channel, message.body));
+  const drawnFrom = (message) => [message, model.deliveries.get(message.id), mayAct()];
+  fill($("messages-list"), rows("messages", part("messages", fits, FIRST), drawnFrom, drawMessage));
+  fill($("messages-more"), moreButton("messages", fits.length, FIRST, "messages"));
+  show($("messages-none"), !fits.length);
+  say($("messages-none"), all.length ? `None of the last ${all.length} messages matches the filter.` : "Nobody has said anything.");
+  say($("count-messages"), tally(fits.length, all.length, all.length >= MESSAGES));
   show($("compose"), mayAct());
 }
 
+let recipientsFrom = "";
+
 export function drawRecipients() {
-  const names = model.agents
+  const names = [...model.agents, ...model.gone]
     .filter((who) => who.agent !== model.viewer.name)
     .toSorted((a, b) => !a.sessions.length - !b.sessions.length || (a.agent < b.agent ? -1 : 1));
   const channels = new Set(model.messages.map((message) => message.channel).filter(Boolean));
+  const from = JSON.stringify([[...channels], names.map((who) => [who.agent, who.sessions.length > 0])]);
+  if (from === recipientsFrom) return;
+  recipientsFrom = from;
   fill(
     $("recipients"),
     h("option", { value: "", "data-key": "everybody" }, "everybody"),
@@ -85,7 +99,7 @@ export function drawRecipients() {
   );
 }
 
-function drawMessage(message) {
+export function drawMessage(message) {
   const to = message.to ?? (message.channel ? `#${message.channel}` : "everybody");
   const mine = message.sender === model.viewer.name;
   const delivery = mine && model.deliveries.get(message.id);
@@ -93,7 +107,7 @@ function drawMessage(message) {
     "li",
     { "data-key": message.id, class: mine ? "mine" : null, id: `message-${message.id}` },
     h("p", { class: "head" },
-      h("b", null, message.sender), " to ", h("b", null, to),
+      h("b", null, agentLink(message.sender)), " to ", h("b", null, message.to ? agentLink(to) : to),
       message.kind === "announcement" && h("span", { class: "word" }, "announced"),
       message.reply_to && h("span", { class: "word" }, "answer"),
       delivery && delivery.map((one) => h("span", { class: "word" }, one.state)),

@@ -1,7 +1,9 @@
 // Versioned entries: what is there, who set it, and what each version changed.
 
 import { $, fill, h, say, show } from "./dom.js";
-import { hit, model } from "./model.js";
+import { hit, model, tally } from "./model.js";
+import { moreButton, part } from "./more.js";
+import { agentLink } from "./route.js";
 import { timeAgo } from "./time.js";
 
 const PREVIEW = 80;
@@ -17,7 +19,9 @@ export function drawState() {
   fill($("state-list"), groups.map(drawNamespace));
   show($("state-none"), !groups.length);
   const number = Object.values(model.namespaces).reduce((sum, size) => sum + size, 0);
-  say($("count-state"), number ? String(number) : "");
+  const fits = groups.reduce((sum, { entries }) => sum + entries.length, 0);
+  say($("state-none"), number ? "No entries match the filter." : "No entries.");
+  say($("count-state"), tally(fits, number));
   drawEntry();
 }
 
@@ -26,7 +30,7 @@ function drawNamespace({ namespace, entries }) {
     "section",
     { "data-key": namespace, class: "namespace" },
     h("h3", null, h("code", null, namespace)),
-    h("ul", null, entries.map((entry) =>
+    h("ul", null, part(`state ${namespace}`, entries).map((entry) =>
       h("li", { "data-key": entry.key },
         h("button", {
           type: "button", class: "entry-link", "data-act": "entry",
@@ -34,7 +38,8 @@ function drawNamespace({ namespace, entries }) {
           "aria-expanded": String(isSelected(entry)),
         }, h("code", null, entry.key)),
         h("code", { class: "value" }, preview(entry.value)),
-        h("span", { class: "seen" }, `v${entry.version} `, entry.author, " ", timeAgo(entry.set_at))))),
+        h("span", { class: "seen" }, `v${entry.version} `, agentLink(entry.author), " ", timeAgo(entry.set_at))))),
+    moreButton(`state ${namespace}`, entries.length, undefined, `entries of ${namespace}`),
   );
 }
 
@@ -66,7 +71,7 @@ function drawEntry() {
           "aria-pressed": String(entry.version === selected.version),
         }, `v${entry.version} ${entry.author}${entry.deleted ? " (deleted)" : ""}`))),
     shown && h("p", { class: "seen" }, shown.deleted ? "deleted by " : "set by ", h("b", null, shown.author), " ",
-      timeAgo(shown.set_at), before ? `, compared with v${before.version}` : ", the first that is kept"),
+      timeAgo(shown.set_at), before ? `, compared with v${before.version}` : ", the first kept version"),
     shown && h("pre", { class: "diff", tabindex: "0", "aria-label": "What this version changed" },
       diff(lines(before), lines(shown)).map(([mark, text]) =>
         mark === "+" ? h("ins", null, `+ ${text}\n`)
@@ -78,7 +83,7 @@ function drawEntry() {
 const lines = (entry) =>
   !entry || entry.deleted ? [] : JSON.stringify(entry.value, null, 2).split("\n");
 
-// Line by line: what is gone, what is new, what stays, by the longest common subsequence.
+// Line by line: what is gone, new or unchanged, by the longest common subsequence.
 export function diff(old, fresh) {
   let head = 0;
   while (head < old.length && head < fresh.length && old[head] === fresh[head]) head += 1;

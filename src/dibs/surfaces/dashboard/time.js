@@ -1,4 +1,4 @@
-// Times as people say them. What is relative ticks by itself: `tick` goes over all of it.
+// Times as people say them. Relative times tick by themselves: `tick` updates all of them.
 
 import { h, say } from "./dom.js";
 
@@ -7,15 +7,22 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-// What the server's clock is ahead of ours.
+// How far the server's clock is ahead of ours.
 let ahead = 0;
 
 export function setServerTime(now) {
   ahead = now - Date.now();
 }
 
-// Now, by the clock that all times of the store are from.
-export const now = () => Date.now() + ahead;
+let moment = null;
+
+// Show times as of a moment in the past; null: as of now
+export function setMoment(at) {
+  moment = at;
+}
+
+// Now, by the store's clock; or the moment shown.
+export const now = () => moment ?? Date.now() + ahead;
 
 export function span(ms) {
   ms = Math.max(0, ms);
@@ -28,12 +35,12 @@ export function span(ms) {
   return `${Math.floor(ms / DAY)} d`;
 }
 
-// As `span`, and exact below ten seconds, for things that are short.
+// Like `span`, but exact below ten seconds.
 export const brief = (ms) => (ms < 10 * SECOND ? `${(ms / SECOND).toFixed(1)} s` : span(ms));
 
 const since = (at) => span(now() - at);
 const ago = (at) => (now() - at < SECOND ? "just now" : `${since(at)} ago`);
-const left = (until) => (until > now() ? `${span(until - now())} left` : "over");
+const left = (until) => (until > now() ? `${span(until - now())} left` : "expired");
 
 const soon = (at) => (at > now() ? `in ${span(at - now())}` : "now");
 

@@ -1,9 +1,10 @@
-// Who held and did what, drawn over time; the same in words; and where agents get in each other's
-// way.
+// Who held and did what, drawn over time; and the same in words.
 
-import { $, fill, h, mindScrolling, say, show, svg } from "./dom.js";
-import { contention, sentence, spans } from "./journal.js";
-import { hit, model } from "./model.js";
+import { $, fill, h, mindScrolling, say, svg } from "./dom.js";
+import { sentence, spans } from "./journal.js";
+import { eventsShown, hit, model } from "./model.js";
+import { moreButton, part } from "./more.js";
+import { agentLink } from "./route.js";
 import { brief, clock, now, timeAgo } from "./time.js";
 
 const LEAST = 2_000;
@@ -11,16 +12,21 @@ const BAR = 16;
 const LANES = 4;
 const NAME = 16;
 const AXIS = 20;
-const CHARACTER = 6.4; // the width of one, about
+const CHARACTER = 6.4; // its approximate width
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800];
 
 const view = { range: 300_000, end: null }; // an end of null follows the time
+const ROWS = 20; // agents
+const BARS = 300; // of all agents
 let known = [];
 let chosen = false;
 
+// What the chart and the contention are drawn from.
+export const spansKnown = () => known;
+
 export function drawTimeline() {
-  known = spans(model);
-  // Until somebody chooses, as much as there is, from one minute to five.
+  known = spans({ ...model, events: eventsShown() });
+  // Until somebody chooses a range: as much as there is, from one minute to five.
   const first = model.events[0]?.at ?? now();
   if (!chosen) view.range = Math.min(300_000, Math.max(60_000, (now() - first) * 1.05));
   drawChart();
@@ -61,8 +67,14 @@ export function setRange(choice) {
   drawTimeline();
 }
 
+let seen = false;
+
+// Whether somebody can see it.
+export const isChartSeen = () => seen;
+
 export function listenToChart() {
   const chart = $("chart");
+  new IntersectionObserver((entries) => (seen = entries.at(-1).isIntersecting)).observe(chart);
   chart.addEventListener("keydown", (event) => {
     const act = {
       ArrowLeft: () => pan(-0.2),
@@ -78,7 +90,7 @@ export function listenToChart() {
   });
   chart.addEventListener("wheel", (event) => {
     const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY);
-    // The plain wheel scrolls the page, as everywhere.
+    // The plain wheel scrolls the page, as usual.
     if (!event.ctrlKey && !event.metaKey && !sideways) return;
     event.preventDefault();
     if (sideways) pan(event.deltaX / chart.clientWidth);
@@ -113,18 +125,22 @@ export function drawChart() {
   const seen = known.filter(
     (one) => one.from <= to && (one.to ?? now()) >= from && hit(one.agent, one.label, one.note),
   );
-  const deaths = model.events.filter(
+  const deaths = eventsShown().filter(
     (event) => event.kind === "session.died" && event.at >= from && event.at <= to && hit(event.agent),
   );
   const rows = Map.groupBy(seen, (one) => one.agent ?? "");
   for (const death of deaths) if (!rows.has(death.agent)) rows.set(death.agent, []);
   const here = new Set(model.agents.filter((who) => who.sessions.length).map((who) => who.agent));
-  const names = [...rows.keys()].toSorted((a, b) => !here.has(a) - !here.has(b) || (a < b ? -1 : 1));
+  const all = [...rows.keys()].toSorted((a, b) => !here.has(a) - !here.has(b) || (a < b ? -1 : 1));
+  const names = part("timeline", all, ROWS);
+  fill($("timeline-more"), moreButton("timeline", all.length, ROWS, "agents of the timeline"));
   let y = AXIS;
+  let room = BARS;
   const groups = names.map((name) => {
     // Tasks above, and below them what was held and waited for on the way.
     const [tasks, rest] = [rows.get(name).filter(isTask), rows.get(name).filter((one) => !isTask(one))];
-    const lanes = [...stack(tasks, x), ...stack(rest, x)];
+    const lanes = [...stack(tasks, x), ...stack(rest, x)].map((lane) => lane.slice(-Math.max(1, room)));
+    room -= lanes.reduce((sum, lane) => sum + lane.length, 0);
     const group = svg("g", { "data-key": name, transform: `translate(0 ${y})` },
       svg("line", { class: "rule", x1: 0, x2: width, y1: 0, y2: 0 }),
       svg("text", { class: "who", x: 4, y: 12 }, name),
@@ -208,32 +224,11 @@ function ticks(from, to, width, height, x) {
 
 function drawJournal() {
   if (!$("journal").open) return;
-  const events = model.events.toReversed().filter((event) => hit(event.kind, event.agent, event.subject));
+  const events = eventsShown().toReversed().filter((event) => hit(event.kind, event.agent, event.subject));
   fill($("journal-list"), events.slice(0, 150).map((event) => {
     const { who, verb, what, rest } = sentence(event);
     return h("li", { "data-key": event.seq },
-      timeAgo(event.at), h("span", null, h("b", null, who), ` ${verb} `, what && h("code", null, what), rest && ` ${rest}`));
+      timeAgo(event.at), h("span", null, h("b", null, who && agentLink(who)), ` ${verb} `, what && h("code", null, what), rest && ` ${rest}`));
   }));
   mindScrolling();
-}
-
-export function drawContention() {
-  const rows = contention(known).filter((row) => hit(row.resource, ...row.who));
-  const most = rows[0]?.total || 1;
-  fill($("contention-rows"), rows.slice(0, 50).map((row) =>
-    h("tr", { "data-key": row.resource },
-      h("th", { scope: "row" }, h("code", null, row.resource),
-        svg("svg", { class: "share", viewBox: "0 0 100 3", preserveAspectRatio: "none", "aria-hidden": "true" },
-          svg("rect", { width: (100 * row.total / most).toFixed(1), height: 3 }))),
-      h("td", { class: "number" }, row.waits),
-      h("td", { class: "number" }, brief(row.total)),
-      h("td", { class: "number" }, brief(row.longest)),
-      h("td", { class: "number" }, row.claims),
-      h("td", null, [...row.who].join(", "),
-        row.open.length > 0 && [" ", h("span", { class: "word is-stuck" }, `${row.open.join(", ")} now`)]))));
-  show($("contention-scroll"), rows.length > 0);
-  show($("contention-none"), !rows.length);
-  say($("count-contention"), rows.length ? String(rows.length) : "");
-  const first = model.events[0]?.at;
-  say($("contention-caption"), first ? `Where agents waited for each other, since ${new Date(first).toLocaleString()}` : "");
 }

@@ -1,1 +1,1 @@
-"""What makes coordination happen by itself: the hooks of agent clients."""
+"""The hooks of agent clients, which make coordination automatic."""

@@ -1,22 +1,22 @@
-"""After a tool, and before one: are the leased files what their holders left?
+"""Before and after a tool: do the leased files still contain what their holders left?
 
-Each lease says what was in its file when dibs last saw it. A file that differs was changed by
-its holder, or by somebody else. Who had a tool under way that may write decides:
+Each lease records what its file contained when dibs last saw it. If the file differs, its holder
+or somebody else changed it. Which tools that may write were running decides who:
 
-    only the holder:            its own work; the lease learns the new content
-    the holder edits that file: left to the holder's own hook, which follows, and looks whether
-                                what it has put there is there
-    others:                     an intrusion; the holder and they are told, named, once
-    nobody that dibs sees:      the same, without a name: an editor, a person, a script; but
-                                an agent that is alone here is not bothered with it
+    only the holder's:          its own work; the lease records the new content
+    the holder edits that file: left to the holder's own hook, which runs next and checks
+                                that the file contains what the holder wrote
+    those of others:            an intrusion; the holder and the others are told once, by name
+    none that dibs can see:     the same, without a name: an editor, a person or a script. An
+                                agent that is alone here is not told
 
-An edit tool changes what it names, so before and after one only what its session holds is
-compared. A command may have changed any file: then those of everybody are.
+An edit tool changes only what it names, so before and after one, only the files that its session
+holds are compared. A command may have changed any file, so all leased files are compared.
 
-What the holder had is kept before anybody is told, so that `dibs recover` brings it back.
+The holder's version is kept before anybody is told, so that `dibs recover` can bring it back.
 
-After a tool what was leased for it ends (`endings`), but for the files that it has changed. At the
-end of a session, everything is free.
+After a tool, the leases that were taken for it end (`endings`), except for files that it changed.
+At the end of a session, all its leases end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNDOING = "dibs recover"
 
 
 def after(case: Case) -> list[str]:
-    """Note what the tool has done; what the agent has to be told."""
+    """Note what the tool did; return what to tell the agent."""
     from dibs.surfaces.hooks.endings import drop, keep_changed, release
 
     occasion = case.occasion
@@ -65,7 +65,7 @@ def after(case: Case) -> list[str]:
 
 
 def file_of(case: Case, path: str) -> str:
-    """Where a path of the client's is on disk, "" if it is no file of this space."""
+    """Where a client's path is on disk; "" if it is not a file of this space."""
     resource = case.resource(path)
     if resource is None or not resource.file or os.path.isdir(resource.file):
         return ""
@@ -73,7 +73,7 @@ def file_of(case: Case, path: str) -> str:
 
 
 def leave(case: Case) -> None:
-    """The session is over: everything it holds is free."""
+    """Release everything that the session holds, since it has ended."""
     from dibs.surfaces.hooks.briefing import Briefing
 
     case.flights.end()
@@ -84,18 +84,18 @@ def leave(case: Case) -> None:
     case.own.remove(formatting(case.session))
     Briefing(case).forget()
     case.own.remove(hooked(case.session))
-    # The subagents of which no end was told: one that is being noted has a dot in its name.
+    # Subagents whose end was not reported. A note that is being written has a dot in its name.
     for note in notes_in(case.own, "hooks/sessions", whole=True) if case.who.client else ():
-        client = read_note(case.own, note) or ""  # none if another session ends this moment
+        client = read_note(case.own, note) or ""  # gone if another session ends at the same time
         if client.startswith(f"{case.who.client}:"):
             case.space.join(case.agent.name, client=client, shell=True).agents.leave()
             case.own.remove(note)
-    if not case.who.token:  # else it is the session of `dibs run`, which ends by itself
+    if not case.who.token:  # otherwise the session belongs to `dibs run`, which ends it
         case.agent.agents.leave()
 
 
 def see_index(case: Case) -> None:
-    """Note who has staged what; without git, nobody has."""
+    """Note who staged what; without git, nobody did."""
     try:
         Stagings(case.place).look()
     except UnavailableError as error:
@@ -105,11 +105,11 @@ def see_index(case: Case) -> None:
 
 
 def sweep(case: Case) -> list[str]:
-    """Compare the leased files of this checkout that may have changed; what this agent is told."""
+    """Compare the leased files here that may have changed; return what to tell this agent."""
     if only_edits(case):
         own = case.leased_files(own=True)
         named = {name for flight in case.flights.own() for name in flight.edits}
-        # What it has named and holds no more may be another's by now.
+        # What it named but no longer holds may belong to another agent by now.
         if named <= {lease.resource for lease, _ in own}:
             found = [check(case, lease, file) for lease, file in own]
             return [line for told in found for line in told or ()]
@@ -132,20 +132,20 @@ def sweep(case: Case) -> list[str]:
 
 
 def only_edits(case: Case) -> bool:
-    """Whether this is about an edit tool, and no command of the session is left to look at."""
+    """Whether this is an edit tool and no command of the session is still to be checked."""
     if case.occasion.command or not case.occasion.edits:
         return False
     return not any(flight.command for flight in case.flights.own())
 
 
 def check(case: Case, lease: Lease, file: str) -> list[str] | None:
-    """What this agent has to be told of a leased file; None if it is what its lease says."""
+    """What to tell this agent about a leased file; None if the file matches its lease."""
     try:
         if case.content_hash(file) != lease.content_hash:
             return look(case, lease, file)
         keep_known(case, lease, file)
     except (DibsError, OSError) as error:
-        # One odd file must not keep the hooks from looking at all the others.
+        # One odd file must not stop the hooks from checking all the others.
         from dibs.surroundings import failures
 
         failures.record(case.store_dir, f"sweep of {lease.resource}: {error}")
@@ -154,13 +154,13 @@ def check(case: Case, lease: Lease, file: str) -> list[str] | None:
 
 
 def keep_known(case: Case, lease: Lease, file: str) -> None:
-    """Keep what a holder has in a file, unless that is kept."""
+    """Keep the holder's version of a file, unless it is kept already."""
     if lease.content_hash is not None and not case.kept.has(lease.content_hash):
         case.kept.keep(file, lease.agent)
 
 
 def look(case: Case, lease: Lease, file: str) -> list[str]:
-    """A leased file is not what its lease says; what this agent has to be told."""
+    """Handle a leased file that does not match its lease; return what to tell this agent."""
     found = case.content_hash(file)
     flights = case.flights.under_way()
     suspects = suspected(flights, lease)
@@ -171,19 +171,19 @@ def look(case: Case, lease: Lease, file: str) -> list[str]:
     if is_holders(suspects, lease) and holds(file, put):
         return defer(case, lease, flights, found)
     if case.is_formatted(file, lease.session):
-        return []  # the holder's own formatter, which its next hook will see
+        return []  # the holder's own formatter; the holder's next hook will notice
     others = [one for one in flights if one.session != lease.session]
     accused = [one for one in others if one in suspects] or others
     with_hooks = case.is_hooked(lease.session)
     if not with_hooks and not any(one.names(lease.resource) for one in accused):
-        return []  # a holder without hooks may have done it itself
+        return []  # a holder without hooks may have changed it itself
     return report(case, lease, file, {one.agent: one.doing for one in accused}, not holders)
 
 
 def own_file(
     case: Case, lease: Lease, file: str, found: str | None, suspects: list[Flight]
 ) -> list[str]:
-    """A file of this session has changed: by itself, or by somebody else."""
+    """Handle a change to a file of this session, by the session or by somebody else."""
     others = {one.agent: one.doing for one in suspects if one.session != case.session}
     if is_holders(suspects, lease):
         accused = meanwhile(case, lease, file, found, others)
@@ -199,10 +199,10 @@ def own_file(
 def meanwhile(
     case: Case, lease: Lease, file: str, found: str | None, others: dict[str, str]
 ) -> dict[str, str]:
-    """Who has written to a file that this session has just edited.
+    """Who else wrote to a file that this session has just edited.
 
-    An edit tool writes once. Who was done before that, and saw the file changed already, but not
-    as it is now, has changed it.
+    An edit tool writes once. A tool that ended before that write changed the file if it saw the
+    file already changed, but not as it is now.
     """
     notes = case.flights.suspects(case.occasion)
     put = [
@@ -219,13 +219,13 @@ def meanwhile(
 
 
 def holds(file: str, texts: list[str]) -> bool:
-    """Whether a file holds all of these texts, which were put there."""
+    """Whether a file contains all of these texts, which were written to it."""
     content = read_file(file) if texts else b""
     return content is not None and all(is_in(text, content) for text in texts)
 
 
 def defer(case: Case, lease: Lease, flights: list[Flight], found: str | None) -> list[str]:
-    """Leave it to the holder's own hook, and let it know who else was writing."""
+    """Leave it to the holder's own hook, and note who else was writing."""
     mine = next((one for one in flights if one.session == case.session and one.command), None)
     if mine is None:
         return []
@@ -237,7 +237,7 @@ def defer(case: Case, lease: Lease, flights: list[Flight], found: str | None) ->
 
 
 def suspected(flights: list[Flight], lease: Lease) -> list[Flight]:
-    """Who may have changed the file: those who name it, and its holder; else all who write."""
+    """Who may have changed the file: tools that name it and its holder; otherwise all writers."""
     if any(one.names(lease.resource) and one.session != lease.session for one in flights):
         return [one for one in flights if one.names(lease.resource) or one.session == lease.session]
     editing = [one for one in flights if lease.resource in one.edits]
@@ -245,25 +245,25 @@ def suspected(flights: list[Flight], lease: Lease) -> list[Flight]:
 
 
 def is_holders(suspects: list[Flight], lease: Lease) -> bool:
-    """Whether the change is the holder's own, or will be looked at by the holder's hook."""
+    """Whether the change is the holder's own, or the holder's hook will check it."""
     holders = [one for one in suspects if one.session == lease.session]
     editing = any(lease.resource in one.edits for one in holders)
     return editing or (bool(holders) and len(holders) == len(suspects))
 
 
 def settle(case: Case, lease: Lease, file: str, found: str | None) -> list[str]:
-    """Note that a change is this session's own."""
-    if case.made(file) == found:  # else it changes this very moment: the next look will tell
+    """Note that this session made a change."""
+    if case.made(file) == found:  # otherwise it is changing right now; the next check will tell
         case.see(lease)
         case.claims.edited(lease)
     return []
 
 
 def report(case: Case, lease: Lease, file: str, by: dict[str, str], sure: bool = True) -> list[str]:
-    """Tell the holder and those who may have done it, once; what this agent has to be told.
+    """Tell the holder and the suspects once; return what to tell this agent.
 
-    by: those who may have done it, each with what it was doing
-    sure: whether it cannot have been the holder itself
+    by: the agents that may have done it, each with what it was doing
+    sure: whether it was certainly not the holder itself
     """
     one = next(iter(by)) if sure and len(by) == 1 else "?"
     doing = by.get(one, "")
@@ -272,7 +272,7 @@ def report(case: Case, lease: Lease, file: str, by: dict[str, str], sure: bool =
     try:
         case.agent.leases.report(lease.resource, was=lease.content_hash, by=list(by), doing=doing)
     except (NotFoundError, StaleError):
-        return []  # somebody else has told it this moment, or the holder has let go
+        return []  # somebody else has just reported it, or the holder has released the file
     if lease.session == case.session:
         case.claims.edited(lease)
         return [intruded(lease, list(by), doing)]
@@ -282,10 +282,10 @@ def report(case: Case, lease: Lease, file: str, by: dict[str, str], sure: bool =
 
 
 def refresh_reads(case: Case, flight: Flight) -> None:
-    """Files that this session has read and its own command has changed are known to it.
+    """Count files that this session read and its own command then changed as known to it.
 
-    Not if they had changed before the command began, or if anybody else was writing meanwhile:
-    then it may have been theirs.
+    Not if they had changed before the command began, or if somebody else was writing at the same
+    time: then the change may be theirs.
     """
     theirs = {*flight.stale, *case.intruded}
     changed = [known for known in case.reads.changed() if known.file not in theirs]
@@ -301,10 +301,10 @@ def refresh_reads(case: Case, flight: Flight) -> None:
 
 
 def intruded(lease: Lease, by: list[str], doing: str) -> str:
-    whom = " or ".join(called(name, True) for name in by) or "somebody whom dibs does not know"
+    whom = " or ".join(called(name, True) for name in by) or "somebody unknown to dibs"
     how = f" ({quoted(doing, NAME_SHOWN)})" if doing else ""
     return told(
-        "a file that you hold was changed by somebody else. What you had is kept: "
+        "somebody else changed a file that you hold. Your version is kept: "
         f"`dibs recover {argument(lease.resource)}` brings it back. Read the file before you go "
         "on.",
         f"{called(lease.resource, True)}, which you hold, was changed by {whom}{how}",
@@ -313,8 +313,8 @@ def intruded(lease: Lease, by: list[str], doing: str) -> str:
 
 def intruder(lease: Lease) -> str:
     return told(
-        "a file of another agent changed while your command ran. They have been told. If it was "
-        f"you, undo it with `dibs recover {argument(lease.resource)}`, and wait for the file "
-        "before you edit it.",
+        "a file that another agent holds changed while your command ran. They have been told. "
+        f"If it was you, undo it with `dibs recover {argument(lease.resource)}`, and wait for the "
+        "file before you edit it.",
         held_by(lease.resource, lease.agent, quote=True),
     )

@@ -1,4 +1,4 @@
-"""What one call of a hook works with: who acts, where, by which settings, and what is known."""
+"""What one call of a hook works with: who acts, where, with which settings, and what is known."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from dibs.surfaces.hooks.swept import Swept
 
 LAYOUT = b" \t\r\n\f\v'\",;()\\"
-"""What formatters put in, take out and exchange."""
+"""What formatters add, remove and replace."""
 IMPORTS = (b"import ", b"from ", b"use ", b"using ", b"#include", b"require")
 FORMATTER_S = 30
-"""A formatter is done so soon after the edit that it follows."""
+"""How soon after an edit a formatter has finished."""
 LARGE = 1 << 20
 SETTLED_S = 2
 """A file that was written to this recently may change again without looking different."""
 ONCE, KNOWN = "once", "known"
-"""How sure it is that a session has a formatter."""
+"""How certain it is that a session has a formatter."""
 NOT_KEPT = "?"
-"""Instead of a hash: an older content that nobody has kept."""
+"""Instead of a hash: an older content that was not kept."""
 
 
 class Case:
     has_hooks = True
-    """Whether it is a client's hook that acts, which sees every tool of the session."""
+    """Whether a client's hook acts, which sees every tool of the session."""
 
     def __init__(self, space: Dibs, who: Who, occasion: Occasion) -> None:
         space.scope.door = space.scope.door.to(HOOK)
@@ -48,7 +48,7 @@ class Case:
         self.who = who
         self.occasion = occasion
         self.place = space.scope.place
-        # Names are shown from the top, and must mean the same when given back.
+        # Names are shown relative to the top, and must mean the same when they are passed back.
         self.place.start = self.place.top
         self.config = load(self.place)
         self.agent: Agent = who.join(space)
@@ -62,32 +62,32 @@ class Case:
         self.kept = Contents(self.store_dir)
         self.reads = Reads(self.store_dir, self.session)
         self.intruded: set[str] = set()
-        """Files of which was seen that somebody else has changed them."""
+        """Files that somebody else was seen to change."""
         self.checkout = f"{self.place.machine}:{self.place.top}"
         self.is_first = self.has_hooks and not self.is_hooked(self.session)
         if self.is_first:
             write(self.own, hooked(self.session), who.client or "")
 
     def is_hooked(self, session: int) -> bool:
-        """Whether a session has hooks that run in this store."""
+        """Whether a session has hooks that use this store."""
         return self.own.status(hooked(session)) is not None
 
     def is_resting(self, session: int) -> bool:
-        """Whether the turn of a session with hooks is over, as far as its client has said."""
+        """Whether the turn of a session with hooks has ended, as far as its client has said."""
         return self.own.status(resting(session)) is not None
 
     def rests(self) -> None:
-        """The turn of this session is over."""
+        """Note that the turn of this session has ended."""
         write(self.own, resting(self.session), "")
 
     def works(self) -> None:
-        """Another turn of this session has begun."""
+        """Note that another turn of this session has begun."""
         self.own.remove(resting(self.session))
 
     def resource(self, path: str, pattern: bool = False) -> Resource | None:
-        """What a path of the client's means here; None for what lies outside the space.
+        """What a client's path means here; None if it is outside the space.
 
-        pattern: whether it may be a pattern, as in a shell
+        pattern: whether it may be a shell pattern
         """
         path = os.path.join(self.cwd, path)
         pattern = pattern and is_glob(path) and not os.path.lexists(path)
@@ -97,11 +97,11 @@ class Case:
             return None
 
     def is_unnamed(self, path: str) -> bool:
-        """Whether a path lies here, and has a name that nobody could claim."""
+        """Whether a path is in this space and has a name that cannot be claimed."""
         return not path.isprintable() and self._is_below(self.place.top, path)
 
     def is_own(self, path: str) -> bool:
-        """Whether a path leads into the folder of dibs itself."""
+        """Whether a path leads into dibs' own folder."""
         return self._is_below(self.store_dir, path)
 
     def _is_below(self, folder: str, path: str) -> bool:
@@ -110,10 +110,10 @@ class Case:
     def leased_files(
         self, own: bool = False, swept: Swept | None = None
     ) -> list[tuple[Lease, str]]:
-        """Every file that somebody alone may change, and where it is: in this checkout, and own.
+        """Every file here with an exclusive lease, and where it is on disk.
 
         own: only those that this session may change
-        swept: leaves out those of others that have not changed since they were looked at
+        swept: leaves out others' files that have not changed since they were checked
         """
         found = []
         session = self.session if own else None
@@ -130,18 +130,18 @@ class Case:
         return found
 
     def _file(self, lease: Lease) -> str:
-        """Where the file of a lease is on this disk, "" if it is not here any more."""
+        """Where the file of a lease is on this disk; "" if it is no longer here."""
         machine, _, top = (lease.checkout or "").partition(":")
         if machine != self.place.machine:
             return ""
         try:
-            found = self.place.resource(f"path:{top}/{lease.resource.removeprefix('path:')}")
+            found = self.place.resource(f"path:{top}/{self.place.inside(lease.resource) or ''}")
         except InvalidError:
-            return ""  # a link that leads out of the space, or a repository of its own by now
+            return ""  # by now a link that leads out of the space, or a repository of its own
         return found.file or "" if found.text == lease.resource else ""
 
     def is_alone(self) -> bool:
-        """Whether no other agent is here now, but for its own subagents or its own parent."""
+        """Whether no other agent is here now, except its own subagents or its parent."""
         root = self.who.root
         return all(
             session.id == self.session
@@ -152,7 +152,7 @@ class Case:
         )
 
     def content_hash(self, file: str) -> str | None:
-        """The SHA-256 of a file; of a large one that has not changed, as it was found before."""
+        """The SHA-256 of a file; for a large file that has not changed, the hash found before."""
         try:
             status = os.stat(file)
         except OSError:
@@ -171,12 +171,12 @@ class Case:
         return now
 
     def is_formatted(self, file: str, session: int) -> bool:
-        """Whether a file is what a session has just made of it, but for how it is laid out.
+        """Whether a file contains what a session has just written, apart from its formatting.
 
-        A formatter that the user has hung on the client's edits follows right after one of them.
-        It changes what no program depends on, and perhaps the order of imports. While others have
-        tools under way, it may be their work: lines that changed places always, anything else
-        unless the session is known to have a formatter.
+        A formatter that the user has attached to the client's edits runs right after an edit. It
+        changes what no program depends on, and perhaps the order of imports. While others have
+        tools running, the change may be theirs: always if lines changed places, otherwise unless
+        the session is known to have a formatter.
         """
         reads = Reads(self.store_dir, session)
         known = reads.known(file)
@@ -194,9 +194,9 @@ class Case:
         return not others and without_imports(then) == without_imports(now)
 
     def _has_formatter(self, session: int, others: bool) -> bool:
-        """Whether a session has a formatter of its own, now that a file of it was laid out again.
+        """Whether a session has a formatter of its own, now that one of its files was reformatted.
 
-        That is known once nobody else can have done it, or if it has happened before.
+        That is known if nobody else can have done it, or if it has happened before.
         """
         note = formatting(session)
         seen = read_note(self.own, note)
@@ -205,24 +205,24 @@ class Case:
         return not others or seen == KNOWN
 
     def see(self, lease: Lease) -> None:
-        """What is in the file of a lease now is its holder's own."""
+        """Record that the holder wrote what is in the file of a lease now."""
         try:
             self.agent.leases.see(lease.resource)
         except (NotFoundError, StaleError):
-            pass  # the lease has lapsed this moment, and says nothing any more
+            pass  # the lease has just expired
 
     def made(self, file: str) -> str | None:
-        """This session has made what is in the file now; its hash."""
+        """Record that this session wrote what is in the file now; return its hash."""
         found = self.kept.keep(file, self.agent.name) or self.content_hash(file)
         self.reads.note(file, found, made=True)
         self.kept.note_author(self.place.top, self.agent.name)
         return found
 
     def read(self, file: str, shown: str = "", lines: int = 0) -> None:
-        """This session has read what is in the file now.
+        """Record that this session has read what is in the file now.
 
-        shown, lines: what it was shown of it, and how many lines it had; if that is not so any
-            more, somebody was faster than this hook
+        shown, lines: what it was shown of the file, and how many lines the file had; if the file
+            no longer matches, somebody changed it before this hook ran
         """
         content = self.kept.keep(file)
         if shown and content:
@@ -238,7 +238,7 @@ def hooked(session: int) -> str:
 
 
 def resting(session: int) -> str:
-    """The note that says that the turn of a session is over."""
+    """The note that says that the turn of a session has ended."""
     return f"hooks/resting/{session}"
 
 
@@ -248,12 +248,12 @@ def formatting(session: int) -> str:
 
 
 def laid_out(content: bytes) -> bytes:
-    """What remains of a text if it does not matter how it is laid out."""
+    """A text without its formatting."""
     return content.translate(None, LAYOUT)
 
 
 def without_imports(content: bytes) -> tuple[bytes, list[bytes]]:
-    """The same, and the imports in it apart, in whatever order they are."""
+    """The same, with the imports apart, in any order."""
     lines = content.splitlines()
     imports = [line for line in lines if line.lstrip().startswith(IMPORTS)]
     rest = [line for line in lines if not line.lstrip().startswith(IMPORTS)]
@@ -261,5 +261,5 @@ def without_imports(content: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def is_in(text: str, content: bytes) -> bool:
-    """Whether a file holds a text, however its lines end and whatever its encoding."""
+    """Whether a file contains a text, whatever its line ends and encoding."""
     return text.replace("\r\n", "\n") in content.decode("utf-8", "replace").replace("\r\n", "\n")

@@ -1,15 +1,15 @@
-"""Which of the files that a command may change it is sure to leave alone, by what is in them now.
+"""Which files a command will certainly leave alone, judged by what is in them now.
 
-The text of a command names files by a pattern and says more than that: those in which a word is,
-those that are not below `tests`, those of which a folder has a copy. That is looked at for the few
-files that others hold, and for no others (`narrowing`). The words, each after `only`:
+A command names files by a pattern, and often narrows them down: files that contain a word, files
+that are not below `tests`, files that have a copy in some folder. This is checked only for the few
+files that others hold (`narrowing`). The words, each after `only`:
 
-    with FLAGS TEXT…     one of the texts is in it; `i`: whatever the case of the letters
-    named TEXT           the text is in its path from the top; `unnamed` TEXT: it is not
-    ending TEXT…         its name ends like one of these
-    within PATH…         it is one of these, or in one of these folders, as git reads wildcards
-    unlike PATTERN       its name, or one of the folders it is in, does not match
-    copied FOLDER        the folder has a file of that name; `mirrored` FOLDER: or it has not
+    with FLAGS TEXT…     it contains one of the texts; `i`: ignoring case
+    named TEXT           its path from the top contains the text; `unnamed` TEXT: it does not
+    ending TEXT…         its name ends with one of these
+    within PATH…         it is one of these, or in one of these folders; wildcards as in git
+    unlike PATTERN       neither its name nor any folder above it matches
+    copied FOLDER        the folder has a file of that name; `mirrored` FOLDER: or it does not
     there                it exists
     untidy               it has spaces at the end of a line, or does not end with one line end
 """

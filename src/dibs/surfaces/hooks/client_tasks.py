@@ -1,8 +1,8 @@
-"""A client's own list of tasks, mirrored as work where the settings ask for it (`client_tasks`).
+"""A client's own list of tasks, mirrored as work if the settings ask for it (`client_tasks`).
 
-A task that an agent puts on its list is added and claimed for it, so that others see what it is
-going to do and take nothing of that. What it has left undone when its session ends is anybody's.
-The list of a team is open to all: which of its members takes a task the client does not tell.
+A task that an agent puts on its list is added and claimed for that agent, so that others see what
+it is going to do and do not take it. What is not done when its session ends becomes available to
+all. A team's list is open to all, since the client does not say which member takes a task.
 """
 
 from __future__ import annotations
@@ -36,4 +36,4 @@ def mirror(case: Case) -> None:
         elif not occasion.team:
             work.claim(id, ttl_s=TTL_MAX_S)
     except RefusedError:
-        pass  # somebody has it, or it is done: the list here says so already
+        pass  # somebody has it, or it is done: the store says so already

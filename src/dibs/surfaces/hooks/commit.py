@@ -1,30 +1,29 @@
-"""Before and after a commit: it takes in nothing that is another's, and commits take turns.
+"""Before and after a commit: it includes no file of another agent, and commits take turns.
 
-So do merges, with `dibs merge`: one at a time in the whole space, first come, first served.
+Merges with `dibs merge` take turns too: one at a time in the whole space, first come, first served.
 
-`git:index` is leased around each commit, by a session of the git process: it ends with the
-commit, or with the process if the commit is abandoned. Whoever comes second waits. Then HEAD has
-moved under their git, which would refuse with words about a reference; so they are told to
-commit again.
+A session of the git process leases `git:index` around each commit. The lease ends with the commit,
+or with the process if the commit is abandoned. A second commit waits. By then HEAD has moved, and
+git would refuse with a message about a reference; so dibs says to commit again.
 
-Other hooks may run after ours, for as long as tests take, and git reads the index once more when
-they are done. So it is looked at again then (`prepare-commit-msg`), unless somebody has decided
-to commit without a look.
+Other hooks may run after ours, for as long as tests take, and git reads the index again when they
+are done. So the index is checked again then (`prepare-commit-msg`), unless a person has chosen to
+skip the check.
 
-What stops a commit: a staged path that another session holds, a path that another session has
-staged, and for agents a protected path. A lease in another worktree warns, by default.
+A commit is stopped by a staged path that another session holds, by a path that another session
+staged, and, for agents, by a protected path. A lease in another worktree only warns, by default.
 
-A person is not a stranger to the agents in their checkout. They commit what these have edited or
-staged: without a word when the agent's turn is over, with a warning while it works. Theirs is an
-agent whose hooks run for this user in this checkout. Whoever else holds a file stops them, too.
+A person may commit what their own agents have edited or staged in this checkout: silently when the
+agent's turn has ended, with a warning while the agent works. An agent is theirs if its hooks run
+for this user in this checkout. Leases of anybody else stop a person too.
 
-After a commit the files are released that hooks have claimed and that are clean now: those of
+After a commit, files that hooks claimed and that have no uncommitted changes are released: those of
 whoever committed, and if that was a person, those of their agents.
 
-Who commits is an agent's sessions or a person, and the git process itself (`Committer`). A client
-tells the commands of its subagents the same session as its own. So which of them runs git is seen
-from the tools that are under way: those of this agent and its subagents that call git now. Where
-hooks note no tools, it is the agent itself.
+The committer is an agent's sessions or a person, and the git process itself (`Committer`). A client
+passes its own session to the commands of its subagents too. So the running tools show which of them
+runs git: those of this agent and its subagents that call git now. If hooks note no tools, it is the
+agent itself.
 """
 
 from __future__ import annotations
@@ -56,19 +55,19 @@ INDEX = "git:index"
 MERGE = "git:merge"
 WAIT_S = 30.0
 TTL_S = 600.0
-"""An editor that stays open keeps others from committing for no longer than this."""
+"""How long an editor that stays open can keep others from committing."""
 NOTE = "git commit"
 SHARED = "shared"
-WORKED_ON = "this commit has files that an agent of yours is still working on:"
+WORKED_ON = "this commit includes files that one of your agents is still working on:"
 MENTIONED = 10
 NAMED = 3
-"""How many paths the advice spells out."""
+"""How many paths the advice lists."""
 
 
 class Committer(Case):
     """
-    is_person: whether no agent runs git; then everybody who holds something is another
-    sessions: those that it may be; a person's is that of this git process
+    is_person: whether no agent runs git; then every holder is somebody else
+    sessions: the sessions that it may be; for a person, the session of this git process
     """
 
     has_hooks = False
@@ -87,31 +86,31 @@ class Committer(Case):
         self.sessions = calling_git or {self.session}
 
     def is_own_agent(self, session: int) -> bool:
-        """Whether it is a person who commits, and the session that of an agent of theirs.
+        """Whether a person commits, and the session belongs to one of their agents.
 
         Its hooks leave notes in a folder that only this user can write to.
         """
         return self.is_person and self.is_hooked(session)
 
     def turn(self) -> Agent:
-        """The session that holds the index for this commit, and ends with git at the latest."""
+        """The session that holds the index for this commit; it ends with git at the latest."""
         return of_git(self.name).join(self.space)
 
 
 def of_git(name: str) -> Who:
-    """Somebody in a session of the git process, the nearest above: hook managers may be between.
+    """Join as a session of the nearest git process above: hook managers may be in between.
 
-    Of this very process, if somebody runs a hook by hand: then nothing outlasts it.
+    If somebody runs a hook by hand, use this process instead, so that nothing outlasts it.
     """
     above = list(ancestors())
-    # Without any, it is a system that does not tell.
+    # None is found on systems that do not list processes.
     own = os.getpid() if above else os.getppid()
     process = process_name(next((pid for pid, called in above if called == "git"), own))
     return Who(name, f"git:{process}", process)
 
 
 def index_name(place: Place, directory: str) -> str:
-    """What the index of a git directory is called among the leases of the space.
+    """The name under which the index of a git directory is leased.
 
     `git:index` in the main checkout, `git:index:NAME` in the linked worktree of that name.
     """
@@ -120,8 +119,8 @@ def index_name(place: Place, directory: str) -> str:
 
 
 def named(by: Committer, paths: Iterable[str]) -> dict[str, Resource]:
-    """What paths of this working tree are called, without what nobody holds or is passed over."""
-    found, top = {}, os.getcwd()  # where git runs its hooks
+    """The resources of paths in this working tree, without those that cannot be leased."""
+    found, top = {}, os.getcwd()  # git runs its hooks there
     for path in paths:
         try:
             resource = by.place.resource(f"path:{top}/{path}")
@@ -133,12 +132,12 @@ def named(by: Committer, paths: Iterable[str]) -> dict[str, Resource]:
 
 
 def holders(by: Committer, resources: dict[str, Resource]) -> dict[str, list[Blocker]]:
-    """The paths that others hold, and all of them."""
+    """The paths that others hold, and all paths."""
     paths = list(resources)
     found: dict[str, list[Blocker]] = {}
     for start in range(0, len(paths), CLAIM_LIMIT):
         some = paths[start : start + CLAIM_LIMIT]
-        # By its place on disk, since a name from the top means another file in a submodule.
+        # By its place on disk: in a submodule, a name from the top means another file.
         states = by.space.leases.status(*(f"path:{resources[path].file}" for path in some))
         for path, state in zip(some, states, strict=True):
             if others := without_own(by, [one for one in state.blockers if not one.waiting]):
@@ -147,7 +146,7 @@ def holders(by: Committer, resources: dict[str, Resource]) -> dict[str, list[Blo
 
 
 def without_own(by: Committer, blockers: list[Blocker]) -> list[Blocker]:
-    # Those who share a file may all commit it.
+    # Everybody who shares a file may commit it.
     sharing = any(one.mode == SHARED and one.session in by.sessions for one in blockers)
     return [
         one
@@ -157,12 +156,12 @@ def without_own(by: Committer, blockers: list[Blocker]) -> list[Blocker]:
 
 
 def is_here(blocker: Blocker, resource: Resource) -> bool:
-    """Whether somebody holds a path in this checkout, and not in another worktree."""
+    """Whether somebody holds a path in this checkout rather than in another worktree."""
     return blocker.checkout in (None, resource.checkout)
 
 
 class Findings:
-    """What is wrong with what is staged: paths, each with what is to be said of it."""
+    """What is wrong with the staged files: paths, each with what to say about it."""
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
@@ -180,7 +179,7 @@ class Findings:
 def before(by: Committer, merges: bool) -> int:
     """Let a commit begin (0), or stop it (1).
 
-    merges: whether git has merged by itself; it does not say so in its directory yet
+    merges: whether this is git's own merge, which its directory does not show yet
     """
     directory = own_git_dir()
     turn, goes_on = by.turn(), False
@@ -189,10 +188,12 @@ def before(by: Committer, merges: bool) -> int:
         found = look(by, directory)
         found.merges |= merges
         listed(WORKED_ON, found.worked_on)
-        # It does not stop a commit, but the holder there will have to merge.
+        # This does not stop a commit, but one of the two will have to merge.
         if found.elsewhere:
-            listed("this commit has files that others hold in another worktree:", found.elsewhere)
-            note("next: dibs overlap shows whether both would merge cleanly")
+            listed(
+                "this commit includes files that others hold in another worktree:", found.elsewhere
+            )
+            note("next: dibs overlap shows whether both changes would merge cleanly")
         goes_on = not found.stops
         if not goes_on:
             refuse(found, by)
@@ -205,7 +206,7 @@ def before(by: Committer, merges: bool) -> int:
 
 
 def again(by: Committer) -> int:
-    """Look once more, now that git has read what it will commit."""
+    """Check again, now that git has read what it will commit."""
     directory = own_git_dir()
     (state,) = by.space.leases.status(index_name(by.place, directory))
     if state.free:
@@ -221,31 +222,31 @@ def again(by: Committer) -> int:
 
 
 def take_turn(turn: Agent, name: str) -> None:
-    """Claim the index; a `StaleError` if somebody else has committed meanwhile."""
+    """Claim the index; raise a `StaleError` if somebody else has committed meanwhile."""
     try:
         turn.leases.claim(name, ttl_s=TTL_S, note=NOTE)
         return
     except HeldError as error:
         first = error.blockers[0]
-        say("another commits now; waiting for that to end")
+        say("another commit is running; waiting for it to end")
         note(f"  {blocker_line(first)}")
     then = head()
     turn.leases.claim(name, ttl_s=TTL_S, note=NOTE, wait_s=WAIT_S)
     if head() != then:
         raise StaleError(
-            "another has just committed",
-            next="what you staged is still so: commit again",
+            "somebody else has just committed",
+            next="your files are still staged: commit again",
             blockers=[first],
         )
 
 
 def head() -> bytes:
-    """The commit that is checked out, nothing before the first one."""
+    """The commit that is checked out; nothing before the first one."""
     return git("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
 
 
 def look(by: Committer, directory: str) -> Findings:
-    """Compare what is staged with what others hold and have staged."""
+    """Compare the staged files with what others hold and have staged."""
     found, paths = Findings(), staged_paths()
     found.merges = os.path.exists(f"{directory}/MERGE_HEAD")
     resources = named(by, paths)
@@ -272,12 +273,12 @@ def look(by: Committer, directory: str) -> Findings:
 
 
 def intruders(by: Committer, resource: Resource, blocker: Blocker) -> str:
-    """Who has changed a file under the lease that is on it, as it is said; "" if nobody has."""
+    """Who has changed a file under its current lease, in words; "" if nobody has."""
     journal, kind = by.space.events, "lease.intruded"
     try:
         events = journal.since(blocker.epoch, kind=kind, subject=resource.text)
     except PrunedError:
-        events = journal.since(kind=kind, subject=resource.text)  # what is kept of the time since
+        events = journal.since(kind=kind, subject=resource.text)  # as far as the journal goes back
     mine = [event.data for event in events if event.data["holder_session"] == blocker.session]
     if not mine:
         return ""
@@ -286,7 +287,7 @@ def intruders(by: Committer, resource: Resource, blocker: Blocker) -> str:
 
 
 def of_others(by: Committer, paths: dict[str, str]) -> dict[str, dict[int, str]]:
-    """The paths that only others have staged, one of whom is here still; and who they are."""
+    """The paths that only others staged, at least one of whom is still here; and who they are."""
     suspects = {
         path: sessions
         for path, (content, sessions) in Stagings(by.place).known().items()
@@ -299,7 +300,7 @@ def of_others(by: Committer, paths: dict[str, str]) -> dict[str, dict[int, str]]
 
 
 def after(by: Committer) -> int:
-    """Give the index to the next, note who made this commit, and release what is clean now."""
+    """Release the index, note who made this commit, and release the files that are clean now."""
     from dibs.surfaces.hooks import git_events
     from dibs.surfaces.hooks.endings import free_clean
 
@@ -316,17 +317,17 @@ def after(by: Committer) -> int:
 
 def refuse(found: Findings, by: Committer) -> None:
     """Why a commit is stopped, and how to go on."""
-    listed("this commit has files that others hold:", found.held)
-    listed("this commit has files that others have staged:", found.staged_by)
-    listed("this commit has files that only people may change:", found.protected)
-    ways = ["give the merge up (git merge --abort)"]
-    if not found.merges:  # which cannot be divided
+    listed("this commit includes files that others hold:", found.held)
+    listed("this commit includes files that others have staged:", found.staged_by)
+    listed("this commit includes files that only people may change:", found.protected)
+    ways = ["give up the merge (git merge --abort)"]
+    if not found.merges:  # a merge cannot be split
         paths = spelled(found.held | found.staged_by | found.protected)
         # Before the first commit there is nothing to restore from.
         out = "restore --staged" if head() else "rm -q --cached"
         ways = [
-            "commit only your own (git commit -- YOUR PATHS)",
-            f"take these out (git {out} {paths})",
+            "commit only your own files (git commit -- YOUR PATHS)",
+            f"unstage these (git {out} {paths})",
         ]
     if found.held:
         then = "; git commit" if found.merges else ""
@@ -345,7 +346,7 @@ def say(text: str) -> None:
 
 
 def listed(what: str, found: dict[str, str]) -> None:
-    """Say what is wrong, if anything is, and with which paths."""
+    """Say what is wrong, if anything, and with which paths."""
     if found:
         say(what)
     for path, said in list(found.items())[:MENTIONED]:
@@ -355,7 +356,7 @@ def listed(what: str, found: dict[str, str]) -> None:
 
 
 def spelled(paths: dict[str, str]) -> str:
-    """Paths as a shell takes them, not too many."""
+    """Paths quoted for a shell, not too many."""
     some = " ".join(map(argument, list(paths)[:NAMED]))
     return f"{some} …" if len(paths) > NAMED else some
 
@@ -363,8 +364,8 @@ def spelled(paths: dict[str, str]) -> str:
 def merge(call: Globals, branch: str | None = None, *command: str, wait_s: float = QUEUE_S) -> int:
     """Wait for the merge slot, then run git merge BRANCH, or the command.
 
-    The slot is the lease git:merge. The next in line begins when the merge has ended, in whatever
-    worktree. The exit code is the command's own; 1 if the wait timed out.
+    The slot is the lease git:merge. The next in line starts when this merge has ended, in any
+    worktree. The exit code is the command's own, or 1 if the wait timed out.
 
     branch: what to merge
     command: what to run instead of git merge
@@ -378,7 +379,7 @@ def merge(call: Globals, branch: str | None = None, *command: str, wait_s: float
     if command[:2] == ("git", "merge"):
         refuse_held(call, command[-1])
     who = call.who()
-    # The merge is the caller's, who may hold files already; only the slot is ours.
+    # The caller does the merge, and may hold files already; only the slot is ours.
     name = (who and who.name) or person()
     return perform(call, name, command, [MERGE], wait_s, as_caller=True)
 
@@ -387,7 +388,7 @@ def refuse_held(call: Globals, branch: str) -> None:
     """Refuse to merge into files of this checkout that others hold."""
     with call.open() as space:
         by = Committer(space)
-        os.chdir(by.place.top)  # where git names its paths from
+        os.chdir(by.place.top)  # git's paths are relative to it
         try:
             resources = named(by, Asking(by.place.top, WAIT_S).merged(branch))
             for path, others in holders(by, resources).items():

@@ -1,12 +1,12 @@
-"""Contents of files, kept by their hash, so that what was overwritten or removed comes back.
+"""Contents of files, kept by their hash, so that what was overwritten or removed can come back.
 
-The hooks keep what a file holds before each edit and after it, and what is uncommitted before a
-command that could destroy it (`uncommitted`). A content is one file named by its SHA-256, written
-once; an index for each file says which contents it had, when, and whose they were. `dibs recover`
-brings them back.
+Before and after each edit, the hooks keep what a file contains. Before a command that could destroy
+uncommitted work, they keep that too (`uncommitted`). A content is one file named by its SHA-256,
+written once. An index for each file says which contents it had, when, and whose they were.
+`dibs recover` brings them back.
 
-All of it lies in the user's data folder: `git clean -fdx` removes `.dibs`, and `rm -rf` a whole
-checkout. It is bounded: what was not used for longest goes first.
+All of it is in the user's data folder, because `git clean -fdx` removes `.dibs`, and `rm -rf` a
+whole checkout. Its size is bounded: the least recently used goes first.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 FILE_LIMIT = 4 << 20
 TOTAL_LIMIT = 512 << 20
-"""For all repositories of the user together."""
+"""The limit for all repositories of the user together."""
 NAMES = (
     r"kept/(?:contents/[0-9a-f]{2}/[0-9a-f]{64}"
     r"|[0-9a-f]{32}/(?:names/[0-9a-f]{40}|seen/[0-9a-f]{16}|authors/[0-9a-f]{16}|tools"
     r"|snapshots/\d+-\d+-[0-9a-f]{20}))"
     r"(?:\.part-[0-9a-f]+)?"
 )
-"""Every file that is kept; nothing else is ever pruned."""
+"""The names of kept files; nothing else is ever pruned."""
 CUT = "kept/cut"
-"""Written when something is removed, so that its time tells when that was."""
+"""A file that is written when something is removed; its time says when that was."""
 NAMES_LIMIT = 100
 """How many contents of one file the index remembers."""
 UNKNOWN = "?"
-"""Instead of an agent: nobody knows who made it."""
+"""Instead of an agent: it is not known who made it."""
 
 
 class Version:
-    """One content of a file: when it was seen, and by whom it was made.
+    """One content of a file: when it was seen, and who made it.
 
-    foreign: whether somebody made it who did not hold the file
+    foreign: whether it was made by somebody who did not hold the file
     """
 
     def __init__(self, line: str) -> None:
@@ -63,14 +63,14 @@ class Contents:
         try:
             self.own.folder("kept", make=True)
         except (OSError, UnfitError):
-            self.own = Own(store_dir)  # there is no home that this process may write to
+            self.own = Own(store_dir)  # this process may not write to any home folder
         self.place = f"kept/{sha256(os.fsencode(store_dir)).hexdigest()[:32]}"
-        """Where everything lies that belongs to this store, but for the contents themselves."""
+        """The folder of everything that belongs to this store, except the contents themselves."""
 
     def keep(self, file: str, agent: str = "", foreign: bool = False) -> str | None:
-        """Keep the content of a file; its hash, or None if there is no file that fits.
+        """Keep the content of a file; return its hash, or None if there is no suitable file.
 
-        agent: who has made it, or holds it with that content; nobody if it was only read
+        agent: who made it, or holds it with that content; nobody if it was only read
         """
         content = read_file(file)
         if content is None:
@@ -81,22 +81,22 @@ class Contents:
         return name
 
     def add(self, content: bytes) -> str:
-        """Keep a content that belongs to no file yet; its hash."""
+        """Keep a content that belongs to no file yet; return its hash."""
         name: str = sha256(content).hexdigest()
         status = self.own.status(kept(name))
-        # After a power cut a file may be there and empty.
+        # After a power cut, a file may exist but be empty.
         if status is not None and status.st_size == len(content):
             os.utime(self.own.file(kept(name)), follow_symlinks=False)
             return name
         self.own.write(kept(name), content)
-        if name < "04":  # once in sixty-four, so that no call pays much
+        if name < "04":  # one time in sixty-four, so that calls stay cheap
             self.prune()
         return name
 
     def note(self, file: str, content_hash: str, maker: str = "", otherwise: str = UNKNOWN) -> str:
-        """Note that a file was found with a content; whose it is, as far as that is known.
+        """Note that a file was found with a content; return whose it is, as far as that is known.
 
-        maker: who made it, by the time at which it was written
+        maker: who made it, given the time at which it was written
         otherwise: whose it is if nobody is known to have worked on the file
         """
         known = self._known(file)
@@ -125,11 +125,11 @@ class Contents:
         return self.own.read(kept(content_hash))
 
     def versions(self, file: str) -> list[Version]:
-        """What a file has held, the latest first, as far as it is still kept."""
+        """What a file has contained, the latest first, as far as it is still kept."""
         return [one for one in self._known(file) if self.has(one.content_hash)]
 
     def files(self) -> Iterator[str]:
-        """Every file of which something was kept."""
+        """Every file that has kept contents."""
         folder = f"{self.place}/names"
         for last in self.own.names(folder):
             first = (read_note(self.own, f"{folder}/{last}") or "").partition("\n")[0]
@@ -138,7 +138,7 @@ class Contents:
                 yield file
 
     def prune(self) -> None:
-        """Remove what was not used for longest, until the rest is small enough."""
+        """Remove the least recently used, until the rest is small enough."""
         import re
 
         found = []
@@ -146,11 +146,11 @@ class Contents:
             below = folder[len(self.own.base) + 1 :]
             for last in names:
                 if not re.fullmatch(NAMES, f"{below}/{last}"):
-                    continue  # what dibs has not named is somebody's
+                    continue  # not a file of dibs: it belongs to somebody else
                 try:
                     status = os.lstat(f"{folder}/{last}")
                 except OSError:
-                    continue  # somebody else removes, too
+                    continue  # another process is removing too
                 found.append((status.st_mtime_ns, status.st_size, f"{below}/{last}"))
         total = sum(size for _, size, _ in found)
         if total > TOTAL_LIMIT:
@@ -162,7 +162,7 @@ class Contents:
             self.own.remove(name)
 
     def cut_at(self) -> int:
-        """When something was last removed for want of room; 0 if nothing ever was."""
+        """When something was last removed to make room; 0 if nothing ever was."""
         status = self.own.status(CUT)
         return status.st_mtime_ns if status is not None else 0
 
@@ -183,18 +183,18 @@ class Contents:
         return found
 
     def _index(self, file: str, content_hash: str, agent: str, foreign: bool) -> None:
-        """Add a line to what is known of a file, unless the last one says so already."""
+        """Add a line to the index of a file, unless the last line says the same."""
         lines = self._lines(file)
         how = "foreign" if foreign else "own"
         if lines[1:] and lines[-1].partition(" ")[2] == f"{content_hash} {how} {agent}":
             return
         line = f"{round(time() * 1000)} {content_hash} {how} {agent}\n"
-        # A name may have any character in it, and the lines are lines.
+        # A name may contain any character, including line ends.
         head = file.encode("unicode_escape").decode()
         if len(lines) > 2 * NAMES_LIMIT:
             recent = "\n".join(lines[-NAMES_LIMIT:])
             write(self.own, self._names(file), f"{head}\n{recent}\n{line}")
-        else:  # at its end, so that two who do so at once lose nothing
+        else:  # appended, so that two writers at once lose nothing
             append(self.own, self._names(file), line if lines else f"{head}\n{line}")
 
 
@@ -203,12 +203,12 @@ def kept(content_hash: str) -> str:
 
 
 def read_file(file: str) -> bytes | None:
-    """What is in a file; None if there is none, if it is no regular file, or too large."""
+    """What is in a file; None if it is missing, not a regular file, or too large."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb") as source:
             if not S_ISREG(os.fstat(handle).st_mode):
-                return None  # to read a fifo would take from it
+                return None  # reading a fifo would consume its data
             content = source.read(FILE_LIMIT + 1)
     except OSError:
         return None

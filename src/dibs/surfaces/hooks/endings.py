@@ -1,7 +1,8 @@
-"""When what hooks have claimed ends: with the tool, with a commit, with the turn, or for others.
+"""When leases that hooks claimed end: with the tool, a commit or the turn, or for others.
 
-`reasons` says what it is claimed for. Here is what happens to it: after a tool, if a tool was not
-run, when git has every change of a file, and when another waits for one that nobody works on.
+`reasons` says what they were claimed for. This module says what happens to them: after a tool, if a
+tool was not run, when a file has no uncommitted changes, and when another agent waits for a file
+that nobody is working on.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def keep_changed(case: Case, flight: Flight | None) -> None:
-    """Keep the files that a tool has changed, and give back those that it has not.
+    """Keep the files that a tool has changed, and release those that it has not.
 
-    flight: what the tool said before it began, if that is known still
+    flight: what the tool said before it began, if that is still known
     """
     mine = {lease.resource: lease for lease in case.agent.leases.list(session=case.session)}
     named = {one.text: one for edit in case.occasion.edits if (one := case.resource(edit.path))}
     for name in flight.edits if flight else ():
-        path = os.path.join(case.place.top, name.removeprefix("path:"))
+        path = os.path.join(case.place.top, case.place.inside(name) or "")
         if name not in named and (found := case.resource(path)):
             named[name] = found
     changed, unchanged = [], []
@@ -49,9 +50,9 @@ def keep_changed(case: Case, flight: Flight | None) -> None:
 
 
 def reclaim(case: Case, resources: list[Resource], since: float) -> None:
-    """Claim what a tool has changed after its lease had ended: its user took long to allow it.
+    """Claim what a tool changed after its lease had ended, since its user took long to allow it.
 
-    If another holds it by now, both have been told already, as of any change under a lease.
+    If another agent holds it by now, both have been told already, as for any change under a lease.
 
     since: when the tool began
     """
@@ -66,11 +67,11 @@ def reclaim(case: Case, resources: list[Resource], since: float) -> None:
 
 
 def renew(case: Case) -> list[str]:
-    """Renew what is worked on and has less than half of its time left, and release what is not and
-    another waits for; what the agent has to be told.
+    """Renew leases on files being worked on, and release idle ones that others wait for.
 
-    Worked on is what was edited lately, and what the agent has claimed itself, as long as it does
-    anything. To read, or to run tests, is no work on a file.
+    Return what to tell the agent. A lease is renewed if less than half of its time is left. A file
+    is being worked on if it was edited recently, or if the agent claimed it itself and is active.
+    Reading a file or running tests does not count as work on it.
     """
     worked, idle = [], []
     for lease in case.agent.leases.list(session=case.session):
@@ -89,11 +90,11 @@ def renew_all(case: Case, names: list[str], ttl_s: float | None = None) -> None:
         try:
             case.agent.leases.renew(*names, ttl_s=ttl_s)
         except (NotFoundError, StaleError, NotYoursError):
-            pass  # one of them was lost this moment, which the next briefing says
+            pass  # one of them has just been lost; the next briefing says so
 
 
 def let_go(case: Case, idle: list[Lease]) -> list[str]:
-    """Release those of the leases that others wait for; what the agent has to be told."""
+    """Release the leases that others wait for; return what to tell the agent."""
     from dibs.surfaces.hooks.briefing import Briefing
 
     wanted = Briefing(case).wanted_names()
@@ -115,7 +116,7 @@ def let_go(case: Case, idle: list[Lease]) -> list[str]:
 
 
 def drop(case: Case, flights: list[Flight]) -> None:
-    """Give back what was leased for tools that have not run, and forget them."""
+    """Release what was leased for tools that have not run, and forget these tools."""
     if not flights:
         return
     named = {name for flight in flights for name in (*flight.edits, *flight.brief)}
@@ -125,9 +126,9 @@ def drop(case: Case, flights: list[Flight]) -> None:
 
 
 def unused(case: Case, named: set[str] | None = None) -> list[str]:
-    """What hooks have claimed for tools of this session, but for files that these have changed.
+    """What hooks claimed for tools of this session, except files that the tools changed.
 
-    named: only of these
+    named: only these
     """
     return [
         lease.resource
@@ -139,10 +140,10 @@ def unused(case: Case, named: set[str] | None = None) -> list[str]:
 
 
 def free_clean(case: Case, sessions: Container[int]) -> None:
-    """Release the files of these sessions of which git has every change, or that have none.
+    """Release the files of these sessions that have no uncommitted changes.
 
-    Only those that a hook has claimed: what an agent has claimed itself it releases itself. Not
-    those that a tool is about to change.
+    Only files that a hook claimed: what an agent claimed itself, it releases itself. Files that a
+    tool is about to change stay leased.
     """
     top = case.place.top
     flying = case.flights.under_way()
@@ -163,7 +164,7 @@ def free_clean(case: Case, sessions: Container[int]) -> None:
             *mine, cwd=top, environment=elsewhere() | {"GIT_LITERAL_PATHSPECS": "1"},
         )  # fmt: skip
     except UnavailableError:
-        return  # such as for a file of a submodule: it stays leased
+        return  # for example a file of a submodule: it stays leased
     dirty = {os.path.join(top, entry[3:]) for entry in names(said)}
     for file, lease in mine.items():
         if file not in dirty:
@@ -171,7 +172,7 @@ def free_clean(case: Case, sessions: Container[int]) -> None:
 
 
 def is_done(case: Case, lease: Lease, file: str, how: str, flights: list[Flight]) -> bool:
-    """Whether a file was changed, and no tool is about to change it but one that runs git."""
+    """Whether a file was changed, and no tool except one that runs git is about to change it."""
     about = [one for one in flights if one.session == lease.session and lease.resource in one.edits]
     if any("git" not in one.command for one in about):
         return False
@@ -179,25 +180,25 @@ def is_done(case: Case, lease: Lease, file: str, how: str, flights: list[Flight]
 
 
 def release_for(case: Case, lease: Lease) -> None:
-    """Release a lease in the session that has it: this one, or another of this user's agents."""
+    """Release a lease in the session that holds it: this one, or another of this user's agents."""
     agent = case.agent
     if lease.session != case.session:
         client = read_note(case.own, hooked(lease.session))
         found = case.space.find(lease.agent, client=client) if client else None
         if found is None or found.session != lease.session:
-            return  # it has just ended, or is one of `dibs run`
+            return  # it has just ended, or belongs to `dibs run`
         agent = found
     try:
         agent.leases.release(lease.resource)
     except (NotFoundError, NotYoursError, StaleError):
-        pass  # it has lapsed this moment
+        pass  # it has just expired
     Claims(case.store_dir, lease.session).forget(lease.resource)
 
 
 def release(case: Case, names: list[str], but: Flight | None = None) -> list[str]:
-    """Give back what hooks have claimed, unless another tool of this session needs it; what was.
+    """Release what hooks claimed, unless another tool of this session needs it; return what was.
 
-    but: the tool that does not need it any more
+    but: the tool that no longer needs it
     """
     if not names:
         return []
@@ -208,14 +209,14 @@ def release(case: Case, names: list[str], but: Flight | None = None) -> list[str
         for name in (*flight.brief, *flight.edits)
     }
     given = [name for name in names if name not in needed]
-    # All at once, if they are all there still.
+    # All at once, if they are all still held.
     for some in [given, *([name] for name in given)] if given else []:
         try:
             case.agent.leases.release(*some)
             if some is given:
                 break
         except (NotFoundError, NotYoursError, StaleError):
-            pass  # one has lapsed, or another hook of the same tool was faster
+            pass  # one has expired, or another hook of the same tool was faster
     for name in given:
         case.claims.forget(name)
     return given

@@ -1,23 +1,23 @@
-"""`dibs hook git NAME ARGS…`: what git calls, each hook in a process of its own.
+"""`dibs hook git NAME ARGS…`: what git calls, one process for each hook.
 
-Git runs a hook at the top of its working tree, with its own environment. If dibs itself fails,
-the policy of the repository decides; by default the commit goes on, with a line on standard
-error, and the failure is written down for `dibs doctor`.
+Git runs a hook at the top of its working tree, with git's environment. If dibs itself fails, the
+policy of the repository decides. By default the commit goes on, with a line on standard error, and
+the failure is recorded for `dibs doctor`.
 
-After a checkout, a merge or a rewrite git itself has changed files. What it did to files that its
-caller holds is the caller's own work, and noted as such. What it did to files that others hold is
-an intrusion, and here it is sure who did it; whatever else has changed is left to the sweep. What
-sessions have read stays as it is: the file did change under its readers.
+After a checkout, a merge or a rewrite, git itself has changed files. A change to a file that git's
+caller holds is the caller's own work, and noted as such. A change to a file that others hold is an
+intrusion, and it is certain who did it. Other changes are left to the sweep. The notes about what
+sessions have read stay as they are, since the file did change after they read it.
 
-Before a push it is seen to that nothing leaves that was committed while somebody else held it.
-`pre-commit` stops such a commit, but `--no-verify`, a rebase and a cherry-pick pass it by. What
-is to be pushed is compared with the leases now: a path that another session holds in this
-checkout, changed by a commit that somebody else made after that lease was granted. The holder's
-own commits do not count, nor what nobody noted, such as commits from elsewhere.
+A push must not contain files that were committed while somebody else held them. `pre-commit` stops
+such a commit, but `--no-verify`, a rebase and a cherry-pick bypass it. So a push is compared with
+the current leases: it is stopped by a path that another session holds in this checkout, if somebody
+else committed a change to it after that lease was granted. The holder's own commits do not count.
+Neither do commits that were not noted, such as commits from elsewhere.
 
-Which session made which commit is a note on the local disk: git keeps authors, not sessions. With
-each commit is noted how far the journal was, so that it can be said whether a lease was in force
-then. Only the latest are kept.
+Git records authors, not sessions. So a note on the local disk says which session made which commit,
+and where the journal was at that time, which shows whether a lease was in force. Only the latest
+notes are kept.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ if TYPE_CHECKING:
 Maker = tuple[int, int]
 """The session that made a commit (0 for a person), and the seq of the journal then."""
 START = "\1"
-"""Before each commit in git's list; no path begins so."""
+"""Marks each commit in git's list; no path begins with it."""
 KEPT = 5_000
 MADE = "hooks/commits"
 
 
 def run(globals_: Globals, name: str, words: list[str]) -> int:
-    """Answer to git: 0 to go on, 1 to stop."""
+    """Answer git: 0 to go on, 1 to stop."""
     given = sys.stdin.read() if name in ("pre-push", "post-rewrite") else ""
-    # In the midst of a rebase, one hook follows for all its commits.
+    # During a rebase: one hook follows for all its commits.
     if name not in HOOKS or (name == "post-commit" and is_rebasing()):
         return 0
     try:
         with globals_.open() as space:
             if name in LEARN and not space.leases.list(limit=1):
-                return 0  # nobody can be in the way; most checkouts are of this kind
+                return 0  # nobody can be affected; most checkouts are like this
             return answer(space, name, words, given)
     except Exception as error:
         return failed(name, error)
@@ -86,22 +86,22 @@ def answer(space: Dibs, name: str, words: list[str], given: str) -> int:
             rewritten(by, given)
         return learn(by, heads(name, words))
     finally:
-        if by.is_person:  # who was here for this one hook
+        if by.is_person:  # the session was only for this hook
             try:
                 by.agent.agents.leave()
             except NotYoursError:
-                pass  # the commit is over, and with it the session
+                pass  # the commit has ended, and its session with it
 
 
 def heads(name: str, words: list[str]) -> tuple[str, ...]:
-    """Between which commits git has changed the files here; none if it has changed no file."""
+    """The commits between which git changed the files here; none if it changed no file."""
     if name == "post-checkout":
         return tuple(words[:2])
     return () if words[:1] == ["amend"] else ("ORIG_HEAD", "HEAD")
 
 
 def learn(by: Committer, between: tuple[str, ...]) -> int:
-    """Learn the contents that files have now, and say what git did to those of others."""
+    """Record what the files contain now, and report what git did to those of others."""
     from dibs.names.checkouts import content_hash
     from dibs.surfaces.hooks.after import report, sweep
 
@@ -120,13 +120,13 @@ def learn(by: Committer, between: tuple[str, ...]) -> int:
 
 
 def differs(file: str, between: tuple[str, ...]) -> bool:
-    """Whether a file is another in two commits; not if one of them is none, or has no such file."""
+    """Whether a file differs between two commits; false if a commit or the file is missing."""
     words = ("--literal-pathspecs", "diff", "--name-only", *between, "--", file)
     return bool(between and git(*words, codes=(0, 128)))
 
 
 def rewritten(by: Committer, pairs: str) -> None:
-    """Commits that a rebase has made anew are still by those who made them first."""
+    """Commits that a rebase has rewritten still belong to their first authors."""
     known = makers(by.place)
     words = [line.split() for line in pairs.splitlines() if line]
     note_made(by.place, [(new, known[old]) for old, new, *_ in words if old in known])
@@ -144,14 +144,14 @@ def before_push(by: Committer, refs: str) -> int:
     found: dict[str, str] = {}
     for path, others in holders(by, resources).items():
         for one in others:
-            # Under their lease, and not by themselves.
+            # Made under their lease, and not by them.
             made = any(session != one.session and seq > one.epoch for session, seq in changed[path])
             if made and is_here(one, resources[path]) and not by.is_own_agent(one.session):
                 found.setdefault(path, blocker_line(one))
     if not found:
         return 0
-    listed("this push has files that were committed while others held them:", found)
-    ways = [f"wait for them (dibs wait {spelled(found)})", "have them look at the commit"]
+    listed("this push includes files that were committed while others held them:", found)
+    ways = [f"wait for them (dibs wait {spelled(found)})", "ask them to review the commit"]
     if by.is_person:
         ways.append("decide yourself (git push --no-verify)")
     offer(ways)
@@ -159,7 +159,7 @@ def before_push(by: Committer, refs: str) -> int:
 
 
 def commits(refs: str) -> set[str]:
-    """What the lines of git name: the commits there, without those that a remote has."""
+    """The commits that git's lines name, without those that a remote already has."""
     found: set[str] = set()
     for line in filter(None, refs.splitlines()):
         _, local, _, remote = line.split(" ")
@@ -186,7 +186,7 @@ def changes(those: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def note_made(place: Place, made: Iterable[tuple[str, Maker]]) -> None:
-    """Note who made these commits; a commit that is noted again is by the last."""
+    """Note who made these commits; if a commit is noted twice, the last note counts."""
     own = Own(place.store_dir)
     append(own, MADE, "".join(f"{commit} {session} {seq}\n" for commit, (session, seq) in made))
     status = own.status(MADE)
@@ -195,23 +195,23 @@ def note_made(place: Place, made: Iterable[tuple[str, Maker]]) -> None:
 
 
 def makers(place: Place) -> dict[str, Maker]:
-    """Who made the commits that are noted."""
+    """Who made the noted commits."""
     found = {}
     for line in (read_note(Own(place.store_dir), MADE) or "").splitlines():
         fields = line.split()
-        # The last line may be half written.
+        # The last line may be incomplete.
         if len(fields) == 3 and fields[1].isdecimal() and fields[2].isdecimal():
             found[fields[0]] = (int(fields[1]), int(fields[2]))
     return found
 
 
 def failed(name: str, error: Exception) -> int:
-    """Write the failure down, and let the policy decide whether git goes on."""
+    """Record the failure, and let the policy decide whether git goes on."""
     from dibs.surroundings.failures import hook_failed
 
     what, policy = hook_failed(f"git {name}", error)
     note(f"dibs: the hook {name} failed: {quoted(what)} (see: dibs doctor)")
     stops = policy == "closed" and name in STOPPING
     if stops:
-        note("next: the policy here is closed, so git stops; a person may go on with --no-verify")
+        note("next: the policy here is closed, so git stops; a person may use --no-verify to go on")
     return int(stops)

@@ -2,13 +2,14 @@
 
 `dibs hook git NAME …`, which git's hooks run, is in `git_events`.
 
-A client works in one repository, whose hooks are called. What it edits in another one that uses
-dibs is claimed there, and freed there when the client's session ends (`visit`).
+A client works in one repository, whose hooks are called. If it edits a file in another repository
+that uses dibs, the file is claimed there, and released there when the client's session ends
+(`visit`).
 
-Never silent, never in the way by accident: if dibs itself fails, the policy of the repository
-decides whether the tool runs, and the failure is written down for `dibs doctor`. The exit code
-is 0, or 1 with a line on standard error when dibs has failed; 2 would mean a refusal. A client
-that takes every code but 0 for one is given 0.
+A failure is never silent, and never blocks a tool by accident: if dibs itself fails, the policy of
+the repository decides whether the tool runs, and the failure is recorded for `dibs doctor`. The
+exit code is 0, or 1 with a line on standard error if dibs failed; 2 would mean a refusal. A client
+that treats every other code as a refusal gets 0.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
 BY = EVERYBODY
 GONE = (
     "dibs: the store of this repository (.dibs) was deleted while you worked, as git clean -fdx "
-    "does; a new one has begun. The leases and tasks you had are gone, and others may take them. "
-    "Claim again what you are working on: dibs claim PATH."
+    "does, and a new one was created. Your leases and tasks are gone, and others may take them. "
+    "Claim what you are working on again: dibs claim PATH."
 )
 FAILED, DENIED = 1, 2
 LONGEST_S = 7 * 86_400
@@ -64,15 +65,15 @@ PAYLOAD_LIMIT = 16 << 20
 def main(call: Globals, client: str = "", *arguments: str) -> int:
     """Answer one event of an agent client or of git; `dibs init` writes the hooks that call this.
 
-    The event comes on standard input, as the client sends it, and the answer goes to standard
-    output in the client's own form. For git it is dibs hook git NAME [ARGUMENT]…
+    The event is read from standard input as the client sends it, and the answer is written to
+    standard output in the client's own format. For git: dibs hook git NAME [ARGUMENT]…
 
-    client: which client, such as claude or codex, or git
-    arguments: what git gives its hook: its name, and what belongs to it; or wake, to wait until
-        an idle agent is written to
+    client: the client, such as claude or codex, or git
+    arguments: for git, the name of the hook and its arguments; or wake, to wait until somebody
+        writes to an idle agent
     example: claude < event.json
     """
-    call.tidies = False  # the client waits for the answer
+    call.tidies = False  # the client is waiting for the answer
     SILENCE.set(HOOK_S)  # then the policy decides
     if client == "git" and arguments:
         from dibs.surfaces.hooks import git_events
@@ -80,11 +81,11 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
         return git_events.run(call, arguments[0], list(arguments[1:]))
     waits = arguments == ("wake",)
     if not client or (arguments and not waits):
-        # Not 2: to clients that means that the tool must not run.
+        # Not 2: for clients that means that the tool must not run.
         note("dibs hook: which client? see: dibs hook --help")
         return FAILED
     occasion: Occasion | None = None
-    os.umask(0o077)  # what is kept may be secret, and nothing else is written here
+    os.umask(0o077)  # kept contents may be secret
     try:
         dialect = client_of(client)
         said = sys.stdin.buffer.read(PAYLOAD_LIMIT + 1)
@@ -92,7 +93,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
             raise ValueError(f"the client sent more than {PAYLOAD_LIMIT >> 20} MiB")
         payload = read_json(said.decode("utf-8", "surrogatepass") or "{}")
         if not isinstance(payload, dict):
-            raise ValueError("the client sent something else than an object")
+            raise ValueError("the client sent something other than a JSON object")
         occasion = dialect.read(Payload(payload), os.environ)
         if PROVE not in os.environ:
             return (stand_by if waits else answer)(call, occasion, dialect)
@@ -102,7 +103,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
     except Exception as error:
         code = failed(client, occasion, error)
         if waits:
-            return 0  # any other code would begin a turn, or trouble the user
+            return 0  # any other code would begin a turn or disturb the user
         known = find_client(occasion.client if occasion else client)
         return 0 if code == FAILED and known and known.fails_closed else code
 
@@ -112,7 +113,7 @@ def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
     if occasion.event == OTHER or (occasion.event in (BEFORE, ASKING) and edits is None):
         return 0
     if occasion.event == SUBAGENT_END and not occasion.subagent:
-        return 0  # a client that does not say which; the agent itself goes on
+        return 0  # the client does not say which; the agent itself goes on
     if occasion.cwd and not os.path.isdir(occasion.cwd):
         occasion.cwd = ""  # a tool has removed it
     from dibs.dibs import POSTGRES
@@ -127,14 +128,14 @@ def answer(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
 def in_space(globals_: Globals, occasion: Occasion, edits: list[Edit], dialect: Client) -> int:
     with globals_.open(start=occasion.cwd or None) as space:
         if space.scope.place.checkout.kind == "none":
-            # Dibs is about what people share, which a directory of its own is not.
+            # Dibs coordinates shared directories, and this one is the agent's own.
             return respond(dialect, occasion, visit(globals_, space, occasion, edits))
         try:
             return decide(globals_, space, occasion, edits, dialect)
         except NotYoursError as error:
             if "session" not in error.details:
                 raise
-            # Another process of the client has ended the session this moment: begin anew.
+            # Another process of the client has just ended the session: begin again.
             return decide(globals_, space, occasion, edits, dialect)
 
 
@@ -148,20 +149,20 @@ def stand_by(globals_: Globals, occasion: Occasion, dialect: Client) -> int:
 
         who = of_client(occasion.client, occasion.session, os.environ)
         if space.scope.place.checkout.kind == "none" or who.find(space) is None:
-            return 0  # it has ended this moment
+            return 0  # it has just ended
         return wake.wait(case_of(space, occasion))
 
 
 def visit(globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit]) -> Answer:
-    """Do what the event asks for in the other repositories that it concerns.
+    """Do what the event requires in the other repositories that it concerns.
 
-    A refusal if one of them refuses it.
+    Return a refusal if one of them refuses.
     """
     visits = Visits(space.scope.place.store_dir, occasion)
     found: dict[str, list[Edit]] = {}
     if occasion.event == END:
         found = {root: [] for root in visits.roots()}
-    elif not globals_.store:  # whoever names a store means that one
+    elif not globals_.store:  # a named store means that store only
         for edit in edits:
             root = root_of(os.path.join(occasion.cwd or os.getcwd(), edit.path))
             if root and root != space.scope.place.root:
@@ -172,7 +173,7 @@ def visit(globals_: Globals, space: Dibs, occasion: Occasion, edits: list[Edit])
                 if (said := in_other(case_of(other, occasion), theirs)).deny:
                     return said
         except UnfitError as error:
-            # What is wrong there leaves the repository that the client works in guarded.
+            # A failure there must not leave the client's own repository unguarded.
             unguarded(occasion, error)
             continue
         if occasion.event == BEFORE:
@@ -209,7 +210,7 @@ def in_other(case: Case, edits: list[Edit]) -> Answer:
 
 
 def root_of(path: str) -> str:
-    """The root of the repository that a path lies in, "" if dibs is not used there."""
+    """The root of the repository that contains a path; "" if dibs is not used there."""
     from dibs.names.checkouts import checkout_around
 
     try:
@@ -220,7 +221,7 @@ def root_of(path: str) -> str:
 
 
 def planned(occasion: Occasion) -> list[Edit] | None:
-    """What a tool is going to change; None if it surely changes nothing."""
+    """What a tool is going to change; None if it certainly changes nothing."""
     if not occasion.command:
         return list(occasion.edits) or None
     from dibs.surfaces.hooks import shell
@@ -269,7 +270,7 @@ def decide(
 
 
 def refused(case: Case) -> None:
-    """A tool will not run; if it is not said which, none that this session has begun will."""
+    """Handle a tool that will not run; if it is not named, all that this session has begun."""
     from dibs.surfaces.hooks.briefing import Briefing
     from dibs.surfaces.hooks.endings import drop
 
@@ -282,10 +283,10 @@ def refused(case: Case) -> None:
 
 
 def arrive(case: Case) -> None:
-    """See to it, at the first event of a session in a store, that the notes are this store's.
+    """At the first event of a session in a store, check that the notes belong to this store.
 
-    Who goes on working, and is new to a store that took the place of another, had that one: it
-    was deleted, with everything in it.
+    A session that was already working, but is new to the store, used an earlier store in the same
+    place, which was deleted with everything in it.
     """
     from dibs.storage.folder import Note
     from dibs.storage.user_dir import home_user_dir
@@ -297,12 +298,12 @@ def arrive(case: Case) -> None:
     if case.occasion.event == START or case.space.scope.daemon:
         return
     store = Note(home_user_dir(), f"{case.store_dir}/dibs.db")
-    if store.above:  # never of a store that is elsewhere, which nothing here can take away
+    if store.above:  # a store elsewhere cannot be deleted from here
         Briefing(case).postpone([GONE])
 
 
 def respond(dialect: Client, occasion: Occasion, answer: Answer) -> int:
-    """Give the answer as the client wants it; the exit code that belongs to it."""
+    """Print the answer in the client's format; return the exit code."""
     if answer.deny or answer.context:
         answer.deny, answer.context = shown(answer.deny), shown(answer.context)
     if answer.deny and dialect.denies_by_exit:
@@ -314,7 +315,7 @@ def respond(dialect: Client, occasion: Occasion, answer: Answer) -> int:
 
 
 def brief(case: Case, dialect: Client) -> None:
-    """Tell the agent what it has to know after a tool, at a prompt, at the start or at a stop."""
+    """Tell the agent what it needs to know after a tool, at a prompt, at the start or at a stop."""
     from dibs.surfaces.hooks.after import after
     from dibs.surfaces.hooks.briefing import Briefing
     from dibs.surfaces.hooks.endings import free_clean, renew
@@ -342,7 +343,7 @@ def brief(case: Case, dialect: Client) -> None:
         told += briefing.picture(found)
     if told:
         if occasion.event == STOP:
-            stir(case.own, case.session)  # it goes on
+            stir(case.own, case.session)  # it continues
         respond(dialect, occasion, Answer(context="\n".join(told)))
     elif stops:
         case.rests()
@@ -350,19 +351,19 @@ def brief(case: Case, dialect: Client) -> None:
             from dibs.surfaces.hooks.wake import send_out
 
             send_out(case, dialect)
-    if stops:  # what was given away is no reason to go on
+    if stops:  # a released file is no reason to continue
         briefing.postpone(given)
     try:
         briefing.remember()
     except (DibsError, OSError) as error:
         from dibs.surroundings import failures
 
-        # It was said. If it is said again, nobody is harmed.
+        # It was said. Saying it again does no harm.
         failures.record(case.store_dir, f"hook {occasion.client} {occasion.event}: {error}")
 
 
 def catch_up(case: Case) -> list[str]:
-    """Look at what tools have done whose end no hook was told of, and free what they left."""
+    """Check what tools did whose end was not reported, and release what they left."""
     from dibs.surfaces.hooks.after import sweep
     from dibs.surfaces.hooks.endings import release, unused
 
@@ -373,7 +374,7 @@ def catch_up(case: Case) -> list[str]:
 
 
 def begin(case: Case, dialect: Client) -> None:
-    """End the session that this client process had before, of whose end it says nothing."""
+    """End the earlier session of this client process, whose end the client did not report."""
     who, occasion = case.who, case.occasion
     if not dialect.clear_replaces or occasion.subagent or not who.process:
         return
@@ -386,7 +387,7 @@ def begin(case: Case, dialect: Client) -> None:
 
 
 def unguarded(occasion: Occasion, error: UnfitError) -> int:
-    """Say once that dibs guards no file where a person has to look first; the exit code."""
+    """Say once that dibs guards no file until a person has looked; return the exit code."""
     from dibs.surroundings import failures
 
     if not failures.is_news(f"{occasion.client} {occasion.session} {error.message}"):
@@ -396,7 +397,7 @@ def unguarded(occasion: Occasion, error: UnfitError) -> int:
 
 
 def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
-    """Write the failure down, and let the policy decide what becomes of the tool."""
+    """Record the failure, and let the policy decide whether the tool runs."""
     from dibs.surroundings import failures
 
     event, cwd = (occasion.event, occasion.cwd) if occasion else ("?", "")
@@ -408,7 +409,7 @@ def failed(client: str, occasion: Occasion | None, error: Exception) -> int:
     if opens:
         return FAILED
     if occasion is None:
-        # Not known how to say it in the client's words; this all of them take for a refusal.
+        # The client's own format is not known here; every client treats this as a refusal.
         return DENIED
     reason = (
         f"dibs could not check whether this file is free ({quoted(what)}), and this repository's "

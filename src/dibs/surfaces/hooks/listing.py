@@ -1,4 +1,4 @@
-"""What `dibs recover` lists: what is kept, by file, agent and time, and what took it away."""
+"""What `dibs recover` lists: kept contents by file, agent and time, and how they were lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Listing:
             return 0
         for one in versions:
             here = "  (in the file now)" if one.content_hash == now else ""
-            how = "  (without the lease)" if one.foreign else ""
+            how = "  (written without the lease)" if one.foreign else ""
             say(f"{one.content_hash[:12]}  {ago(one.at):<12}  {called(one.agent)}{how}{here}")
         if not versions:
             note("nothing is kept of this file")
@@ -91,13 +91,13 @@ class Listing:
         if len(found) > ROWS:
             note(f"and {len(found) - ROWS} more; all of them: dibs recover --json")
         if not rows and not commits:
-            note("nothing is kept yet; the hooks of dibs init keep what agents write")
+            note("nothing is kept yet; the hooks that dibs init installs keep what agents write")
         else:
             note("next: dibs recover PATH [--to CONTENT], or dibs recover --agent NAME --since 10m")
 
 
 def shown(place: Place, file: str) -> str:
-    """A file by its name from the top of this checkout, if it is in it."""
+    """A file's name relative to the top of this checkout, if the file is in it."""
     inside = file.startswith(f"{place.top}/")
     return called(file[len(place.top) + 1 :] if inside else file, limit=200)
 

@@ -1,8 +1,8 @@
-"""What was lost: contents that a command took away, or that somebody overwrote without the lease.
+"""What was lost: contents that a command removed, or that somebody overwrote without the lease.
 
-After a command its hook notes what it took away (`look`). A loss is found in the snapshot that was
-taken before the command, or in the index of a file whose last content is not its holder's. What
-git has got since is not lost.
+After a command, its hook notes what it removed (`look`). A loss is found in the snapshot from
+before the command, or in the index of a file whose last content is not its holder's. What has been
+committed since is not lost.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from dibs.surfaces.hooks.notes import Flight
 
 RECOVER = "recover"
-"""Whose version a content is that `dibs recover` has replaced."""
+"""The author of a content that `dibs recover` has replaced."""
 TOOLS_LIMIT = 200
 
 
 def look(case: Case, flight: Flight) -> None:
-    """Note what a command has taken away of what was kept before it."""
+    """Note which of the contents that were kept before a command it removed."""
     contents, ending = case.kept, f"-{flight_name(flight)}"
     try:
         note_tool(contents, flight)
@@ -53,7 +53,7 @@ def note_tool(contents: Contents, flight: Flight) -> None:
 
 
 def settle(case: Case, taken: Snapshot) -> None:
-    """Note in a snapshot what is gone since; a snapshot of which nothing is gone is removed."""
+    """Note in a snapshot what is gone since; remove the snapshot if nothing is gone."""
     found = taken_away(case.kept, taken)
     editing = {(one.agent, name) for one in case.flights.under_way() for name in one.edits if name}
     own = [file for file in found if found[file] and taken.files[file].agent == case.agent.name]
@@ -79,7 +79,7 @@ def settle(case: Case, taken: Snapshot) -> None:
 
 
 def is_older(file: str, at: int) -> bool:
-    """Whether a file is there, and nobody has written to it since."""
+    """Whether a file exists, and nobody has written to it since."""
     try:
         return os.lstat(file).st_mtime * 1000 < at
     except OSError:
@@ -87,9 +87,9 @@ def is_older(file: str, at: int) -> bool:
 
 
 def came_from_git(taken: Snapshot, files: list[str]) -> Iterable[str]:
-    """Those of an agent's own files that its command has put back to something committed before.
+    """The agent's own files that its command reset to an earlier committed content.
 
-    Else the agent has gone on working on them, and nothing is lost.
+    In other cases the agent has gone on working on its files, and nothing is lost.
     """
     if not files:
         return ()
@@ -109,10 +109,10 @@ def came_from_git(taken: Snapshot, files: list[str]) -> Iterable[str]:
 
 
 class Loss:
-    """A content that a command took away, or that somebody overwrote without the lease.
+    """A content that a command removed, or that somebody overwrote without the lease.
 
-    by, doing: who did that, and with which command, as far as it is known
-    there: what is in the file since, "" for nothing
+    by, doing: who did that, and with which command, as far as is known
+    there: what has been in the file since, "" for nothing
     top: the checkout that it was in
     """
 
@@ -156,7 +156,7 @@ def losses(contents: Contents, begin: int) -> list[Loss]:
 
 
 def lost_in(contents: Contents, taken: Snapshot) -> list[Loss]:
-    """What a command took away; if nobody has looked after it, what is gone now."""
+    """What a command removed; if no hook has checked after it, what is gone now."""
     found = []
     gone = taken_away(contents, taken) if taken.lost is None else taken.lost
     for file, there in gone.items():
@@ -164,7 +164,7 @@ def lost_in(contents: Contents, taken: Snapshot) -> list[Loss]:
         if one is not None and contents.has(one.content_hash):
             lost = Loss(file, one.content_hash, one.agent, taken.at)
             lost.by, lost.doing = taken.agent, taken.doing
-            # Else what is there now may be somebody's work since.
+            # Otherwise what is there now may be somebody's later work.
             lost.there = there if taken.lost is not None else ""
             lost.mode, lost.top = one.mode, taken.top_of(file)
             found.append(lost)
@@ -181,7 +181,7 @@ class Committed:
                 "--no-renames", "-m", "--format=", cwd=root, environment=elsewhere(),
             )  # fmt: skip
         except UnavailableError:
-            said = b""  # no repository, or nothing in it
+            said = b""  # no repository, or an empty one
         self._ids = {word for part in said.split(b"\0") for word in part.decode().split()}
 
     def has(self, content: bytes) -> bool:
@@ -189,7 +189,7 @@ class Committed:
 
 
 def unreachable(root: str, commits: Iterable[str]) -> set[str]:
-    """Those commits that are in git, and that no branch, tag or stash leads to."""
+    """The commits that are in git but not reachable from any branch, tag or stash."""
     wanted = {*commits}
     if not wanted:
         return set()
@@ -197,5 +197,5 @@ def unreachable(root: str, commits: Iterable[str]) -> set[str]:
         said = git("rev-list", "--ignore-missing", "--stdin", "--not", "--all", cwd=root,
                    environment=elsewhere(), input="\n".join([*wanted, ""]).encode())  # fmt: skip
     except UnavailableError:
-        return set()  # no repository any more
+        return set()  # the repository is gone
     return wanted & {*said.decode().split()}

@@ -1,17 +1,17 @@
-"""Before a command of git that may change any file: which files it does change.
+"""Before a git command that could change any file: which files it would really change.
 
-An agent that is alone leases the whole tree for the one command, which costs nothing. As soon as
-others hold or wait for something in the checkout, git is asked (`surroundings.changes`), and only
-what the command would change is leased. So it is denied if it would change a file that somebody
+An agent that is alone leases the whole tree for the one command, which costs nothing. If others
+hold or wait for something in the checkout, git is asked (`surroundings.changes`), and only what the
+command would change is leased. So the command is denied if it would change a file that somebody
 holds, and nobody begins to edit a file that it is about to change.
 
-What others have not committed is safe from most commands: git itself refuses to overwrite it, and
-then changes nothing at all. Such a command is let through. It is denied if it would take that work
-away (`reset --hard`, `stash`, `clean`, `restore`), or change a held file that is as it was
-committed.
+Most commands cannot harm what others have not committed: git refuses to overwrite it, and then
+changes nothing. Such a command is allowed. A command is denied if it would remove that work
+(`reset --hard`, `stash`, `clean`, `restore`), or change a held file that has no uncommitted
+changes.
 
-A command that changes very many files leases none of those that nobody holds: a thousand leases
-would cost more than the moment of the command is worth.
+If a command changes very many files, those that nobody holds are not leased: a thousand leases
+would cost more than they are worth for such a short time.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from dibs.records import Blocker, Lease
 
 ASK_S = 1.0
-"""So long may git take to say what a command would change."""
+"""How long git may take to say what a command would change."""
 LEASED = 20
-"""If more files change, only those are claimed that others hold."""
+"""If more files change, only those that others hold are claimed."""
 ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 def narrowed(case: Case, edits: list[Edit], held: list[Lease | Blocker]) -> list[Edit]:
-    """Replace what may be any file by the files that git says would change.
+    """Replace an edit that may change any file by the files that git says would change.
 
     held: what others hold or wait for
     """
@@ -54,14 +54,14 @@ class Narrowing:
         self._case = case
         self._held = held
         mine = case.agent.leases.list(session=case.session)
-        # What this session holds already needs no further lease.
+        # What this session already holds needs no further lease.
         self._own = {one.resource for one in mine if one.mode == "exclusive"}
         self._checkouts: dict[str, tuple[Asking, Others] | None] = {}
 
     def of(self, edit: Edit, first: bool) -> list[Edit]:
-        """What to lease instead of an edit that git can say more about.
+        """What to lease for an edit, after asking git.
 
-        first: whether nothing that the same text does before it changes files
+        first: whether nothing before it in the same command changes files
         """
         resource = self._case.resource(edit.path, pattern=True) if edit.asks else None
         if resource is None:
@@ -91,8 +91,8 @@ class Narrowing:
             if is_chosen(edit.asks, os.path.join(asking.top, name), asking.top, path)
         }
         met = sorted(filter(others.meets, changed))
-        # What others have is still there when the command runs; whatever else is uncommitted may
-        # have been committed or stashed by then.
+        # Others' work is still there when the command runs. Other uncommitted changes may have been
+        # committed or stashed by then.
         settled = first and " commit" not in self._case.occasion.command
         counts = (lambda _: True) if settled else others.meets
         if met and asking.refuses(edit.asks, path, changed, counts):
@@ -104,7 +104,7 @@ class Narrowing:
         return [Edit(file, "passing") for file in files if not self._is_own(file)]
 
     def _checkout(self, edit: Edit, checkout: str) -> tuple[Asking, Others] | None:
-        """How to ask about the checkout of an edit; None if nobody else is there."""
+        """What to ask about the checkout of an edit; None if nobody else is there."""
         around = index_around(os.path.realpath(edit.path))
         if around is None:
             return None
@@ -128,7 +128,7 @@ class Narrowing:
 class Others:
     """What others hold in one checkout.
 
-    names: as git names it, from the top: where to look for their work; empty if it may be anywhere
+    names: where to look for their work, as git names it; empty if it may be anywhere
     """
 
     def __init__(self, case: Case, top: str, held: list[Lease | Blocker]) -> None:
@@ -140,10 +140,10 @@ class Others:
             try:
                 resource = case.place.resource(one.resource)
             except InvalidError:
-                continue  # a link that leads out of the space by now
+                continue  # by now a link that leads out of the space
             self._held.append(resource)
             if resource.kind == "file" and getattr(one, "kind", "") == "dir":
-                # It was not there when it was claimed, so the store takes it for a directory.
+                # It did not exist when it was claimed, so the store treats it as a directory.
                 self._new.append(Resource(resource.text, "dir", resource.base))
         self._bases = {one.base for one in self._held}
         self._above = {up for base in self._bases for up in ancestors(base)}
@@ -153,11 +153,11 @@ class Others:
         self.names = tuple(inside) if known else ()
 
     def narrowed(self, edit: Edit, resource: Resource, base: str) -> list[Edit]:
-        """What to lease for an edit that leaves some files alone: as if it were all of them, unless
-        others hold some of these; then only what counts of theirs."""
+        """What to lease for an edit that leaves some files alone: everything, unless others hold
+        some of the files; then only those of theirs that the edit would change."""
         theirs = [one for one in self._held if resources_overlap(one, resource)]
         if not theirs:
-            # A new file is no reason to deny a pattern that cannot mean it.
+            # A new file is no reason to deny a pattern that cannot match it.
             unsure = any(resources_overlap(one, resource) for one in self._new)
             return [] if unsure else [Edit(edit.path, edit.kind)]
         files = [
@@ -173,17 +173,17 @@ class Others:
         return [Edit(file, edit.kind) for file in files[:LEASED]]
 
     def meets(self, name: str) -> bool:
-        """Whether a name, as git has it, is among what others hold."""
+        """Whether others hold a name, as git spells it."""
         key = f"{self._prefix}/{name}"
         near = key in self._above or not self._bases.isdisjoint(ancestors(key))
         if not near and key.isascii() and not self._case.place.case_blind:
-            return False  # as most are, which is seen without looking at the disk
+            return False  # the usual case, found without looking at the disk
         resource = self._case.resource(os.path.join(self._top, name))
         return resource is not None and any(resources_overlap(resource, one) for one in self._held)
 
 
 def patched(edit: Edit, asking: Asking, others: Others) -> list[Edit]:
-    """What the patch in a file changes; what cannot be read is found when it has changed."""
+    """What the patch in a file changes; if it cannot be read, changes are found afterwards."""
     from dibs.surroundings import patch
 
     _, file, strip, folder, *tried = edit.asks[0]
@@ -201,7 +201,7 @@ def patched(edit: Edit, asking: Asking, others: Others) -> list[Edit]:
 
 
 def unpacked(edit: Edit, asking: Asking, others: Others) -> list[Edit]:
-    """What of others an archive would overwrite; the rest of it is nobody's."""
+    """Which files of others an archive would overwrite; nobody holds the rest."""
     from dibs.surroundings.archive import members
 
     _, file, strip = edit.asks[0]

@@ -1,21 +1,21 @@
 """The notes that hooks leave for each other, each a small file beside the store.
 
-Flights: the tools that are under way now, who may be writing at this moment. Before a tool that
-may write, its hook leaves a note, and after it takes that away. So whoever finds a leased file
-changed knows whom to ask. A hint, never a lease: the note of a client that died is passed over.
+Flights: the tools that are running now and may be writing. The hook leaves a note before a tool
+that may write, and removes it afterwards. So a hook that finds a leased file changed knows who may
+have done it. A flight is a hint, never a lease: the note of a client that died is ignored.
 
-Reads: what a session has read of each file. An edit that rests on an older content is stale. One
-note per session and file, with the hash of the content that the session knows. It is written
-after each read and after each edit of its own, and looked at before an edit.
+Reads: what a session has read of each file. An edit based on an older content is stale. There is
+one note per session and file, with the hash of the content that the session knows. It is written
+after each read and each edit of the session, and checked before an edit.
 
-Visits: in which other repositories a client's session has edited.
+Visits: in which other repositories a client's session has edited files.
 
-Stagings: who staged what, for each checkout. Git does not say who put an entry into the index. The
-hook of a client looks at the index before and after each shell tool: what is staged afterwards and
-was not before was staged by that session, or by another whose tool ran at the same time; then both
-are noted, and nobody is kept from committing it but a third. What was staged while no tool ran is
-nobody's: a person did it. These notes may be lost at any time; then nothing is known, and nothing
-is stopped by it. As long as the index stays the same file, to look costs one `stat`.
+Stagings: who staged what, for each checkout. Git does not record who staged an entry. So a client's
+hook reads the index before and after each shell tool: what was staged in between was staged by that
+session, or by another one whose tool ran at the same time. In that case both are noted, and only a
+third session is kept from committing it. What was staged while no tool ran belongs to nobody: a
+person did it. These notes may be lost at any time; then nothing is known, and no commit is stopped.
+As long as the index file is unchanged, a check costs one `stat`.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from dibs.surroundings.occasion import Occasion
 
 LONGEST_S = 7200
-"""No tool runs for longer; what is older was left behind."""
+"""No tool runs for longer; an older note was left behind."""
 EDIT_S = 30
-"""No edit takes longer, once it is allowed: older ones wait for a person, or were not allowed."""
+"""No edit takes longer once it is allowed: an older one waits for a person or was denied."""
 BATCH_S = 10
-"""Tools that a model asks for at the same time begin within this."""
+"""Tools that a model requests together begin within this time."""
 COMMAND = 4000
-"""So much is noted of a command."""
+"""How much of a command is noted."""
 SHOWN = 60
 WORDS = 6
 NUMBER = 20
-"""Longer than any number of a process."""
+"""Longer than any process id."""
 BY = ".by-"
 FLIGHTS = "hooks/flights"
 OF = "hooks/of"
@@ -62,18 +62,18 @@ NAMES = (
     r"|swept/[0-9a-f]{16})"
     r"(?:\.\d+|\.part-\d+)?)"
 )
-"""Every file and folder that hooks make and leave; nothing else is ever pruned."""
+"""Every file and folder that hooks create; nothing else is ever pruned."""
 Staged = tuple[str, dict[int, str]]
-"""What is staged for one path, and the sessions that may have done it, by id and name."""
+"""What is staged for one path, and the sessions that may have staged it, by id and name."""
 
 
 class Flight:
     """
-    edits: the names of the files that the tool says it changes, and what it puts into each
+    edits: the files that the tool says it changes, and what it writes to each
     command: the shell command, "" for an edit tool
-    brief: resources that were claimed for this one tool, and end with it
+    brief: resources that were claimed for this one tool; they are released after it
     stale: files that its session has read and that had changed before the tool began
-    asked: whether the client has asked its user whether the tool may run
+    asked: whether the client has asked its user to allow the tool
     """
 
     def __init__(self, name: str, said: dict[str, Any]) -> None:
@@ -99,7 +99,7 @@ class Flight:
 
     @property
     def doing(self) -> str:
-        """The command in short, for other agents: without what may be a secret."""
+        """A short form of the command for other agents, without possible secrets."""
         words = [word for word in self.command.split() if "=" not in word and word.isprintable()]
         line = " ".join(words[:WORDS])
         return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
@@ -108,13 +108,13 @@ class Flight:
 class Flights:
     def __init__(self, store_dir: str, session: int = 0) -> None:
         """
-        session: the one that asks
+        session: the session that asks
         """
         self._own = Own(store_dir)
         self._session = session
 
     def begin(self, occasion: Occasion, **said: Any) -> None:
-        """Leave word of a tool; said: what its `Flight` has beyond who, when and where."""
+        """Note that a tool is running; said: what its `Flight` has besides who, when and where."""
         said |= {"session": self._session, "command": occasion.command[:COMMAND], "since": time()}
         write(self._own, self._name(occasion), note_text(said))
 
@@ -123,14 +123,14 @@ class Flights:
         return read_flight(self._own, self._name(occasion))
 
     def own(self) -> list[Flight]:
-        """The tools of this session that have begun, and have not said that they ended."""
+        """The tools of this session that have begun and not reported their end."""
         return [one for one in self.under_way() if one.session == self._session]
 
     def never_run(self, occasion: Occasion) -> list[Flight]:
-        """The tools of this session that began before this one, and will not run any more.
+        """The tools of this session that began before this one, and will not run.
 
         Their user has said no, or nothing at all. A command may run beside others, unless the user
-        was asked for it.
+        was asked to allow it.
         """
         return [
             one
@@ -141,14 +141,14 @@ class Flights:
         ]
 
     def ask(self, occasion: Occasion) -> list[Flight]:
-        """Note on the tools that an occasion may be about that the user is asked."""
+        """Note that the user was asked to allow the tools that an occasion may mean."""
         found = [one for one in self.own() if one.command == occasion.command[:COMMAND]]
         for flight in found:
             write(self._own, flight.name, note_text(flight.said | {"asked": True}))
         return found
 
     def end(self, tool: Occasion | Flight | None = None) -> None:
-        """Take the notes of this tool away, by default those of all tools of the session."""
+        """Remove the notes of this tool, by default those of all tools of the session."""
         mine = f"{FLIGHTS}/{self._session}-"
         if tool is not None:
             mine = tool.name if isinstance(tool, Flight) else self._name(tool)
@@ -157,25 +157,25 @@ class Flights:
                 self._own.remove(name)
 
     def suspect(self, flight: Flight, by: Flight, content_hash: str | None) -> None:
-        """Note on an edit that is under way that another tool ran, and what was there then."""
+        """Note for a running edit that another tool ran, and what the file contained then."""
         said = f"{by.agent}\n{content_hash}\n{by.doing}"
         write(self._own, f"{flight.name}{BY}{by.session}", said)
 
     def suspects(self, occasion: Occasion) -> list[tuple[str, str, str]]:
-        """Who has run meanwhile and is done: the agent, what it was doing, what it saw then."""
+        """Who ran meanwhile and has ended: the agent, what it was doing, what it saw then."""
         found = []
         mine = self._name(occasion) + BY
         for name in notes_in(self._own, FLIGHTS):
             if name.startswith(mine) and PART not in name.removeprefix(mine):
                 said = read_note(self._own, name)
                 if said is None:
-                    continue  # the same call in another hook of this session is done with it
+                    continue  # another hook of this session has already handled the same call
                 agent, content_hash, doing = said.split("\n", 2)
                 found.append((agent, doing, content_hash))
         return found
 
     def under_way(self) -> list[Flight]:
-        """All who may be writing now."""
+        """All tools that may be writing now."""
         found = []
         for name in notes_in(self._own, FLIGHTS, whole=True):
             flight = read_flight(self._own, name)
@@ -189,7 +189,7 @@ class Flights:
         return found
 
     def _name(self, occasion: Occasion) -> str:
-        # Where a client does not name its calls, the call itself has to do.
+        # If a client does not name its calls, use the call itself.
         call = occasion.call or "\0".join(
             [occasion.tool, occasion.command, *(edit.path for edit in occasion.edits)]
         )
@@ -198,7 +198,7 @@ class Flights:
 
 
 def mentions(command: str, name: str) -> bool:
-    """Whether a name stands in a command by itself, not as a part of another."""
+    """Whether a command contains a name by itself, not as a part of another."""
     import re
 
     alone = rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.[^\W_])"
@@ -210,13 +210,13 @@ def read_flight(own: Own, name: str) -> Flight | None:
     try:
         return Flight(name, read_json(said)) if said else None
     except (ValueError, KeyError, TypeError, RecursionError):
-        return None  # it has ended this moment, or is of another release
+        return None  # it has just ended, or another release wrote it
 
 
 class Known:
     """The content of a file as its reader knows it, and what the disk said then.
 
-    made: whether the session has not only read it, but written it
+    made: whether the session wrote it, not only read it
     """
 
     def __init__(self, said: str) -> None:
@@ -242,7 +242,7 @@ class Reads:
         return read_known(self._own, self._name(file))
 
     def age_s(self, file: str) -> float:
-        """How long after it was noted what a session has made the file was written to again."""
+        """How long after the session's note the file was written again."""
         noted = self._own.status(self._name(file))
         try:
             return os.stat(file).st_mtime - noted.st_mtime if noted else LONGEST_S
@@ -250,7 +250,7 @@ class Reads:
             return LONGEST_S
 
     def changed(self) -> list[Known]:
-        """The files that the disk says were written since they were read."""
+        """The files that were written since they were read, according to the disk."""
         names = notes_in(self._own, self._folder, whole=True)
         found = [read_known(self._own, name) for name in names]
         return [known for known in found if known and known.stamp != stamp(known.file)]
@@ -261,7 +261,7 @@ class Reads:
                 self._own.remove(name)
             os.rmdir(self._own.file(self._folder))
         except OSError:
-            pass  # another hook of the session does the same, or notes something
+            pass  # another hook of the session is doing the same, or adds a note
 
     def _name(self, file: str) -> str:
         return f"{self._folder}/{sha256(os.fsencode(file)).hexdigest()[:40]}"
@@ -272,7 +272,7 @@ def read_known(own: Own, name: str) -> Known | None:
     try:
         return None if said is None else Known(said)
     except ValueError:
-        return None  # of another release
+        return None  # written by another release
 
 
 def stamp(file: str) -> str:
@@ -284,7 +284,7 @@ def stamp(file: str) -> str:
 
 
 class Visits:
-    """In which other repositories a client's session has edited."""
+    """The other repositories in which a client's session has edited files."""
 
     def __init__(self, store_dir: str, occasion: Occasion) -> None:
         word = sha256(f"{occasion.client}:{occasion.session}".encode()).hexdigest()[:20]
@@ -310,9 +310,9 @@ class Stagings:
         self._folder = f"hooks/staged/{name}"
 
     def look(self) -> None:
-        """Look before a shell tool and after it, while the note that it is under way is there.
+        """Check before and after a shell tool, while the note that it is running exists.
 
-        A tool that has left no such note only reads, and has staged nothing.
+        A tool without such a note only reads, and has staged nothing.
         """
         if self._place.checkout.kind != "repository":
             return
@@ -325,7 +325,7 @@ class Stagings:
             self._renew()
 
     def known(self) -> dict[str, Staged]:
-        """What is noted for the checkout's own index, each entry by its path."""
+        """The notes about the checkout's own index, by path."""
         try:
             noted = read_json(read_note(self._own, f"{self._folder}/staged") or "{}")
             return {
@@ -333,13 +333,13 @@ class Stagings:
                 for path, (content, by) in noted.items()
             }
         except (ValueError, TypeError, AttributeError, RecursionError):
-            return {}  # of another release
+            return {}  # written by another release
 
     def _stamp(self) -> str:
         return stamp(os.path.join(git_directory(self._place.top), "index"))
 
     def _renew(self) -> None:
-        """Note what is staged now; what is new is by one of those whose tools run."""
+        """Note what is staged now; a running tool has staged what is new."""
         import fcntl
 
         from dibs.surroundings.git import elsewhere, staged_paths
@@ -347,10 +347,10 @@ class Stagings:
         path = self._own.file(f"{self._folder}/lock", make=True)
         with open(open_own(path, os.O_WRONLY | os.O_CREAT), "ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            index = self._stamp()  # first: what changes while git reads is looked at again
+            index = self._stamp()  # first: a change while git reads is found next time
             earlier, found = self.known(), {}
             flying = [one for one in Flights(self._place.store_dir).under_way() if one.command]
-            # A long run of tests beside a `git add` is no reason to doubt who did that.
+            # Tests that run beside a `git add` are no reason to doubt who staged.
             flying = [one for one in flying if "git" in one.command] or flying
             suspects = {flight.session: flight.agent for flight in flying}
             for path, content in staged_paths(self._place.top, elsewhere()).items():
@@ -361,9 +361,9 @@ class Stagings:
 
 
 def notes_in(own: Own, folder: str, *, whole: bool = False) -> list[str]:
-    """The names of all notes in a folder, none if there is no folder.
+    """The names of all notes in a folder; none if the folder does not exist.
 
-    whole: leave out those that are still being written, and notes on others
+    whole: leave out notes that are still being written, and notes about other notes
     """
     return [f"{folder}/{name}" for name in own.names(folder) if not (whole and "." in name)]
 
@@ -388,7 +388,7 @@ def idle_note(session: int) -> str:
 
 
 def write_over(own: Own, name: str, text: str) -> None:
-    """Write a short note in place, so that who watches the file is told."""
+    """Write a short note in place, so that processes that watch the file notice."""
     handle = open_own(own.file(name), os.O_RDWR | os.O_CREAT)
     try:
         os.pwrite(handle, text.ljust(NUMBER).encode(), 0)
@@ -397,13 +397,13 @@ def write_over(own: Own, name: str, text: str) -> None:
 
 
 def stir(own: Own, session: int) -> None:
-    """Have nobody wait beside this agent any more: it works, or it has ended."""
+    """Stop the process that waits beside this agent: the agent works again, or has ended."""
     if own.status(idle_note(session)) is not None:
         write_over(own, idle_note(session), "")
 
 
 def note_text(value: Any) -> str:
-    """JSON for a note; half a character, which a client may have sent, is spelled out."""
+    """JSON for a note; a lone surrogate, which a client may have sent, is escaped."""
     text = to_text(value)
     try:
         text.encode("utf-8", "surrogateescape")
@@ -415,9 +415,9 @@ def note_text(value: Any) -> str:
 
 
 def prune(store_dir: str, age_s: float) -> None:
-    """Remove what those left who went without a word, and nobody has touched for so long.
+    """Remove old notes that nobody has touched for this long.
 
-    Only what hooks make, by its name: whatever else is there is somebody's.
+    Only what hooks create, judged by its name: anything else belongs to somebody.
     """
     _prune(Own(store_dir), "hooks", time() - age_s)
 
@@ -438,14 +438,14 @@ def _prune(own: Own, folder: str, before: float) -> None:
         try:
             os.rmdir(own.file(name)) if is_folder else own.remove(name)
         except OSError:
-            continue  # something young is in the folder
+            continue  # the folder still has something recent
 
 
 def mark_of(space: Dibs) -> str:
-    """What is known only to those who have the key of the store, wherever that is.
+    """A mark that only those with the key of the store can know, wherever the store is.
 
-    Who reaches a store by a daemon may have another's key lying here: if it is not known to be
-    this user's, a secret in the user's data folder has to do.
+    With a daemon, the key here may be of another store. If it is not known to be this user's, a
+    secret in the user's data folder is used instead.
     """
     if not space.scope.daemon:
         key = space.scope.store.driver.key()
@@ -462,11 +462,9 @@ def mark_of(space: Dibs) -> str:
 
 
 def begin_notes(own: Own, store: str) -> bool:
-    """Forget notes that are not of this store, but of an earlier one, or put there by git.
+    """Forget notes that belong to an earlier store or came from git; return whether there were any.
 
-    Whether that had to be done.
-
-    store: what nobody can know who does not have the key of the store (`mark_of`)
+    store: the mark of the store (`mark_of`)
     """
     if read_note(own, OF) == store:
         return False

@@ -1,17 +1,19 @@
-"""What hooks have claimed for a session, and when the reason for that ends.
+"""What hooks claimed for a session, and when these claims end.
 
-What an agent has claimed itself is its own to release. What a hook has claimed ends by itself:
+What an agent claimed itself, it releases itself. What a hook claimed ends by itself:
 
     for a tool       a directory, a pattern, a file that everybody appends to: ends with the tool
-    for a change     a file that a tool is going to change: short, and gone if the tool does not
-                     run or changes nothing, since its user may be asked first, and may say no
-    changed          a file that a tool of this session has changed: lasts, until git has every
-                     change of it (at a commit, at the end of a turn), until it was not edited for
-                     ten minutes and another waits for it, or until its time has passed
+    for a change     a file that a tool is going to change: short, and ends if the tool does not
+                     run or changes nothing, since the user may be asked first and may say no
+    changed          a file that a tool of this session has changed: lasts until the file has no
+                     uncommitted changes (checked at a commit and at the end of a turn), until it
+                     was not edited for ten minutes and another agent waits for it, or until the
+                     lease expires
 
-One note for each lease says which of these it is, beside the store; its time is that of the last
-edit. The lease itself says who, until when and what for. The note counts only for the grant that
-it was made for, and as long as nobody has said another purpose: then it was claimed by hand.
+A note for each lease, kept beside the store, says which of these it is; the note's time is that of
+the last edit. The lease itself says who, until when and what for. The note counts only for the
+grant that it was made for, and only while the lease's own note is unchanged: otherwise somebody has
+claimed it by hand.
 """
 
 from __future__ import annotations
@@ -35,19 +37,19 @@ if TYPE_CHECKING:
 
 TOOL, CHANGE, CHANGED = "tool", "change", "changed"
 EARLIER = {"for one command": TOOL, "being edited": CHANGED}
-"""The notes on leases by which earlier releases knew what a hook had claimed."""
+"""The notes on leases by which earlier releases recognized a hook's claims."""
 EDIT_S = 120
-"""How long a file is leased for an edit: that takes no time once the client's user allows it."""
+"""How long a file is leased for an edit, which is quick once the client's user allows it."""
 IDLE_S = 600
-"""A file that was not edited for so long is not being worked on."""
+"""A file that was not edited for this long is not being worked on."""
 NOTE_LIMIT = 120
 
 
 class Claim:
-    """One lease that a hook has claimed.
+    """One lease that a hook claimed.
 
     how: which of the three it is
-    idle_s: how long ago it was claimed, or the file was edited last
+    idle_s: how long ago it was claimed, or the file was last edited
     """
 
     def __init__(self, how: str, idle_s: float) -> None:
@@ -56,7 +58,7 @@ class Claim:
 
 
 class Claims:
-    """What hooks have claimed for one session."""
+    """What hooks claimed for one session."""
 
     def __init__(self, store_dir: str, session: int) -> None:
         self._own = Own(store_dir)
@@ -67,7 +69,7 @@ class Claims:
         write(self._own, self._name(lease.resource), note_text(said))
 
     def of(self, lease: Lease) -> Claim | None:
-        """What a hook has claimed this lease for; None if the agent has claimed it itself."""
+        """What a hook claimed this lease for; None if the agent claimed it itself."""
         if lease.note in EARLIER:
             return Claim(EARLIER[lease.note], time() - lease.granted_at / 1000)
         name = self._name(lease.resource)
@@ -79,10 +81,10 @@ class Claims:
             known = said["epoch"] == lease.epoch and said["note"] == lease.note
             return Claim(said["how"], time() - status.st_mtime) if known else None
         except (ValueError, KeyError, TypeError, RecursionError):
-            return None  # it has ended this moment, or is of another release
+            return None  # it has just ended, or another release wrote it
 
     def edited(self, lease: Lease) -> None:
-        """A tool of the session has changed the file."""
+        """Note that a tool of the session has changed the file."""
         claim = self.of(lease)
         if claim is not None and claim.how != TOOL:
             self.note(lease, CHANGED)
@@ -96,17 +98,17 @@ class Claims:
                 self._own.remove(name)
             os.rmdir(self._own.file(self._folder))
         except OSError:
-            pass  # another hook of the session does the same, or notes something
+            pass  # another hook of the session is doing the same, or adds a note
 
     def _name(self, resource: str) -> str:
         return f"{self._folder}/{sha256(os.fsencode(resource)).hexdigest()[:40]}"
 
 
 def purpose(case: Case) -> str:
-    """What a tool is used for, for others to read: the agent's own words about its work.
+    """What a tool is used for, in the agent's own words, for others to read.
 
-    Its status, the task that it has claimed, or what it said of the tool. Never the prompt, which
-    is between the agent and its user.
+    This is its status, the task that it has claimed, or its description of the tool. Never the
+    prompt, which is between the agent and its user.
     """
     try:
         said = case.agent.agents.doing()
@@ -125,7 +127,7 @@ def claim(
     how: Mapping[str, str],
     wait_s: float = 0,
 ) -> None:
-    """Claim for this session, and note what each is claimed for; by default for the tool."""
+    """Claim for this session, and note what each resource is claimed for; by default the tool."""
     texts, here = texts_of(resources), is_claimed_here(case)
     grant = case.agent.leases.claim(*texts, ttl_s=ttl_s, note=note, here=here, wait_s=wait_s)
     for lease in grant.leases:
@@ -133,12 +135,12 @@ def claim(
 
 
 def texts_of(resources: list[Resource]) -> list[str]:
-    """Resources by their place on disk: a name from the top may mean another worktree's file."""
+    """Resources by their place on disk: a relative name may mean another worktree's file."""
     return [f"path:{one.file}" if one.file else one.text for one in resources]
 
 
 def is_claimed_here(case: Case) -> bool:
-    """Whether what is held in other worktrees, or on other machines, is not in the way."""
+    """Whether leases in other worktrees or on other machines do not block this claim."""
     place = case.place
     if case.config.worktrees == "block":
         return False

@@ -1,8 +1,8 @@
 """`dibs recover`: bring back what was overwritten or removed, a file or all that an agent lost.
 
-What a file held is in its index (`contents`); what a command took away is in the snapshot that was
-taken before it (`snapshots`). Nothing is brought back over a file that another agent holds, and
-what is there now is kept first, so that it can be undone.
+Earlier contents of a file are in its index (`contents`). What a command removed is in the snapshot
+from before it (`snapshots`). Nothing is brought back over a file that another agent holds. What is
+in the file now is kept first, so that a recovery can be undone.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from dibs.surroundings.wording import ago, argument, note, print_json, quote, sa
 BY = EVERYBODY
 SINCE_S = 3600.0
 FILE_TYPE = 0o170000
-AWAY = (
-    "Put it elsewhere (--into DIR), or make the worktree again first: git worktree add PATH BRANCH"
-)
+AWAY = "Write it elsewhere (--into DIR), or create the worktree again: git worktree add PATH BRANCH"
 
 
 def main(
@@ -45,21 +43,21 @@ def main(
 ) -> int:
     """Bring back what was overwritten or removed: a file, or all that an agent has lost.
 
-    Without a path and an agent, list what can be brought back: by file, agent and time, with the
-    command that took it away. With a path, bring back what the last holder of the file had in it.
-    With --agent, bring back every file of that agent that was lost within the time, as it was
-    before; files that have been committed or worked on since stay as they are.
+    Without a path or an agent, list what can be brought back, by file, agent and time, with the
+    command that removed it. With a path, bring back the last holder's version of the file. With
+    --agent, bring back every file that the agent lost within the time, as it was before; files
+    that were committed or changed since stay as they are.
 
-    What is in a file now is kept too, so that this can be undone. Whoever has written to a file
-    that another holds may undo just that; anything else is refused while another holds it.
+    What is in a file now is kept too, so that this can be undone. While another agent holds a
+    file, you may only undo your own change to it.
 
     path: the file
-    list: list the contents that are kept, the latest first
-    show: print that content instead of writing it
-    to: this content instead, by the first letters of its hash
+    list: list the kept contents, the latest first
+    show: print the content instead of writing it
+    to: bring back this content instead, by the first letters of its hash
     agent: bring back what this agent has lost
-    since_s: how far back to look for it; by default an hour, and for a list everything
-    into: put it below this folder instead, such as what was in a worktree that is gone
+    since_s: how far back to look; by default an hour, and for a list everything
+    into: write it below this folder instead, for example if its worktree is gone
     dry_run: only say what would be done
     example: src/a.py
     """
@@ -69,7 +67,7 @@ def main(
         if path:
             return listing.file(recovery.find(path)[0]) if list else recovery.file(path, show, to)
         if show or to:
-            raise InvalidError("which file?", next="dibs recover PATH --show, or --to HASH")
+            raise InvalidError("name a file", next="dibs recover PATH --show, or --to HASH")
         if agent and not list:
             return recovery.state(agent, since_s or SINCE_S)
         return listing.everything(agent, since_s)
@@ -117,7 +115,7 @@ class Recovery:
         return 0
 
     def find(self, path: str) -> tuple[str, str]:
-        """Where a file is, or was, and what it is called."""
+        """Where a file is or was, and its name."""
         try:
             resource = self.place.resource(f"path:{path}")
         except InvalidError:
@@ -140,9 +138,9 @@ class Recovery:
         return content
 
     def permit(self, path: str, undone: str) -> None:
-        """Refuse to write under the lease of another; whoever is told to recover may hold it.
+        """Refuse to write to a file that another holds; the caller itself may hold it.
 
-        undone: whose work alone is undone, who did not hold the file; they may
+        undone: the agent whose work alone is undone; if it did not hold the file, it may do so
         """
         who = self.call.who()
         agent = who.join(self.space) if who else None
@@ -159,7 +157,7 @@ class Recovery:
         )
 
     def put(self, lost: Loss, content: bytes) -> None:
-        """Put a content back where it was, or below the folder that was named."""
+        """Write a content back to where it was, or below the given folder."""
         from dibs.setup.files import replace
 
         file = self.target(lost)
@@ -177,7 +175,7 @@ class Recovery:
         replace(file, content, 0o777 if lost.mode & 0o100 else 0o666, old)
 
     def keep_present(self, file: str) -> None:
-        """Keep what is there now, unless it is kept already: a sandbox may not let us."""
+        """Keep what is there now, unless it is kept already; a sandbox may prevent that."""
         if not os.path.exists(file):
             return
         try:
@@ -234,7 +232,7 @@ class Recovery:
         return not self.into and content_hash(lost.file) == lost.content_hash
 
     def why_not(self, lost: Loss) -> str:
-        """Why a file is not brought back, "" if it is."""
+        """Why a file is not brought back; "" if it is."""
         if self.into:
             return ""
         if lost.is_away:
@@ -278,26 +276,26 @@ def away(lost: Loss) -> str:
 def choose(
     versions: list[Version], losses: list[Loss], to: str, now: str | None, name: str
 ) -> Version:
-    """The content that was asked for, or the latest that a holder had."""
+    """The requested content, or the latest that a holder had."""
     for version in versions:
         if version.content_hash.startswith(to) if to else not version.foreign:
             if version.content_hash != now:
                 return version
             if not to:
-                # Its holder has put it back to this, perhaps by mistake.
+                # Its holder has reset it to this, perhaps by mistake.
                 lost = {one.content_hash for one in losses} - {now}
                 found = next((one for one in versions if one.content_hash in lost), None)
                 if found:
                     return found
             raise NotFoundError(
-                f"{name} is as {called(version.agent)} left it already",
+                f"{name} is already as {called(version.agent)} left it",
                 next=f"choose an earlier one: dibs recover {name} --list",
             )
     raise NotFoundError(
         f"nothing {'of that hash ' if to else ''}is kept of {name}",
-        next=f"look at what is: dibs recover {name} --list"
+        next=f"see what is kept: dibs recover {name} --list"
         if versions
-        else "contents are kept by the hooks of dibs init, when an agent edits a file",
+        else "the hooks that dibs init installs keep contents when an agent edits a file",
     )
 
 

@@ -1,8 +1,8 @@
-"""What was uncommitted before a command, as it was noted, and what is gone of it since.
+"""Snapshots of what was uncommitted before a command, and what has been lost since.
 
-`uncommitted` takes one before a command that could destroy something, `losses` notes after it what
-the command took away; if that is nothing, the snapshot goes. A hook that is killed in between
-leaves a snapshot without that note, and the files themselves tell what is gone.
+`uncommitted` takes a snapshot before a command that could destroy something. `losses` notes
+afterwards what the command removed, and deletes the snapshot if nothing was lost. A hook that is
+killed in between leaves a snapshot without that note; then the files themselves show what is gone.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Kept:
     """A file as a snapshot found it.
 
     content_hash: what was in it
-    agent: whose it was, as far as that is known
-    mode, stamp: what the disk said of it
-    ids: what git calls the contents that the file has in HEAD and in the index
+    agent: whose it was, as far as is known
+    mode, stamp: what the disk said about it
+    ids: git's ids of the file's contents in HEAD and in the index
     """
 
     def __init__(self, said: list[Any]) -> None:
@@ -47,13 +47,13 @@ class Snapshot:
     """
     at: when it was taken, in ms
     agent, doing: whose command followed, and which
-    tops: the checkouts that were looked at, each with its HEAD
+    tops: the checkouts that were checked, each with its HEAD
     refs: where the branches were; None if the command could not move them
     stashes: the stash entries, each with its message
-    left_out: the files that were not kept, each with why
-    lost: what the command took away, each with what is there since, "" for nothing; None while it
-        runs, and if nobody has looked after it
-    commits: the branches and stashes that it moved or took away
+    left_out: the files that were not kept, each with the reason
+    lost: what the command removed, each with what has been there since, "" for nothing; None while
+    it runs, and if no hook has checked after it
+    commits: the branches and stashes that it moved or removed
     """
 
     def __init__(self, name: str, said: dict[str, Any]) -> None:
@@ -74,12 +74,12 @@ class Snapshot:
         write(contents.own, self.name, json.dumps(vars(self) | {"files": files}))
 
     def top_of(self, file: str) -> str:
-        """The checkout that a file of it belongs to."""
+        """The checkout that a file of the snapshot belongs to."""
         return max((one for one in self.tops if file.startswith(f"{one}/")), key=len, default="")
 
 
 def snapshots(contents: Contents, ending: str = "") -> list[Snapshot]:
-    """Those that are there, the latest first.
+    """The snapshots there are, the latest first.
 
     ending: how their names end
     """
@@ -91,7 +91,7 @@ def snapshots(contents: Contents, ending: str = "") -> list[Snapshot]:
             said = json.loads(read_note(contents.own, f"{folder}/{last}") or "")
             found.append(Snapshot(f"{folder}/{last}", said))
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
-            continue  # it was removed this moment, or is of another release
+            continue  # it was just removed, or another release wrote it
     return sorted(found, key=lambda one: -one.at)
 
 
@@ -100,7 +100,7 @@ def flight_name(flight: Flight | None) -> str:
 
 
 def taken_away(contents: Contents, taken: Snapshot) -> dict[str, str]:
-    """The files that are not as a snapshot found them, but for those that their owner changed."""
+    """The files that differ from a snapshot, except those that their owner changed."""
     return {
         file: there
         for file, there in changed(taken).items()
@@ -113,7 +113,7 @@ def taken_away(contents: Contents, taken: Snapshot) -> dict[str, str]:
 
 
 def changed(taken: Snapshot) -> dict[str, str]:
-    """The files that are not as a snapshot found them, each with what is there, "" for nothing."""
+    """The files that differ from a snapshot, each with what is there now, "" for nothing."""
     found = {}
     for file, one in taken.files.items():
         try:
@@ -132,14 +132,14 @@ def changed(taken: Snapshot) -> dict[str, str]:
 
 
 def content_of(file: str, status: os.stat_result) -> bytes | None:
-    """What is to be kept of a file: of a link, where it leads."""
+    """What to keep of a file; for a link, its target."""
     if S_ISLNK(status.st_mode):
         return os.fsencode(os.readlink(file))
     return read_file(file) if S_ISREG(status.st_mode) else None
 
 
 def blob_id(content: bytes, like: list[str]) -> str:
-    """What git calls a content, by the digest that its repository uses."""
+    """Git's id of a content, with the digest that its repository uses."""
     import hashlib
 
     digest = hashlib.sha256 if like and len(like[0]) == 64 else hashlib.sha1

@@ -1,12 +1,12 @@
-"""Leased files that a sweep has found as their leases say, so that the next one need not read them.
+"""Leased files that a sweep found to match their leases, so that the next one need not read them.
 
-Each hook looks whether every leased file of its checkout is what its holder left there. Where there
-are many, it is noted of each that was, what the disk said of it then, and where the journal ended.
-As long as the disk says the same and the journal tells of no other lease, only what this session
-holds has to be compared. The time at which a file's status last changed is what the disk is asked
-for: no program can set that back.
+Each hook checks that every leased file of its checkout contains what its holder left there. If
+there are many, it notes for each unchanged file what the disk said about it, and where the journal
+ended. While the disk says the same and the journal has no new lease, only the files that this
+session holds must be compared. The disk is asked when a file's status last changed, a time that no
+program can set back.
 
-These notes may be lost at any time; then everything is read once more.
+These notes may be lost at any time; then everything is read again.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ SETTLED_NS = 2_000_000_000
 """A file that has changed this recently may change again without looking different."""
 FOLDER = "hooks/swept"
 FEW = 20
-"""So many files are read as fast as a note is written."""
+"""This many files can be read as fast as a note is written."""
 EVENTS = 200
-"""So much is read of the journal; after more, all leases are."""
+"""How many events are read; if there are more, all leases are read instead."""
 TELLING = {"lease.claimed", "lease.seen", "lease.intruded", "lease.transferred"}
-"""What makes a lease say something new of a file. One that ends does not."""
+"""The events after which a lease says something new about a file. An ended lease does not."""
 Seen = tuple[int, int]
-"""Of a file that is there: when its status last changed, and its number."""
+"""For an existing file: when its status last changed, and its inode number."""
 
 
 class Swept:
     def __init__(self, own: Own, checkout: str, cut_at: int) -> None:
         """The notes about a checkout.
 
-        cut_at: when kept contents were last removed: then those of these files may be among them
+        cut_at: when kept contents were last removed, perhaps those of these files
         """
         self._own = own
         self._cut_at = cut_at
@@ -56,16 +56,16 @@ class Swept:
             self._noted = {name: [*of] for name, of in said["files"].items() if len(of) == 4}
             self._seq = said["seq"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            pass  # there is none, or it holds no more
+            pass  # there is none, or it no longer applies
         self._found: dict[str, list[str | int | None]] = {}
         self._until: int | None = None
         self.is_complete = True
-        """Whether every file of others was found as its lease says."""
+        """Whether every file of others matched its lease."""
 
     def stands(self, agent: Agent, session: int) -> bool:
-        """Whether the files of others are still as their leases say, by the disk and the journal.
+        """Whether others' files still match their leases, according to the disk and the journal.
 
-        If not, the place in the journal is noted from which on that can be said again.
+        If not, note the place in the journal from which on this can be said again.
         """
         if not self._noted:
             return False
@@ -85,7 +85,7 @@ class Swept:
         return False
 
     def is_as_before(self, lease: Lease) -> bool:
-        """Whether the file of a lease is as it was when it was what the lease says."""
+        """Whether the file of a lease is unchanged since it matched the lease."""
         noted = self._noted.get(lease.resource)
         if not noted or noted[0] != lease.content_hash or not self._is_same(noted):
             return False
@@ -100,7 +100,7 @@ class Swept:
         return status.st_ctime_ns == noted[2] and status.st_ino == noted[3]
 
     def note(self, lease: Lease, file: str, seen: Seen | None) -> None:
-        """A file is what its lease says; seen: what the disk had said before it was read."""
+        """Note that a file matches its lease; seen: what the disk said before it was read."""
         if seen is None:
             self.is_complete = False
         else:
@@ -117,7 +117,7 @@ class Swept:
 
 
 def seen(file: str) -> Seen | None:
-    """What the disk says of a file; None if that may be the same after a change."""
+    """What the disk says about a file; None if that might be the same after a change."""
     try:
         status = os.stat(file)
     except (OSError, ValueError):

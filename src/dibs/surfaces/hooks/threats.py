@@ -1,8 +1,8 @@
-"""Which checkouts a command could destroy something in, by its text and by who else works there.
+"""Where a command could destroy something, judged by its text and by who else works there.
 
-That a command removes or rewrites more than single files is said by its edits. What it tells git
-is seen from its words. Whether a script destroys something cannot be seen: while others are here,
-or have left something uncommitted, every command counts that is not sure to only read.
+Its edits show whether a command removes or rewrites more than single files. Its words show what it
+asks git to do. Whether a script destroys something cannot be seen. So while others are here, or
+have left something uncommitted, every command counts unless it certainly only reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DESTROYING = frozenset(
     " read-tree rebase reflog reset restore revert rm stash submodule switch tag update-ref"
     " worktree".split()
 )
-"""What git is told where it may take away what nobody has committed, or commits."""
+"""The git commands that may remove uncommitted work, or commits."""
 ANY = ""
 """Instead of a path: the whole checkout."""
 
@@ -37,7 +37,7 @@ def threatened(case: Case, edits: list[Edit]) -> dict[str, list[str]]:
         path = edit.path
         if not os.path.lexists(path) and (wild := re.search(r"[*?[]", path)):
             path = os.path.dirname(path[: wild.start()] + "-")
-        # What writes to single files has them kept by whoever checks the edit.
+        # Single files are kept when their edit is checked.
         if edit.kind != "write" or os.path.isdir(path):
             path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
             removed.append(path)
@@ -58,7 +58,7 @@ def others_work(case: Case) -> bool:
 
 
 def add(found: dict[str, list[str]], case: Case, path: str, part: str) -> None:
-    """Add a path to those that are threatened, if it lies in this space."""
+    """Add a path to the threatened ones, if it is in this space."""
     there = path
     while not os.path.isdir(there):
         there = os.path.dirname(there)
@@ -68,7 +68,7 @@ def add(found: dict[str, list[str]], case: Case, path: str, part: str) -> None:
 
 
 def tells_git(command: str) -> set[str]:
-    """The words of a command that could have git destroy something."""
+    """The words with which a command could make git destroy something."""
     words = set(re.findall(r"[\w-]+", command))
     return words & DESTROYING if "git" in words else set()
 

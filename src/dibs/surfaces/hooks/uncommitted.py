@@ -1,9 +1,9 @@
 """What is uncommitted, kept before a command that could destroy it.
 
-The content of every file that differs from HEAD or is untracked (not ignored) is kept, what is
-staged and differs from the file too, and it is noted where branches and stashes were. It takes a
-bounded time and a bounded number of files. What was left out, because it was too large or came
-too late, is noted as well, and `dibs recover` says so.
+Every file that differs from HEAD or is untracked (not ignored) is kept. So is staged content that
+differs from the file, and the positions of branches and stashes. Time and number of files are
+bounded. Files that were left out, because they were too large or there was no time, are noted too,
+and `dibs recover` says so.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 BUDGET_S = 0.7
 FILES_LIMIT = 3_000
 PATHS_LIMIT = 100
-"""With more paths than that, git is asked for all of the checkout."""
+"""With more paths, git is asked about the whole checkout."""
 SNAPSHOTS_LIMIT = 400
 
 
 def keep(case: Case, edits: list[Edit]) -> None:
-    """Keep what a tool that is about to run could destroy; to fail must not stop the tool."""
+    """Keep what a tool that is about to run could destroy; a failure must not stop the tool."""
     try:
         if not case.occasion.command:
             for edit in edits:
@@ -82,7 +82,7 @@ def take(case: Case, scope: dict[str, list[str]]) -> None:
 
 
 def forget_authors(case: Case, taken: Snapshot, top: str) -> None:
-    """Note who has something uncommitted in a checkout, now that all of it was looked at."""
+    """Note who has something uncommitted in a checkout, now that all of it was checked."""
     owners = {one.agent for file, one in taken.files.items() if taken.top_of(file) == top}
     known = case.kept.authors(top)
     if UNKNOWN not in owners and not taken.left_out and known - owners - {case.agent.name}:
@@ -92,8 +92,8 @@ def forget_authors(case: Case, taken: Snapshot, top: str) -> None:
 
 class Uncommitted:
     """
-    files: the paths that git does not have as they are, with what it calls what it has
-    staged: what the index has of a path, where the file is something else
+    files: the paths that differ from what git has, each with git's ids
+    staged: what is staged for a path, if the file differs from it
     """
 
     def __init__(self) -> None:
@@ -103,11 +103,11 @@ class Uncommitted:
 
 
 def ask_git(top: str, paths: list[str], end: float) -> Uncommitted:
-    """Ask git what is not committed below some paths of a checkout."""
+    """Ask git what is uncommitted below some paths of a checkout."""
     some = () if ANY in paths or len(paths) > PATHS_LIMIT else ("--", *paths)
     said = git(
         "status", "--porcelain=v2", "-z", "--branch", "--no-renames", "--untracked-files=all",
-        # To look into a submodule, git would start another in it, by whatever settings it has.
+        # For a submodule, git would start another git in it, with that repository's settings.
         "--ignore-submodules=all", *some, cwd=top,
         environment=elsewhere() | {"GIT_LITERAL_PATHSPECS": "1"},
         timeout_s=max(0.05, end - monotonic()),
@@ -131,7 +131,7 @@ def ask_git(top: str, paths: list[str], end: float) -> Uncommitted:
 
 
 class Whose:
-    """Whose work a file is that no edit tool has written: that of the one whose tool ran then."""
+    """Whose work a file is that no edit tool wrote: that of the agent whose tool ran then."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -139,7 +139,7 @@ class Whose:
         self._tools: list[tuple[float, float, str]] = []
 
     def of(self, status: os.stat_result) -> tuple[str, str]:
-        """Who made it, "" if that cannot be told, and who did if nobody is known."""
+        """Who made it, "" if that is unclear, and who probably did if nobody is known."""
         case = self._case
         if not self._default:
             self._default = case.agent.name if case.is_alone() else UNKNOWN
@@ -153,7 +153,7 @@ class Whose:
 
 
 def tools(contents: Contents) -> list[tuple[float, float, str]]:
-    """When the last tools of which agents began and ended."""
+    """When each agent's last tools began and ended."""
     found = []
     for line in (read_note(contents.own, f"{contents.place}/tools") or "").splitlines():
         try:
@@ -167,7 +167,7 @@ def tools(contents: Contents) -> list[tuple[float, float, str]]:
 def keep_files(
     contents: Contents, taken: Snapshot, top: str, found: Uncommitted, whose: Whose, end: float
 ) -> None:
-    """Keep the files of one checkout; those that are as they were last time are not read."""
+    """Keep the files of one checkout; files that are unchanged since last time are not read."""
     cache = contents.of(top, "seen")
     try:
         seen = json.loads(read_note(contents.own, cache) or "{}")
@@ -182,7 +182,7 @@ def keep_files(
         try:
             status = os.lstat(file)
         except OSError:
-            continue  # removed this moment
+            continue  # it was just removed
         mark = f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}"
         known = seen.get(path)
         fresh = isinstance(known, list) and known[0] == mark and path not in found.staged
@@ -205,7 +205,7 @@ def keep_files(
 def keep_staged(
     contents: Contents, taken: Snapshot, top: str, staged: dict[str, str], end: float
 ) -> None:
-    """Keep what is staged of files that are something else by now; before these are noted."""
+    """Keep staged contents of files that differ by now, before those files are noted."""
     wanted = "".join(f"{one}\n" for one in dict.fromkeys(staged.values())).encode()
     look = git("cat-file", "--batch-check=%(objectsize) %(objectname)", cwd=top, input=wanted,
                environment=elsewhere(), timeout_s=max(0.05, end - monotonic()))  # fmt: skip
@@ -232,7 +232,7 @@ def keep_staged(
 
 def why_not(status: os.stat_result) -> str:
     if not S_ISREG(status.st_mode):
-        return "it is no file"
+        return "it is not a file"
     large = status.st_size > FILE_LIMIT
     return f"it is larger than {FILE_LIMIT >> 20} MiB" if large else "it cannot be read"
 

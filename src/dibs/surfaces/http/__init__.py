@@ -1,1 +1,1 @@
-"""The daemon: every operation over HTTP, for agents elsewhere and for people who look."""
+"""The daemon: every operation over HTTP, for agents on other machines and for people."""

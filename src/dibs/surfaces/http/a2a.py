@@ -1,8 +1,8 @@
-"""Work for agents elsewhere, by the Agent2Agent protocol (A2A 1.0) over JSON-RPC.
+"""Work for agents elsewhere, with the Agent2Agent protocol (A2A 1.0) over JSON-RPC.
 
-The space is one agent with one skill: to have work done by whoever takes it. A message adds a
-task; the task is followed by its lines in the journal. The card that says so may be read without
-a token, as the protocol wants it, and says nothing that the address does not.
+The space is one agent with one skill: it gets work done by whichever agent takes it. A message adds
+a task; the journal shows the progress of the task. The card that says so can be read without a
+token, as the protocol requires, and reveals nothing beyond the address.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ REASONS = {
     VERSION_UNKNOWN: "VERSION_NOT_SUPPORTED",
 }
 BREATH_S = 3.0
-"""A comment so often, as a common client gives up a stream that is silent for five seconds."""
+"""How often a comment is sent: a common client gives up a stream after five silent seconds."""
 PAGE = 500
 LISTED, LISTED_LIMIT = 50, 100
 ANY_STATE = "TASK_STATE_UNSPECIFIED"
 TOLD = (InvalidError, NotFoundError, tasks.NotTextError)
-"""What is refused within the protocol; who may not come in, or must wait, is told by HTTP."""
+"""Errors within the protocol; a caller that is not let in, or must wait, gets an HTTP error."""
 MODES = ["text/plain", "application/json"]
 
 
 async def card(request: Request) -> JSONResponse:
-    """What this agent is, and where it is talked to."""
+    """What this agent is, and where to reach it."""
     daemon: Daemon = request.app.daemon
     scheme = "https" if daemon.sign_ins.secure else request.url.scheme
     told = {
@@ -101,7 +101,7 @@ async def card(request: Request) -> JSONResponse:
         "skills": [
             {
                 "id": "work",
-                "name": "Have work done",
+                "name": "Get work done",
                 "description": "Adds a task that any agent of this space can take. Its first "
                 "line is the title; metadata.dibs may have kind, priority, tags and after.",
                 "tags": ["work", "tasks", "queue"],
@@ -148,7 +148,7 @@ class A2aEndpoint:
 
 @dataclass
 class A2aVisit:
-    """One caller's way through the methods of the protocol."""
+    """The methods of the protocol, for one caller."""
 
     daemon: Daemon
     access: Access
@@ -159,7 +159,7 @@ class A2aVisit:
         return done
 
     async def add(self, params: Object) -> Object:
-        """The task that a message asks for, which may be there already."""
+        """The task that a message asks for, which may already exist."""
         message = params.get("message")
         if isinstance(message, dict) and message.get("taskId"):
             task = await self.task(message["taskId"])
@@ -200,10 +200,10 @@ class A2aVisit:
         return await self.operate("work.show", id=id)
 
     async def open_task(self, params: Object, code: int) -> Object:
-        """The task that is meant; code: what it is refused with if it is over."""
+        """The task in question; code: the error if the task has ended."""
         task = await self.task(params.get("id"))
         if tasks.is_over(task):
-            raise ProtocolError(code, f"{task['id']} is over: it is {task['state']}")
+            raise ProtocolError(code, f"{task['id']} has ended: it is {task['state']}")
         return task
 
     async def cancel_task(self, params: Object) -> Object:
@@ -214,7 +214,7 @@ class A2aVisit:
             raise ProtocolError(NOT_CANCELABLE, error.message) from error
 
     async def list_tasks(self, params: Object) -> Object:
-        """Those changed last come first; a page goes on where the last one ended."""
+        """The latest changed come first; a page continues where the last one ended."""
         wanted = params.get("status") or ANY_STATE
         if wanted not in tasks.KNOWN:
             raise InvalidError(f"status must be one of: {', '.join(tasks.KNOWN)}")
@@ -256,7 +256,7 @@ class A2aVisit:
         }
 
     def places(self, fits: Callable[[Object], bool]) -> list[tuple[int, int, str]]:
-        """Where the tasks that fit have their places, and which they are."""
+        """The matching tasks, and their places in the list."""
         found: list[tuple[int, int, str]] = []
         after, limit = 0, 1000
         while True:
@@ -284,9 +284,9 @@ class A2aVisit:
         return last
 
     async def follow(self, task: Object, seq: int) -> AsyncIterator[Object | None]:
-        """A task, and what happens to it after a place in the journal, until it is over.
+        """A task, and what happens to it after a place in the journal, until it ends.
 
-        None is a pause, in which nothing happened.
+        None is a pause in which nothing happened.
         """
         daemon, journal, id = self.daemon, self.daemon.space.events, task["id"]
         yield {"task": tasks.shown(task)}
@@ -295,7 +295,7 @@ class A2aVisit:
             try:
                 found = await daemon.reader.do(partial(journal.since, seq, limit=PAGE))
             except PrunedError as error:
-                # What led there is not known any more, but where it led is.
+                # The steps are no longer known, but the outcome is.
                 seq, task = error.details["pruned_seq"], await self.task(id)
                 over = tasks.is_over(task)
                 yield tasks.update(task)
@@ -335,12 +335,12 @@ def read(message: Object, version: str) -> tuple[str, Object]:
     if not isinstance(method, str):
         raise ProtocolError(INVALID_REQUEST, "method must be a string")
     if version.split(".")[:2] != PROTOCOL.split("."):
-        said = version or "0.3, since A2A-Version is missing,"
-        raise ProtocolError(VERSION_UNKNOWN, f"version {said} is not served; {PROTOCOL} is")
+        said = version or "0.3 (assumed, since A2A-Version is missing)"
+        raise ProtocolError(VERSION_UNKNOWN, f"version {said} is not supported; use {PROTOCOL}")
     if "PushNotification" in method:
-        raise ProtocolError(NO_PUSH, "nothing is pushed from here; subscribe to the task")
+        raise ProtocolError(NO_PUSH, "push notifications are not supported; subscribe to the task")
     if method == "GetExtendedAgentCard":
-        raise ProtocolError(UNSUPPORTED, "there is only the one card")
+        raise ProtocolError(UNSUPPORTED, "there is no extended card")
     if method not in CALLS and method not in STREAMS:
         raise ProtocolError(METHOD_NOT_FOUND, f"there is no method {method!r}")
     if not isinstance(params, dict):
@@ -349,7 +349,7 @@ def read(message: Object, version: str) -> tuple[str, Object]:
 
 
 def refusal(error: Exception, id: int | str | None) -> Object:
-    """An error as the protocol words it."""
+    """An error in the protocol's format."""
     if not isinstance(error, ProtocolError):
         codes: dict[type, int] = {NotFoundError: NOT_FOUND, tasks.NotTextError: CONTENT_TYPE}
         error = ProtocolError(codes.get(type(error), INVALID_PARAMS), str(error))
@@ -371,12 +371,12 @@ async def as_events(updates: AsyncIterator[Object | None], id: int | str) -> Asy
             answer = {"jsonrpc": "2.0", "id": id, "result": told}
             yield b": still here\n\n" if told is None else b"data: " + to_body(answer) + b"\n\n"
     except DibsError as error:
-        # The task was pruned meanwhile, or the store is gone.
+        # The task has been pruned, or the store is gone.
         yield b"data: " + to_body(ProtocolError(INTERNAL_ERROR, str(error)).to_json(id)) + b"\n\n"
 
 
 def length(params: Object) -> int | None:
-    """How many messages of a task's history are wanted; None for all."""
+    """How many messages of a task's history to include; None for all."""
     wanted = params.get("historyLength")
     if wanted is not None and (not isinstance(wanted, int) or wanted < 0):
         raise InvalidError("historyLength must be a whole number, 0 or more")
@@ -393,5 +393,5 @@ def cursor(token: Any) -> tuple[int, int] | None:
         return None
     at, _, seq = token.partition(".") if isinstance(token, str) else ("", "", "")
     if not (at.isdecimal() and seq.isdecimal() and token.isascii() and len(token) < 40):
-        raise InvalidError("pageToken must be the nextPageToken of a page before")
+        raise InvalidError("pageToken must be the nextPageToken of an earlier page")
     return int(at), int(seq)

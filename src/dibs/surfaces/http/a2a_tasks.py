@@ -1,12 +1,12 @@
 """Tasks as the Agent2Agent protocol (A2A 1.0) sees them.
 
-    blocked, available, failed (it is tried again)   submitted
+    blocked, available, failed (retried later)       submitted
     claimed                                          working
     completed                                        completed
     dead (no attempt is left)                        failed
     cancelled                                        canceled
 
-A task that came by A2A keeps what it came with in its payload, so every daemon can show it.
+A task that was added with A2A keeps its message in its payload, so every daemon can show it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STATES = {
     "dead": FAILED,
     "cancelled": CANCELED,
 }
-# What each line of the journal makes of a task; a renewal changes nothing.
+# The state of a task after each event; a renewal changes nothing.
 MOVES = {f"task.{state}": told for state, told in STATES.items()}
 MOVES |= {f"task.{how}": SUBMITTED for how in ("abandoned", "freed", "reopened", "revoked")}
 MOVES |= {f"task.{how}": SUBMITTED for how in ("handed_in", "returned", "asked", "acked")}
@@ -46,13 +46,13 @@ KNOWN = (
     "TASK_STATE_REJECTED",
     "TASK_STATE_AUTH_REQUIRED",
 )
-"""What one may ask for, also where no task of ours is ever in that state."""
+"""The states that can be asked for, even if no task of ours is ever in them."""
 OPTIONS = ("kind", "priority", "tags", "after")
 TITLE_LIMIT = 200
 
 
 class NotTextError(DibsError):
-    """A part of a message that a task has no place for."""
+    """A part of a message that a task cannot store."""
 
 
 def is_over(task: Object) -> bool:
@@ -63,7 +63,7 @@ def asked_for(message: Any, agent: str) -> Object:
     """The arguments of `work.add` for a message.
 
     The task's id is made from the sender and the message's id, so that a message that is sent
-    again is found to be there.
+    twice adds one task.
     """
     if not isinstance(message, dict):
         raise InvalidError("params.message is missing")
@@ -79,7 +79,7 @@ def asked_for(message: Any, agent: str) -> Object:
         elif isinstance(part, dict) and "data" in part:
             data.append(part["data"])
         else:
-            raise NotTextError("only text and data are taken")
+            raise NotTextError("only text and data parts are supported")
     context = message.get("contextId") or uuid4().hex
     if not isinstance(context, str):
         raise InvalidError("message.contextId must be text")
@@ -108,7 +108,7 @@ def options(metadata: Any) -> Object:
 
 
 def titled(text: str) -> str:
-    """The first line of a text that says something, cut to a title."""
+    """The first non-empty line of a text, cut to a title."""
     for line in text.splitlines():
         title = " ".join("".join(c if c.isprintable() else " " for c in line).split())
         if title:
@@ -117,7 +117,7 @@ def titled(text: str) -> str:
 
 
 def same(asked: Object, there: Object) -> bool:
-    """Whether a task that is there is the one that is asked for once more."""
+    """Whether an existing task is the one that is requested again."""
     one, other = asked["payload"], there["payload"]
     return isinstance(other, dict) and all(
         one.get(part) == other.get(part) for part in ("text", "data")
@@ -125,7 +125,7 @@ def same(asked: Object, there: Object) -> bool:
 
 
 def origin(task: Object) -> Object:
-    """What a task came with, if it came by A2A."""
+    """The message that a task came with, if it was added with A2A."""
     payload = task["payload"]
     found = payload.get("a2a") if isinstance(payload, dict) else None
     return found if isinstance(found, dict) else {}
@@ -136,7 +136,7 @@ def context_of(task: Object) -> str:
 
 
 def shown(task: Object, history: int | None = None, artifacts: bool = True) -> Object:
-    """A task in the protocol's form."""
+    """A task in the protocol's format."""
     told: Object = {
         "id": task["id"],
         "contextId": context_of(task),
@@ -173,7 +173,7 @@ def results(task: Object) -> list[Object]:
 
 
 def said(task: Object) -> Object | None:
-    """The message that a task was added by."""
+    """The message that added a task."""
     if "messageId" not in origin(task):
         return None
     payload = task["payload"]
@@ -183,7 +183,7 @@ def said(task: Object) -> Object | None:
 
 
 def moved(task: Object, event: Event) -> list[Object]:
-    """What a line of the journal says to those who follow a task."""
+    """An event as an update for those who follow a task."""
     data = event.data or {}
     reason = str(data.get("reason") or data.get("why") or "")
     told = update(task)["statusUpdate"]
@@ -198,7 +198,7 @@ def moved(task: Object, event: Event) -> list[Object]:
 
 
 def update(task: Object) -> Object:
-    """How a task stands, for those who follow it."""
+    """The state of a task, for those who follow it."""
     told = shown(task, history=0)
     return {
         "statusUpdate": {

@@ -1,14 +1,14 @@
-"""Who is let in, with what, and for whom a request speaks.
+"""Who is let in, with what, and on whose behalf a request acts.
 
-A server on the loopback is reached by every web page that a browser of this machine shows. So,
-before anything of a request is read, its host must be one of ours, another origin is refused, and
-a body must be declared as JSON. A token is always needed: it says whom the request speaks for,
-and its headers choose among what the token allows.
+Every web page in a browser on this machine can reach a server on the loopback interface. So, before
+a request is read, its host must be one of ours, other origins are refused, and a body must be
+declared as JSON. A token is always required: it says who the caller is, and the headers choose
+among what the token allows.
 
-A person gets in with a code that works once, then with a cookie. `dibs open` has the owner's
-token. It asks for a code, and opens the page with it; the daemon takes the code for a cookie,
-which no script can read and no other site can send. Both are random, known to this process only,
-and over when it ends.
+A person gets in with a code that works once, then with a cookie. `dibs open` has the owner's token.
+It asks for a code, and opens the page with it; the daemon exchanges the code for a cookie, which no
+script can read and no other site can send. Both are random, known only to this process, and expire
+when it ends.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, NamedTuple
 
+from dibs.answers import NO_AGENT_HEADER, OTHER_TOKEN, SEND_TOKEN
 from dibs.arguments import check_agent
 from dibs.dibs import Agent
 from dibs.digest import sha256
@@ -41,12 +42,13 @@ ONCE = frozenset(
     "authorization content-length content-type cookie dibs-agent dibs-call dibs-session host "
     "last-event-id origin sec-fetch-site transfer-encoding".split()
 )
+JSON, PROTOBUF = "application/json", "application/x-protobuf"
 CALLS_PER_S = 10_000
 BURST_S = 2
 TOKEN = re.compile(r"[0-9]{1,18}\.[0-9a-f]{1,128}")
 """What the token of a session looks like."""
 KNOWN_S = 1.0
-"""How long a token is taken for good before it is looked up again: so soon a revocation counts."""
+"""How long a valid token is trusted before it is looked up again, and a revocation noticed."""
 CODE_S = 60.0
 COOKIE_S = 12 * 3600.0
 CODES_LIMIT = 1000
@@ -55,7 +57,7 @@ HEADS_KEPT, HEAD_BYTES = 1_000, 1_000
 
 
 class GuardError(DibsError):
-    """A request that is turned away at the door."""
+    """A request that is refused before it is read."""
 
     exit_code = 2
 
@@ -67,37 +69,48 @@ class GuardError(DibsError):
 
 class Guard:
     def __init__(self, hosts: Iterable[str]) -> None:
-        """A guard for a server that is reached under these hosts, each with its port."""
+        """A guard for a server that is reached at these hosts, each with its port."""
         self.hosts = {host.lower() for host in hosts}
         self.known: dict[bytes, Head] = {}
-        """Heads that were found good: a client sends nearly the same one each time."""
+        """Heads that were accepted: a client sends nearly the same one each time."""
 
     def know(self, text: bytes, head: Head) -> None:
-        """Keep the head of somebody who was let in."""
+        """Keep the head of a caller that was let in."""
         if len(self.known) >= HEADS_KEPT:
             self.known.clear()
         if len(text) <= HEAD_BYTES:
             self.known[text] = head
 
-    def check(self, method: str, headers: dict[str, str]) -> None:
+    def check(self, method: str, headers: dict[str, str], kinds: tuple[str, ...] = (JSON,)) -> None:
+        """Refuse a request from another site, or with a body of another type."""
         host = headers.get("host", "").lower()
         if host not in self.hosts:
             raise GuardError(
-                403, "host", "this server does not go by that name", "use the address it printed"
+                403, "host", "this server does not have that name", "use the address it printed"
             )
         origin = headers.get("origin")
         if origin is not None and not self.is_own(origin):
-            raise GuardError(403, "origin", "pages of other origins are refused", "call from there")
+            raise GuardError(
+                403,
+                "origin",
+                "requests from other origins are refused",
+                "call from the server's own pages",
+            )
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise GuardError(403, "origin", "pages of other sites are refused", "call from there")
+            raise GuardError(
+                403,
+                "origin",
+                "requests from other sites are refused",
+                "call from the server's own pages",
+            )
         if method == "POST":
             kind = headers.get("content-type", "").lower().replace(" ", "")
-            if kind not in ("application/json", "application/json;charset=utf-8"):
+            if kind.removesuffix(";charset=utf-8") not in kinds:
                 raise GuardError(
                     415,
                     "content_type",
-                    "only application/json is read here",
-                    "set Content-Type: application/json",
+                    f"only {' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} accepted",
+                    f"set Content-Type: {kinds[0]}",
                 )
             length = headers.get("content-length", "0")
             if not length.isdigit() or int(length) > BODY_LIMIT:
@@ -110,12 +123,12 @@ class Guard:
 
 def too_large() -> GuardError:
     return GuardError(
-        413, "too_large", f"a body has at most {BODY_LIMIT:,} bytes", "send less at once"
+        413, "too_large", f"a body may have at most {BODY_LIMIT:,} bytes", "send less at once"
     )
 
 
 class Rate:
-    """How often one caller may call: so many at once, and then so many a second."""
+    """How often one caller may call: a burst, and then so many calls per second."""
 
     def __init__(self, calls_per_s: int = CALLS_PER_S) -> None:
         self._calls_per_s = calls_per_s
@@ -128,22 +141,22 @@ class Rate:
         left = min(self._burst, left + (now - then) * self._calls_per_s)
         if left < 1:
             raise GuardError(
-                429, "too_often", f"more than {self._calls_per_s:,} calls a second", "slow down"
+                429, "too_often", f"more than {self._calls_per_s:,} calls per second", "slow down"
             )
         self._left[caller] = (left - 1, now)
 
 
 def fold(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The headers by name, where some stand twice.
+    """The headers by name, if some appear twice.
 
-    Refuse a request that says twice what it may say once: others might believe the other. Any
-    other counts only if both agree.
+    Refuse a request that repeats a header which may appear once: another program might use the
+    other value. Other repeated headers are joined.
     """
     folded: dict[str, str] = {}
     for name, value in pairs:
         key, text = name.decode("latin-1"), value.decode("latin-1").strip(" \t")
         if key in folded and key in ONCE:
-            raise GuardError(400, "doubled", f"{key} is there twice", "send it once")
+            raise GuardError(400, "doubled", f"the header {key} appears twice", "send it once")
         if folded.setdefault(key, text) != text:
             folded[key] = f"{folded[key]}, {text}"
     return folded
@@ -153,7 +166,8 @@ class Access(NamedTuple):
     """What a token allows.
 
     token: its number
-    origin: what stands before the labels of its sessions; nothing for this daemon's own user
+    origin: the prefix of the labels of its sessions; empty for this daemon's own user
+    repository: the caller's repository, as it says
     """
 
     name: str
@@ -163,18 +177,19 @@ class Access(NamedTuple):
     token: int
     origin: str
     party: str = AGENT
+    repository: str = ""
 
     def in_session(self, operation: Operation) -> bool:
-        """Whether a call is made in a session: who may only look joins none by its name."""
+        """Whether a call is made in a session: a read-only caller does not join one."""
         joins = self.scope != "read" and self.agent != self.name
         return operation.mutates or self.session is not None or joins
 
 
 def permit(name: str, scope: str, access: Access) -> None:
-    """Refuse what takes a token of another scope, or a person."""
+    """Refuse what requires a token of another scope, or a person."""
     if SCOPES.index(access.scope) < SCOPES.index(scope):
         raise NotYoursError(
-            f"a token of scope {access.scope} does not allow {name}", next="use another token"
+            f"a token with the scope {access.scope} does not allow {name}", next=OTHER_TOKEN
         )
     if SCOPES.index(scope) > SCOPES.index("agent") and access.party not in PEOPLE:
         raise NotYoursError(f"{name} is for people", next="ask the person you work for")
@@ -189,14 +204,14 @@ def decoded(header: str) -> str:
 
 
 class Signed(NamedTuple):
-    """Somebody who was let in as a person, and the token that vouches for it."""
+    """A signed-in person, and the token that vouches for them."""
 
     name: str
     token: int
 
 
 class Secrets:
-    """Who is behind random secrets, for a while. Only the digests of the secrets are kept."""
+    """People by their random secrets, for a limited time. Only digests of the secrets are kept."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -206,7 +221,7 @@ class Secrets:
         secret = urlsafe_b64encode(os.urandom(32)).rstrip(b"=").decode("ascii")
         now = time.monotonic()
         fresh = {key: known for key, known in self._known.items() if known[0] > now}
-        # The oldest make room, so that nobody can fill the memory.
+        # The oldest are dropped, so that nobody can fill the memory.
         self._known = dict(list(fresh.items())[-CODES_LIMIT + 1 :])
         self._known[digest(secret)] = (now + self._seconds, signed)
         return secret
@@ -216,13 +231,13 @@ class Secrets:
         return signed if end > time.monotonic() else None
 
     def take(self, secret: str) -> Signed | None:
-        """Who is behind a secret, which is worth nothing from now on."""
+        """The person behind a secret, which is used up by this."""
         signed = self.who(secret)
         self._known.pop(digest(secret), None)
         return signed
 
     def forget(self, tokens: set[int]) -> None:
-        """Nothing that these tokens vouch for is worth anything from now on."""
+        """Drop everything that these tokens vouch for."""
         known = self._known.items()
         self._known = {key: one for key, one in known if one[1].token not in tokens}
 
@@ -237,7 +252,7 @@ class SignIns:
     def __init__(self) -> None:
         self.cookie = "dibs_session"
         self.secure = False
-        """Browsers reach us by TLS only."""
+        """Browsers reach the daemon over TLS only."""
         self.codes = Secrets(CODE_S)
         self.people = Secrets(COOKIE_S)
 
@@ -252,13 +267,13 @@ class SignIns:
         signed = self.people.who(secrets[0]) if len(secrets) == 1 else None
         if signed is None:
             return None
-        # Any other origin has been refused before this; here it must be known to be ours.
+        # Other origins have been refused already; here the origin must be known to be ours.
         if "origin" not in headers and "sec-fetch-site" not in headers:
             raise GuardError(
-                403, "origin", "a cookie counts only for our own page", "use a token instead"
+                403, "origin", "a cookie is accepted only from our own page", "use a token instead"
             )
         if headers.get("dibs-agent", signed.name) != signed.name:
-            raise NotYoursError(f"you are signed in as {signed.name}", next="leave Dibs-Agent out")
+            raise NotYoursError(f"you are signed in as {signed.name}", next=NO_AGENT_HEADER)
         return signed
 
     def forget(self, tokens: set[int]) -> None:
@@ -271,16 +286,16 @@ class Tokens:
         self._space = space
         self._sign_ins = sign_ins
         self._known: dict[Signed | str, tuple[float, Row]] = {}
-        """The rows of tokens, by who is signed in, or else by what was sent."""
+        """The rows of tokens, by the signed-in person, or otherwise by what was sent."""
         self.owner: int | None = None
-        """The token of this daemon's own user, whose sessions are those of the user's commands."""
+        """The token of this daemon's own user; its sessions are those of the user's commands."""
         self.seen: set[int] = set()
-        """The tokens that have let somebody in and have not been found revoked or expired."""
+        """The tokens that have let somebody in and are not known to be revoked or expired."""
 
     def known(self, headers: dict[str, str]) -> Access | None:
-        """Whom these headers speak for, if their token is known without asking the store.
+        """The caller of a request, if its token is known without asking the store.
 
-        One token may speak for hundreds of sessions, each of which says so in its own headers.
+        One token may serve hundreds of sessions, each with its own headers.
         """
         sent = self._sent(headers)
         since, row = self._known.get(sent, (0.0, None))
@@ -289,21 +304,21 @@ class Tokens:
         return self._access(sent, headers, row)
 
     def _sent(self, headers: dict[str, str]) -> Signed | str:
-        """Who is signed in, or else what carries a token."""
+        """The signed-in person, or otherwise the header with the token."""
         signed = None
         if "cookie" in headers and "authorization" not in headers:
             signed = self._sign_ins.person(headers)
         return signed or headers.get("authorization", "")
 
     def cut(self, tokens: set[int]) -> None:
-        """These open nothing from now on."""
+        """Accept these tokens no longer."""
         self.seen -= tokens
         self._sign_ins.forget(tokens)
         known = self._known.items()
         self._known = {sent: one for sent, one in known if one[1]["id"] not in tokens}
 
     def ask(self, headers: dict[str, str]) -> Access:
-        """Whom these headers speak for; refused if they carry no token that is good."""
+        """The caller of a request; refused without a valid token."""
         now, sent, scope = time.monotonic(), self._sent(headers), self._space.scope
         if isinstance(sent, Signed):
             row = agents.still(scope, sent.token)
@@ -319,7 +334,7 @@ class Tokens:
         return access
 
     def _access(self, sent: Signed | str, headers: dict[str, str], row: Row) -> Access:
-        """Whom these headers speak for, with that token."""
+        """The caller of a request with that token."""
         token, scope = row["id"], row["scope"]
         origin = "" if token == self.owner else origin_of(token)
         if isinstance(sent, Signed):
@@ -330,41 +345,40 @@ class Tokens:
             agent = check_agent("Dibs-Agent", decoded(headers["dibs-agent"]))
         session = headers.get("dibs-session")
         if session is not None and not TOKEN.fullmatch(session):
-            raise InvalidError("Dibs-Session is not a session's token", next="join again")
+            raise InvalidError("Dibs-Session is not the token of a session", next="join again")
         if scope != "admin" and agent != name and not agent.startswith(f"{name}/"):
-            raise NotYoursError(
-                f"this token is {name}'s, not {agent}'s", next="leave Dibs-Agent out"
-            )
+            raise NotYoursError(f"this token is {name}'s, not {agent}'s", next=NO_AGENT_HEADER)
         # An agent on the owner's machine has the owner's token, and says that it is an agent.
         is_admins = scope == "admin" and headers.get("dibs-party", ADMIN) in PEOPLE
         party = ADMIN if is_admins else AGENT
-        return Access(name, scope, agent, session, token, origin, party)
+        repository = decoded(headers.get("dibs-repository", ""))
+        return Access(name, scope, agent, session, token, origin, party, repository)
 
 
 def secret_in(sent: str) -> str:
-    """The secret of a token, as a header carries it."""
+    """The secret of a token in a header."""
     kind, _, secret = sent.partition(" ")
     if kind.lower() != "bearer" or not secret:
-        raise GuardError(401, "no_token", "a token is needed", "send Authorization: Bearer TOKEN")
+        raise GuardError(401, "no_token", "a token is required", SEND_TOKEN)
     return secret.strip()
 
 
 def no_good() -> GuardError:
     return GuardError(
-        401, "bad_token", "this token is not known, was revoked or has expired", "ask for a new one"
+        401, "bad_token", "this token is unknown, was revoked or has expired", "ask for a new one"
     )
 
 
 class Sessions:
-    """The sessions that requests act in, found once and kept."""
+    """The sessions in which requests act, looked up once and kept."""
 
     def __init__(self, space: Dibs) -> None:
         self.space = space
         self._known: dict[tuple[str, str], tuple[Agent, bool]] = {}
-        """With whether the session was joined from the same origin."""
+        """Each with whether the session was joined from the same origin."""
 
     def knows(self, access: Access) -> bool:
-        """Whether the session of a request is found without the store."""
+        """Whether the session of a request is known without asking the store."""
         return key_of(access) in self._known
 
     def of(self, access: Access) -> Agent:
@@ -383,7 +397,7 @@ class Sessions:
         return agent
 
     def remember(self, access: Access, token: str, caller: Caller) -> None:
-        """A session was joined, so that it need not be looked for."""
+        """Keep a session that was just joined, so that it need not be looked up."""
         same = Caller(caller.agent, caller.session, owned=False, nonce=caller.nonce)
         self._keep((access.origin, token), (Agent(self.space.scope.of(same)), True))
 

@@ -1,6 +1,6 @@
-"""The operations as they are reached over HTTP: from JSON to a call and back, and described.
+"""The operations over HTTP: from JSON to a call and back, and their description.
 
-The description is in the words of OpenAPI 3.1, made from the operations and the records.
+The description is in OpenAPI 3.1, generated from the operations and the records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dibs import __version__
-from dibs.arguments import AGENT_NAME, LINE, NAME, TTL, Kind, Whole
+from dibs.arguments import AGENT_NAME, LINE, NAME, TTL, Kind, When, Whole
 from dibs.dibs import Dibs, operations
 from dibs.errors import InvalidError
 from dibs.mcp.protocol import DECODER
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     Schema = dict[str, Any]
 
 SEEN = "seen"
-"""What a caller with a disk of its own saw there, by the names that it read from it.
+"""What a caller on another machine saw on its own disk, by name.
 
-Where this is given, the names are taken as they are. Without it they are read from the top of
-the daemon's own checkout.
+If this is given, the names are used as they are. Otherwise they are relative to the top of the
+daemon's own checkout.
 """
 
 
 def asked(**properties: Schema) -> Schema:
-    """What is asked with, each of it if the caller likes."""
+    """The arguments of a call, all optional."""
     return {"type": "object", "properties": properties}
 
 
 def told(**properties: Schema) -> Schema:
-    """What is answered, always all of it."""
+    """The fields of an answer, all present."""
     return asked(**properties) | {"required": list(properties)}
 
 
@@ -49,12 +49,12 @@ def said(kind: str | list[str] | Schema, description: str) -> Schema:
 
 ERROR = told(
     error=said("string", "the code, which never changes"),
-    message=said("string", "what happened and why"),
+    message=said("string", "what happened, and why"),
     next=said(["string", "null"], "what to do next"),
     details=said("object", "the records behind the sentence"),
 )
 GATE = {
-    "401": "no token, or one that is not good",
+    "401": "no token, or an invalid one",
     "403": "not allowed for this token, or from this origin",
     "413": "the body is too large",
     "415": "the body is not declared as JSON",
@@ -67,7 +67,7 @@ JOIN = asked(
     shell=said("boolean", "use the agent's one shell session"),
     client=said(
         {"anyOf": [of_kind(NAME), {"type": "null"}]},
-        "use the session of this name in the agent's own program",
+        "use the session with this name in the agent's own program",
     ),
     ttl_s=said(of_kind(TTL), "how long the session lives without a beat"),
     host=said(of_kind(NAME), "the caller's machine, for people"),
@@ -76,13 +76,15 @@ JOIN = asked(
         {"type": "string", "pattern": r"^([0-9]{1,9}|[0-9]+:[0-9]{1,9}:[0-9]*)$", "maxLength": 200},
         "the process there that a shell session ends with, by its own name",
     ),
-    alone=said("boolean", "only if no other session that lives has this name"),
+    alone=said("boolean", "only if no other live session has this name"),
 ) | {"additionalProperties": False}
+HOME = said("string", "the repository whose paths have no label in this space")
 JOINED = told(
     session={"$ref": "#/components/schemas/Session"},
-    token=said("string", "what Dibs-Session takes"),
-    owned=said("boolean", "whether it is the caller's to leave"),
-    boot=said("string", "the boot whose clock decides how long things last; empty for a server's"),
+    token=said("string", "the value for Dibs-Session"),
+    owned=said("boolean", "whether the caller may end it"),
+    boot=said("string", "the boot whose clock measures times; empty for a server's clock"),
+    repository=HOME,
 )
 TEXT = {"type": "string"}
 ME = told(
@@ -91,19 +93,20 @@ ME = told(
     session={"type": ["integer", "null"]},
     scope=said("string", "what the token allows: read, agent or admin"),
     boot=TEXT,
+    repository=HOME,
 )
-CANCEL = asked(call=said("string", "what Dibs-Call was in the call that waits"))
+CANCEL = asked(call=said("string", "the value of Dibs-Call in the call that waits"))
 CANCELLED = told(cancelled={"type": "boolean"})
 APART = {
-    "/v1/agents/join": ("Begin a session that lives by beats", JOIN, JOINED),
+    "/v1/agents/join": ("Begin a session that must be kept alive with beats", JOIN, JOINED),
     "/v1/me": ("Say who you are here", asked(), ME),
-    "/v1/cancel": ("End a wait; its own answer says what came of it", CANCEL, CANCELLED),
+    "/v1/cancel": ("End a wait; the waiting call gets its own answer", CANCEL, CANCELLED),
 }
-"""What is called as an operation is, and is none: what it is for, takes and gives."""
+"""Calls like operations that are none: their purpose, arguments and answer."""
 
 
 class Route:
-    """An operation as it is reached over HTTP."""
+    """An operation over HTTP."""
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
@@ -114,7 +117,7 @@ class Route:
         self._names = operation.names or operation.hashes
 
     def read(self, body: bytes) -> dict[str, Any]:
-        """The arguments in a body, each of a name that the operation knows."""
+        """The arguments in a body; unknown names are refused."""
         given = read_object(body)
         self.operation.check_names(given, (SEEN,) if self._names else ())
         if self._many and not isinstance(given.get(self._many, []), list):
@@ -127,9 +130,9 @@ class Route:
         return given
 
     def waits(self, given: dict[str, Any]) -> bool:
-        """Whether a call with these arguments may take its time."""
+        """Whether a call with these arguments may wait."""
         if self._wait is None:
-            return self.operation.sliced
+            return self.operation.sliced or self.operation.long
         seconds = given.get("wait_s", self._wait.default)
         return isinstance(seconds, (int, float)) and seconds > 0
 
@@ -138,7 +141,7 @@ class Route:
         return repr(given.get(self._many)) if self._many and self.waits(given) else ""
 
     def weight(self, given: dict[str, Any]) -> int:
-        """How many calls of a single thing it amounts to."""
+        """How many single calls it is equivalent to."""
         items, limit = given.get("items"), given.get("limit")
         if self.operation.grants and isinstance(limit, int):
             return max(1, limit)
@@ -156,14 +159,14 @@ class Route:
 
 
 def from_json(kind: Kind, value: Any) -> Any:
-    """A value as the library takes it: JSON knows one kind of numbers, and Python two."""
+    """A value as the library expects it: JSON has one kind of number, Python two."""
     if isinstance(kind, Items) and isinstance(value, list):
         inside = kind.operation.arguments()
         for item in value:
             if isinstance(item, dict):
                 for name in item.keys() & inside.keys():
                     item[name] = from_json(inside[name].kind, item[name])
-    if isinstance(kind, Whole):
+    if isinstance(kind, (Whole, When)):
         if isinstance(value, list):
             return [from_json(kind, item) for item in value]
         if isinstance(value, float) and value.is_integer():
@@ -172,7 +175,7 @@ def from_json(kind: Kind, value: Any) -> Any:
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """The object that a body is; an empty body is an empty one."""
+    """The object in a body; an empty body is an empty object."""
     try:
         given = DECODER.decode(body.decode()) if body.strip() else {}
     except (ValueError, RecursionError):
@@ -183,7 +186,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def routes() -> dict[str, Route]:
-    """Every operation that is offered to somebody, by its path."""
+    """Every operation that somebody may call, by its path."""
     found = [Route(operation) for operation in operations().values() if operation.by]
     return {route.path: route for route in found}
 
@@ -219,8 +222,11 @@ def post(summary: str, tag: str, body: Schema, result: Schema, refusals: dict[st
 
 
 def refusals(route: Route) -> dict[str, str]:
-    """The statuses that an operation can be refused with, beside those of every call."""
-    found = {"400": "the call is wrong", "409": "refused: somebody else won, or it has moved on"}
+    """The statuses with which an operation can be refused, besides those of every call."""
+    found = {
+        "400": "the call is invalid",
+        "409": "refused: somebody else was first, or it has changed",
+    }
     for error in route.operation.raises:
         first = (error.__doc__ or "").strip().splitlines()[0]
         found.setdefault(str(error.http_status), first)
@@ -256,7 +262,7 @@ def document(routes: dict[str, Route]) -> Schema:
             "parameters": {
                 "agent": header(
                     "Dibs-Agent",
-                    "as whom to act, if the token allows more than one",
+                    "the agent to act as, if the token allows more than one",
                     of_kind(AGENT_NAME),
                 ),
                 "session": header(
@@ -284,7 +290,7 @@ dt { font-family: ui-monospace, monospace; } dd { margin: 0 0 .3rem 1.5rem; }
 
 
 def page_of(found: Schema) -> str:
-    """The description for people: every call with what it takes and gives."""
+    """The description for people: every call with its arguments and its answer."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>dibs: the API</title>",
         f"<style>{STYLE}</style><h1>dibs: the API</h1>",

@@ -1,7 +1,7 @@
 """The daemon as an ASGI application: every operation of one space, and what surrounds them.
 
-Operations come by far the most often, so they take a short path of their own; everything else
-goes through Starlette's routing.
+Most requests are operations, so these have a short path of their own; everything else goes through
+Starlette's routing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 from starlette.routing import Router
 
-from dibs.arguments import shown
+from dibs.answers import SEE_OPENAPI
+from dibs.arguments import check_text, shown
 from dibs.errors import (
     CancelledError,
     DibsError,
@@ -31,7 +32,11 @@ from dibs.nouns.leases.queue import Queued
 from dibs.operation import AGENT
 from dibs.space.scope import AGENTS, mint
 from dibs.storage.group import GroupingDriver, Hub
+from dibs.storage.store import TRACE
+from dibs.storage.tracing import checked
 from dibs.surfaces.http.access import (
+    JSON,
+    PROTOBUF,
     Access,
     Guard,
     GuardError,
@@ -57,6 +62,7 @@ from dibs.surfaces.http.exchange import (
 from dibs.surfaces.http.present import Present
 from dibs.surfaces.http.waits import LoopSleeper, Waits
 from dibs.surfaces.http.worker import READS_LIMIT, Readiness, Worker, Writer
+from dibs.surroundings.wording import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -66,22 +72,27 @@ if TYPE_CHECKING:
 
     from dibs.dibs import Dibs
     from dibs.storage.store import Caller
+    from dibs.surfaces.http.exporting import Exporter
 
 SWEEP_S = 0.5
 TIDY_S = 60.0
 CUT_S = 0.25
-"""So soon a revocation is noticed; what it cuts off ends a moment later."""
+"""How soon a revocation is noticed; what it cuts off ends a moment later."""
 STOP_LOOKS = 150
+PAGES = ("/v1/events", "/v1/metrics")
+"""What is below /v1 but is not an operation."""
+KINDS = {"/v1/metrics": (JSON, PROTOBUF)}
+"""The types of a body, where it may be more than JSON."""
 PAGE_BYTES = 4 * 1024 * 1024
-"""How much of a list one answer holds."""
+"""How much of a list one answer contains."""
 
 
 class Daemon:
-    """One space and the threads that serve it; made before the loop runs, started in it."""
+    """One space and the threads that serve it; created before the loop runs, started in it."""
 
     def __init__(self, space: Dibs, hosts: Iterable[str]) -> None:
         store = space.scope.store
-        # Whoever started it, others call.
+        # Agents call it, whoever started it.
         space.scope.door = space.scope.door.to(AGENT)
         self.space = space
         self.driver = GroupingDriver(store.driver)
@@ -99,11 +110,13 @@ class Daemon:
         self.operations = routes()
         self.stopping = False
         self.lost: Callable[[DibsError], None] = lambda error: None
-        """Called when there is nothing to serve any more: the store is gone, or not ours to use."""
+        """Called when there is nothing left to serve: the store is gone, or cannot be used."""
         self.at_hush: list[Callable[[], None]] = []
-        """Whom else to tell that we are stopping."""
+        """Called when the daemon is stopping."""
         self.at_cut: list[Callable[[set[int]], None]] = []
-        """Whom else to tell which tokens open nothing any more."""
+        """Called with the tokens that are no longer valid."""
+        self.exporter: Exporter | None = None
+        """Sends telemetry, if that was requested."""
         self.calls: dict[tuple[str, int], int] = {}
         """How many calls there were, by path and HTTP status."""
         self._seq = 0
@@ -121,10 +134,13 @@ class Daemon:
         self.waits = Waits(self.driver, self.writer, self.reader)
         store = self.space.scope.store
         store.tidy = lambda: loop.call_soon_threadsafe(self._untidy.set)
-        self._sweeping = asyncio.gather(self._sweep(), self._watch_tokens(), self._tidy())
+        beside = [self._sweep(), self._watch_tokens(), self._tidy()]
+        if self.exporter is not None:
+            beside.append(self.exporter.run())
+        self._sweeping = asyncio.gather(*beside)
 
     async def _sweep(self) -> None:
-        """Free what the dead hold, so that a thousand who wait need not look for them."""
+        """Release what dead sessions hold, so that a thousand waiters need not check for them."""
         scope = self.space.scope
         while True:
             await asyncio.sleep(SWEEP_S)
@@ -133,7 +149,7 @@ class Daemon:
                 if await self.reader.do(lambda: sessions.dead_sessions(scope)):
                     await self.writer.do(lambda: sessions.end_dead(scope))
             except UnavailableError as error:
-                # On a server the next connection may find the store again.
+                # On a database server, the next connection may find the store again.
                 gone = isinstance(error, StoreGoneError) and scope.boot
                 if gone or isinstance(error, UpgradedError):
                     self.lost(error)
@@ -141,8 +157,8 @@ class Daemon:
                 continue  # whoever calls is told
 
     async def _tidy(self) -> None:
-        """Prune the store when much was written, and now and then, beside all others."""
-        scope = self.space.scope
+        """Prune the store after many writes, and now and then, while serving calls."""
+        scope, said = self.space.scope, ""
         while True:
             try:
                 await asyncio.wait_for(self._untidy.wait(), TIDY_S)
@@ -154,9 +170,12 @@ class Daemon:
                     await asyncio.sleep(pruning.PAUSE_S)
             except UnavailableError:
                 continue  # whoever calls is told
+            if scope.store.not_pruned not in ("", said):
+                note(f"nothing was pruned: {scope.store.not_pruned}")
+            said = scope.store.not_pruned
 
     async def _watch_tokens(self) -> None:
-        """Cut off whoever came with a token that was revoked since, or has expired."""
+        """Cut off callers whose token has been revoked or has expired."""
         scope, seen = self.space.scope, self.tokens.seen
         while True:
             await asyncio.sleep(CUT_S)
@@ -173,7 +192,7 @@ class Daemon:
                     tell(over)
 
     def hush(self) -> None:
-        """Begin nothing more, and answer those who wait."""
+        """Begin nothing more, and answer all waiting calls."""
         self.stopping = True
         self.space.scope.store.tidy = None
         self._sweeping.cancel()
@@ -183,9 +202,9 @@ class Daemon:
             tell()
 
     async def stop(self) -> None:
-        """Store what was acknowledged, and let the store go."""
+        """Store what was acknowledged, and close the store."""
         self.hush()
-        for _ in range(STOP_LOOKS):  # one that is stuck must not keep the process
+        for _ in range(STOP_LOOKS):  # a stuck call must not keep the process alive
             if not self.waits.number:
                 break
             await asyncio.sleep(0.01)
@@ -207,7 +226,7 @@ class Daemon:
         news.set()
 
     async def moved(self, seq: int, seconds: float) -> bool:
-        """Wait until the journal has gone on from there; say whether it has."""
+        """Wait until the journal has moved past a seq; return whether it has."""
         if self._seq > seq:
             return True
         try:
@@ -216,7 +235,7 @@ class Daemon:
             return False
 
     async def admit(self, headers: dict[str, str]) -> Access:
-        """Whom a request speaks for, within what its token may ask for."""
+        """The caller of a request; refused above its rate."""
         if self.stopping:
             raise stopping()
         access = self.tokens.known(headers)
@@ -227,13 +246,19 @@ class Daemon:
         return access
 
     async def call(
-        self, route: Route, access: Access, given: dict[str, Any], call: str | None = None
+        self,
+        route: Route,
+        access: Access,
+        given: dict[str, Any],
+        call: str | None = None,
+        traceparent: str = "",
     ) -> Any:
-        """Call an operation for somebody, in the thread that suits it.
+        """Call an operation for a caller, in the appropriate thread.
 
-        call: what the caller names a wait, to cancel it by
+        call: the caller's name for a wait, by which it can be cancelled
+        traceparent: the trace of the call, as the caller gives it
         """
-        worker, job = self.begin(route, access, given)
+        worker, job = self.begin(route, access, given, traceparent)
         try:
             if worker is not None and route.waits(given):
                 claim = worker.do(job, crowd=route.crowd(given))
@@ -241,8 +266,8 @@ class Daemon:
             if worker is not None:
                 return await worker.do(job, route.weight(given))
             if access.in_session(route.operation) and not self.sessions.knows(access):
-                # A shell session may have to be made, with other writes: what a wait writes by
-                # itself has a sync of its own, and a read that waited for a turn would keep all.
+                # A shell session may have to be created together with other writes: in the thread
+                # of a wait it would cost a sync of its own, and a waiting read blocks all reads.
                 finder = self.reader if access.session else self.writer
                 await finder.do(lambda: self.sessions.of(access))
             if not route.waits(given):
@@ -264,7 +289,7 @@ class Daemon:
         sleeper: LoopSleeper,
         call: str | None = None,
     ) -> Any:
-        """Await a claim that may have to wait in a queue, until it is served or ended."""
+        """Await a claim that may wait in a queue, until it is granted or ends."""
         try:
             with self.present.counted(access):
                 return await self.waits.stand(
@@ -276,21 +301,26 @@ class Daemon:
             raise stopping() from error
 
     def begin(
-        self, route: Route, access: Access, given: dict[str, Any]
+        self, route: Route, access: Access, given: dict[str, Any], traceparent: str = ""
     ) -> tuple[Worker | None, Callable[[], Any]]:
-        """What makes a call, and the thread that it is for; none if it waits in one of its own."""
+        """The thread for a call, and what makes it; no thread if it waits in one of its own."""
         operation = route.operation
         permit(operation.name, operation.scope, access)
-        if self.stopping:  # it may have come while the body was read
+        if self.stopping:  # perhaps since the body was read
             raise stopping()
         named = access.in_session(operation)
+        trace = checked(traceparent) if operation.grants else ""
 
         def job() -> Any:
             agent = self.sessions.of(access) if named else self.space
+            before = TRACE.set(trace) if trace else None
             try:
                 return route.call(agent, given, access.party)
             except Queued as queued:
                 return queued
+            finally:
+                if before is not None:
+                    TRACE.reset(before)
 
         if route.waits(given):
             if not operation.queues:
@@ -302,15 +332,15 @@ class Daemon:
         return self.reader if not named or self.sessions.knows(access) else None, job
 
     def heed(self, access: Access, error: Exception) -> None:
-        """What a call failed with may concern the next ones."""
+        """Forget sessions that a failed call shows to be invalid."""
         if isinstance(error, NotYoursError):
             self.sessions.forget(access)
         elif isinstance(error, UnavailableError):
-            # What was joined in the same transaction may be undone with it.
+            # A session that was joined in the same transaction may be undone with it.
             self.sessions.clear()
 
     async def join(self, access: Access, given: dict[str, Any]) -> Any:
-        """Begin a session that lives by beats, since its process is elsewhere."""
+        """Begin a session that must be kept alive with beats, since its process is elsewhere."""
         permit("agents.join", "agent", access)
         unknown = given.keys() - JOIN["properties"].keys()
         if unknown:
@@ -328,9 +358,22 @@ class Daemon:
         joining = partial(mint, scope, access.agent, remote=True, origin=access.origin, **given)
         caller: Caller = await self.writer.do(joining)
         session = await self.reader.do(read)
+        home = self.home
+        if not home and access.repository:
+            repository = check_text("Dibs-Repository", access.repository)
+            home = await self.writer.do(partial(scope.store.belong, repository))
         token = scope.keys.session_token(caller.session, caller.nonce)
         self.sessions.remember(access, token, caller)
-        return {"session": session, "token": token, "owned": caller.owned, "boot": scope.boot}
+        return {
+            "session": session, "token": token, "owned": caller.owned, "boot": scope.boot,
+            "repository": home,
+        }  # fmt: skip
+
+    @property
+    def home(self) -> str:
+        """The repository whose paths have no label in this space; "" if that is open."""
+        scope = self.space.scope
+        return scope.store.home if scope.shared else scope.place.repository
 
     async def me(self, access: Access) -> Any:
         """Who the caller is here, and which space this is."""
@@ -341,6 +384,7 @@ class Daemon:
         return {
             "space": self.space.space, "agent": name, "session": session,
             "scope": access.scope, "boot": self.space.scope.boot,
+            "repository": self.home,
         }  # fmt: skip
 
 
@@ -362,8 +406,8 @@ class App:
             headers = {k.decode("latin-1"): v.decode("latin-1").strip(" \t") for k, v in pairs}
             if len(headers) < len(pairs):
                 headers = fold(pairs)
-            self.daemon.guard.check(method, headers)
-            if not path.startswith("/v1/") or path == "/v1/events":
+            self.daemon.guard.check(method, headers, KINDS.get(path, (JSON,)))
+            if not path.startswith("/v1/") or path in PAGES:
                 scope["app"], scope[BY_NAME] = self, headers
                 await self.rest(scope, receive, send)
                 return
@@ -372,11 +416,11 @@ class App:
             except asyncio.CancelledError:
                 if not self.daemon.stopping or self.daemon.present.was_cut():
                     raise
-                raise stopping() from None  # uvicorn waits no longer for this one
+                raise stopping() from None  # uvicorn no longer waits for this one
             self.daemon.count(path, 200)
             await respond(send, 200, answer)
         except DibsError as error:
-            if "app" not in scope:  # only operations are counted, and who is turned away before
+            if "app" not in scope:  # only operations and early refusals are counted
                 self.daemon.count(scope["path"], error.http_status)
             await refuse(send, error)
         except HTTPException as error:  # no such page, or not with that method
@@ -384,7 +428,7 @@ class App:
             code = {404: "not_found", 405: "method"}.get(status, "invalid")
             await refuse(send, GuardError(status, code, error.detail, hint))
         except ConnectionError:
-            return  # nobody is there to be answered
+            return  # the client is gone
         except asyncio.CancelledError:
             if not self.daemon.present.was_cut():
                 raise
@@ -415,20 +459,21 @@ class App:
         access = await daemon.admit(headers)
         route = daemon.operations.get(path)
         if route is None and path not in APART:
-            raise NotFoundError(f"there is no {path}", next="look at /openapi.json")
+            raise NotFoundError(f"there is no {path}", next=SEE_OPENAPI)
         body = await read_body(receive, daemon.present, access)
         if path == "/v1/me":
-            read_object(body)  # it needs nothing, but what is no object is refused as elsewhere
+            read_object(body)  # it takes no arguments, but the body must be an object
             return await daemon.me(access)
         if path == "/v1/cancel":
             name = read_object(body).get("call", "")
             if not isinstance(name, str):
-                raise InvalidError("call must be text", next="send what Dibs-Call was")
+                raise InvalidError("call must be text", next="send the value of Dibs-Call")
             return {"cancelled": daemon.waits.cancel((access.token, name))}
         if route is None:
             return await daemon.join(access, read_object(body))
         given = route.read(body)
+        trace = headers.get("traceparent", "")
         if not route.waits(given):
-            return await daemon.call(route, access, given)
-        call = daemon.call(route, access, given, headers.get("dibs-call"))
+            return await daemon.call(route, access, given, traceparent=trace)
+        call = daemon.call(route, access, given, headers.get("dibs-call"), trace)
         return await unless_gone(call, receive)

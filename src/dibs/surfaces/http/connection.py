@@ -1,9 +1,9 @@
-"""One connection to the daemon: what it takes for a request, and for how long it waits.
+"""One connection to the daemon: which requests it accepts, and how long it waits.
 
-uvicorn reads heads of any size for any time, and keeps for any time what nobody reads. Here a head
-has a limit, a request must have come within a time, and what cannot be understood is refused in the
-shape that all refusals have. Whoever does not read its answer is hung up on, and so is the one who
-has not read for longest when too much is unread altogether.
+uvicorn reads heads of any size for any time, and keeps unread answers for any time. Here a head has
+a limit, a request must arrive within a time, and what cannot be parsed is refused in the shape of
+all refusals. A client that does not read its answer is disconnected. If too much is unread in
+total, the client that has not read for longest is disconnected.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ HEAD_LIMIT = 32 * 1024
 REQUEST_S = 15.0
 """How long a client may take to send one whole request."""
 SLOW_S, SLOW_BYTES = 10.0, 64 * 1024
-"""Whoever reads less than this in this time, while more is there for it, is hung up on."""
+"""A client that reads less than this in this time, while more is waiting, is disconnected."""
 UNREAD_LIMIT = 64 * 1024 * 1024
-"""So many bytes may be unread by all clients together."""
+"""How many bytes may be unread by all clients together."""
 SPARE = 256
-"""How many descriptors are kept for the daemon itself: its databases, its log, and who waits."""
+"""How many descriptors are reserved for the daemon itself: databases, log, waiting calls."""
 PEER_LIMIT = 1_000
-"""How many connections another machine may have, unless it is a proxy that speaks for many."""
+"""How many connections another machine may have, unless it is a proxy for many clients."""
 
 
 USUAL = b"".join(b"%b: %b\r\n" % header for header in HEADERS)
 
 
 class Gathering:
-    """A transport that sends all that is written in one turn of the loop at once.
+    """A transport that sends everything written in one turn of the loop at once.
 
     uvicorn writes the head and the body of an answer one after the other, and each would be a
     packet of its own.
@@ -52,7 +52,7 @@ class Gathering:
         self._written: list[bytes] = []
         self._lost = False
         self.kept = 0
-        """How much memory is kept for what is unread: an answer is kept until all of it is read."""
+        """How much memory unread answers use: an answer is kept until all of it is read."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -65,7 +65,7 @@ class Gathering:
         self._written.append(data)
 
     def send(self, data: bytes) -> None:
-        """Write what is an answer as a whole."""
+        """Write a complete answer."""
         if not self._lost:
             self._written.append(data)
             self._send()
@@ -89,23 +89,23 @@ class Gathering:
         return size
 
     def lose(self) -> None:
-        """Nobody is there any more: uvloop raises if a transport that has ended is written to."""
+        """The client is gone: uvloop raises on a write to a closed transport."""
         self._lost = True
         self._written = []
 
 
 class Whole:
-    """A request that is answered promptly, where uvicorn keeps the one that it answers."""
+    """A request that is answered promptly, in the place where uvicorn keeps its current one."""
 
     message_event = asyncio.Event()
-    """uvicorn tells nobody by it that the client has hung up."""
+    """uvicorn uses this to report a disconnect; nobody listens here."""
     response_started = response_complete = disconnected = False
     scope = None
 
     def __init__(self, keep_alive: bool) -> None:
         self.keep_alive = keep_alive
         self.gone: Callable[[], None] | None = None
-        """Called when the client hangs up while the call waits."""
+        """Called if the client disconnects while the call waits."""
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -122,16 +122,16 @@ class HttpConnection(HttpToolsProtocol):
     room = 100_000
     """How many connections there may be at once."""
     unread_by: ClassVar[dict[HttpConnection, None]] = {}
-    """Those who have not read what is there for them, the first to stop first."""
+    """Connections with unread answers, in the order in which they stopped reading."""
     peers: ClassVar[dict[str, int]] = {}
     """How many connections each other machine has."""
     daemon: ClassVar[Daemon]
     paths: ClassVar[dict[bytes, str]] = {}
-    """Those of the calls that may be answered promptly."""
+    """The calls that may be answered promptly."""
     _data = b""
-    """What is being read now, if a request begins with it."""
+    """The bytes being read now, if a request begins with them."""
     _kept_back: bytes | None = None
-    """What has come of the body of such a call, until it is known whether it came as a whole."""
+    """The part of such a call's body that has arrived, until it is complete."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._gathering = Gathering(transport, self.loop)
@@ -146,7 +146,7 @@ class HttpConnection(HttpToolsProtocol):
                 self.drop()
 
     def _make_room(self) -> None:
-        """Hang up on whoever has asked for nothing for longest, perhaps on this one."""
+        """Disconnect the client that has been idle for longest, perhaps this one."""
         waiting = [
             one for one in self.connections if isinstance(one, HttpConnection) and one._timer
         ]
@@ -165,7 +165,7 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Called when the client has not read for so long that what is unread piles up."""
+        """Called when unread answers pile up because the client does not read."""
         super().pause_writing()
         self.unread_by[self] = None
         self._unread = self._gathering.unread
@@ -199,12 +199,12 @@ class HttpConnection(HttpToolsProtocol):
         if self._kept_back is not None and not self.transport.is_closing():
             self._leave()
         if self._in_head:
-            # What a parser keeps of a head that has no end, it keeps in memory.
+            # A parser keeps an endless head in memory.
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_LIMIT:
                 self.send_400_response("the head is too large")
                 return
-        # A line break between two requests is no request: who sends one is still waited for.
+        # A line break between two requests is not a request: its time goes on.
         if self._whole and self.cycle is not None and not self.cycle.response_complete:
             self._disarm()
         elif self._timer is None:
@@ -216,12 +216,12 @@ class HttpConnection(HttpToolsProtocol):
         self.scope[CONNECTION] = self  # type: ignore[literal-required]
 
     def is_unanswered(self, scope: object) -> bool:
-        """Whether a request can still be answered with something else."""
+        """Whether nothing of the answer to a request was sent yet."""
         cycle = self.cycle
         return cycle is not None and cycle.scope is scope and not cycle.response_started
 
     def drop(self) -> None:
-        """Hang up at once, whatever was still to be sent."""
+        """Disconnect at once, even if something was still to be sent."""
         self._caught_up()
         self._gathering.lose()
         if self.cycle is not None:
@@ -230,7 +230,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        if self._head_bytes + self._came > HEAD_LIMIT:  # there may be a body in that as well
+        if self._head_bytes + self._came > HEAD_LIMIT:  # it may include a part of the body
             size = sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url)
             if size > HEAD_LIMIT:
                 self._head_bytes = size
@@ -243,12 +243,12 @@ class HttpConnection(HttpToolsProtocol):
             super().on_headers_complete()
 
     def _is_free(self) -> bool:
-        """Whether no request is under way, and the client reads its answers."""
+        """Whether no request is in progress, and the client reads its answers."""
         cycle = self.cycle
         return (cycle is None or cycle.response_complete) and not self.flow.write_paused
 
     def _is_known(self, data: bytes) -> bool:
-        """Whether these bytes are a call with a head that was good before, which is then begun."""
+        """Begin a call whose head was accepted before; return whether these bytes are one."""
         end = data.find(b"\r\n\r\n") + 4
         head = self.daemon.guard.known.get(data[:end]) if self.paths else None
         if head is None or len(data) != end + head.length or self.transport.is_closing():
@@ -260,7 +260,7 @@ class HttpConnection(HttpToolsProtocol):
         return True
 
     def _is_plain(self, body: bytes) -> bool:
-        """Whether nothing is out of the ordinary in a request, which is then begun."""
+        """Begin an ordinary request; return whether it is one."""
         path, parser = self.paths[self.url], self.parser
         keep_alive = parser.should_keep_alive()
         head = plain_head(self.daemon, path, self.headers, len(body), keep_alive)
@@ -272,7 +272,7 @@ class HttpConnection(HttpToolsProtocol):
         return True
 
     def _leave(self) -> None:
-        """Leave a request to the application, with what has come of its body."""
+        """Leave a request to the application, with the part of its body that has arrived."""
         body, self._kept_back = self._kept_back, None
         super().on_headers_complete()
         if body:
@@ -304,7 +304,7 @@ class HttpConnection(HttpToolsProtocol):
     ) -> None:
         """Answer a request.
 
-        more: what its head says beside what every answer does
+        more: additional lines for its head
         """
         request.response_started = request.response_complete = True
         if self._gathering.is_closing():
@@ -320,9 +320,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         if self._head_bytes > HEAD_LIMIT:
-            self.refuse(431, "head_too_large", f"a head has at most {HEAD_LIMIT:,} bytes")
+            self.refuse(431, "head_too_large", f"a head may have at most {HEAD_LIMIT:,} bytes")
         else:
-            self.refuse(400, "bad_request", "this is not a request of HTTP/1.1")
+            self.refuse(400, "bad_request", "this is not a valid HTTP request")
 
     def _arm(self) -> None:
         self._timer = self.loop.call_later(REQUEST_S, self._late)
@@ -337,13 +337,13 @@ class HttpConnection(HttpToolsProtocol):
         if self.cycle is not None and self.cycle.response_started:
             self.transport.close()
         else:
-            self.refuse(408, "too_slow", f"a request must have come within {REQUEST_S:.0f} s")
+            self.refuse(408, "too_slow", f"a request must arrive within {REQUEST_S:.0f} s")
 
     def refuse(self, status: int, code: str, message: str) -> None:
-        """Answer what never became a request, and hang up."""
+        """Refuse what never became a request, and disconnect."""
         if self.transport.is_closing():
             return
-        refusal = GuardError(status, code, message, "send a smaller, plainer one")
+        refusal = GuardError(status, code, message, "send a smaller, simpler request")
         body = to_body(refusal.to_json())
         self.transport.write(
             STATUS_LINE[status] + b"content-type: application/json\r\ncontent-length: "

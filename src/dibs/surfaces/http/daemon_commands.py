@@ -1,4 +1,4 @@
-"""`dibs serve`, `dibs open` and `dibs stop`: begin a daemon, look at it, end it."""
+"""`dibs serve`, `dibs open` and `dibs stop`: start a daemon, open its dashboard, stop it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
     from dibs.surfaces.http.serve import Listening
     from dibs.surroundings.commands import Globals
+    from dibs.telemetry.sending import Settings
 
-# To open the dashboard is to sign in as an admin.
+# Opening the dashboard signs in as an admin.
 BY = {"serve": EVERYBODY, "open": PEOPLE, "stop": EVERYBODY}
+DESTRUCTIVE = ("stop",)
 KINDS = {"port": Whole(0, 65_535), "rate": Whole(1, 1_000_000)}
 READY = b"!"
 OPEN_S, STOP_S = 10.0, 15.0
-"""How long to wait for a daemon that is to answer, and for one that is to end."""
+"""How long to wait for a daemon to answer, and to stop."""
 
 
 def serve(
@@ -47,22 +49,25 @@ def serve(
     public_host: Sequence[str] = (),
     rate: int = CALLS_PER_S,
     idle_s: float = 0,
+    otlp: str = "",
     detach: bool = False,
     print_unit: bool = False,
 ) -> int:
-    """Serve this space over HTTP, with a live dashboard, to agents elsewhere and to people.
+    """Serve this space over HTTP, with a live dashboard, to other machines and to people.
 
-    host: where to listen; by default at 127.0.0.1
-    port: at which port; by default at 4242, and 0 takes one that is free
-    unix: listen at a Unix socket of this path instead, for this user only
+    host: the address to listen on; by default 127.0.0.1
+    port: the port; by default 4242, or a free one if that is taken; 0 takes any free one
+    unix: listen on a Unix socket at this path instead, for this user only
     tls_cert: the certificate to serve with, as a PEM file
     tls_key: the file with its key
     behind_proxy: a proxy in front does TLS; needed for other machines without a certificate
-    public_host: another name it is reached under
+    public_host: another name under which clients reach it
     rate: how many calls a second one token may make
-    idle_s: end after so long without a call; by default never
+    idle_s: stop after this long without a call; by default never
+    otlp: send spans and metrics to the OpenTelemetry receiver at this address; by default to
+        OTEL_EXPORTER_OTLP_ENDPOINT, if that is set
     detach: return when it is ready, and leave it running
-    print_unit: print a unit for systemd --user, and start nothing
+    print_unit: print a unit for systemd --user instead of starting
     example: --detach
     """
     if call.store and call.store.startswith(DAEMON):
@@ -76,6 +81,7 @@ def serve(
     where: dict[str, Any] = {"host": host, "port": port}
     listening = Listening(
         **{name: value for name, value in where.items() if value is not None},
+        any_port=port is None,
         unix=unix,
         tls_cert=tls_cert,
         tls_key=tls_key,
@@ -83,9 +89,10 @@ def serve(
         public_hosts=tuple(public_host),
         calls_per_s=rate,
         idle_s=idle_s,
+        telemetry=wanted(otlp),
     )
     if print_unit:
-        say(unit(call, listening), end="")
+        say(unit(call, listening, otlp), end="")
     elif detach:
         return leave_running(call, listening)
     else:
@@ -93,8 +100,17 @@ def serve(
     return 0
 
 
+def wanted(otlp: str) -> Settings | None:
+    """The settings for OpenTelemetry; None if it was not requested."""
+    if not otlp and not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        return None
+    from dibs.telemetry.sending import settings
+
+    return settings(os.environ, otlp)
+
+
 def run(call: Globals, listening: Listening, parent: int) -> None:
-    """Serve until the end; parent: where somebody waits to hear that it is ready, or -1."""
+    """Serve until stopped; parent: the pipe on which a parent waits for readiness, or -1."""
     from dibs.surfaces.http.serve import serve
 
     space = call.open()
@@ -119,7 +135,7 @@ def run(call: Globals, listening: Listening, parent: int) -> None:
 
 
 def leave_running(call: Globals, listening: Listening) -> int:
-    """Leave a daemon running, once it answers; what keeps it from that is said here."""
+    """Leave a daemon running once it answers; report here why it does not."""
     sys.stdout.flush()
     read, write = os.pipe()
     child = os.fork()
@@ -135,7 +151,7 @@ def leave_running(call: Globals, listening: Listening) -> int:
 
 
 def log_file(space: Dibs) -> str:
-    """Beside the store where that is a file, else among what the user's daemons leave."""
+    """Beside the store if that is a file, otherwise in the folder of the user's daemons."""
     store = space.scope.store
     if store.liveness is not None:
         return os.path.join(f"{store.driver.address}.d", "daemon.log")
@@ -143,7 +159,7 @@ def log_file(space: Dibs) -> str:
 
 
 def to_log(path: str) -> None:
-    """Let go of the terminal: from now on, what is said goes to a file."""
+    """Detach from the terminal: from now on, output goes to a file."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(nothing, 0)
@@ -153,14 +169,15 @@ def to_log(path: str) -> None:
     os.close(log)
 
 
-def unit(call: Globals, listening: Listening) -> str:
+def unit(call: Globals, listening: Listening, otlp: str = "") -> str:
     """A unit that starts this daemon with the user's session."""
     from dibs.surfaces.http.serve import GRACE_S
 
     store = call.store or ""
     if "@" in store and ":" in store.rpartition("@")[0].partition("://")[2]:
         raise InvalidError(
-            "a unit is no place for a password", next="put it into ~/.pgpass, and leave it out here"
+            "a unit must not contain a password",
+            next="put it into ~/.pgpass, and leave it out here",
         )
     where: dict[str, Any] = {"host": listening.host, "port": listening.port}
     options: dict[str, Any] = {
@@ -169,6 +186,7 @@ def unit(call: Globals, listening: Listening) -> str:
         "tls-key": listening.tls_key and os.path.abspath(listening.tls_key),
         "rate": listening.calls_per_s if listening.calls_per_s != CALLS_PER_S else None,
         "idle": listening.idle_s or None,
+        "otlp": otlp or None,
     }
     command = [sys.executable, "-P", "-m", "dibs", "serve"]
     for name, value in options.items():
@@ -211,7 +229,7 @@ def quoted(word: str) -> str:
 def open(call: Globals, *, print: bool = False) -> int:
     """Open the dashboard of this space's daemon in the browser, signed in as you.
 
-    You are who --as NAME says, or have your name on this machine. The link works once, within a
+    Your name is that of --as NAME or DIBS_AGENT, or your login name. The link works once, within a
     minute.
 
     print: print the link instead
@@ -221,7 +239,7 @@ def open(call: Globals, *, print: bool = False) -> int:
     url, token, cert = daemon(call)
     if url.startswith("unix:"):
         raise InvalidError(
-            "a browser does not open a Unix socket", next="dibs serve --port 0 beside it"
+            "a browser cannot open a Unix socket", next="start another: dibs serve --port 0"
         )
     link = url + ask(url, token, cert, call.agent or person())
     if call.json:
@@ -232,7 +250,7 @@ def open(call: Globals, *, print: bool = False) -> int:
 
 
 def daemon(call: Globals) -> tuple[str, str, str | None]:
-    """Address, token and certificate of the daemon to look at."""
+    """Address, token and certificate of the daemon to open."""
     found = daemons(call)
     word = found[0] if found else {}
     there = call.store if call.store and call.store.startswith(DAEMON) else None
@@ -246,7 +264,7 @@ def daemon(call: Globals) -> tuple[str, str, str | None]:
 
 
 def ask(url: str, token: str, cert: str | None, name: str) -> str:
-    """The path of a link that signs in, which only the owner gets."""
+    """The path of a sign-in link, which only the owner gets."""
     body = json.dumps({"name": name})
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection = connect(url, cert)
@@ -275,7 +293,7 @@ def connect(url: str, cert: str | None) -> http.client.HTTPConnection:
     import ssl
 
     context = ssl.create_default_context(cafile=cert)
-    # It is our own daemon, by its own certificate, whatever name that bears.
+    # It is our own daemon, known by its own certificate, whatever the name in it.
     context.check_hostname = cert is None
     return HTTPSConnection(parts.hostname or "", parts.port, timeout=OPEN_S, context=context)
 
@@ -283,7 +301,7 @@ def connect(url: str, cert: str | None) -> http.client.HTTPConnection:
 def stop(call: Globals) -> int:
     """End the daemon that serves this space on this machine.
 
-    Whoever waits is answered, and everything it has acknowledged is stored.
+    Waiting calls are answered, and everything that was acknowledged is stored.
     """
     found = daemons(call)
     if not found:
@@ -299,7 +317,7 @@ def stop(call: Globals) -> int:
 
 
 def daemons(call: Globals) -> list[dict[str, Any]]:
-    """What the daemons of this space say of themselves, or the one at the address given."""
+    """The announcements of this space's daemons, or of the one at the given address."""
     home = Home()
     if call.store and call.store.startswith(DAEMON):
         word = home.at(call.store)
@@ -309,13 +327,13 @@ def daemons(call: Globals) -> list[dict[str, Any]]:
 
 
 def end(call: Globals, word: dict[str, Any]) -> None:
-    """Ask a daemon to end, and wait until it has."""
-    # It holds a lock on its word of itself, so the number is still its own.
+    """Ask a daemon to stop, and wait until it has."""
+    # It holds a lock on its announcement, so the process id is still its own.
     os.kill(word["pid"], signal.SIGTERM)
     home, limit = Home(), time.monotonic() + STOP_S
     while any(other["pid"] == word["pid"] for other in home.running()):
         if time.monotonic() > limit:
             raise UnavailableError(
-                f"the daemon at {word['url']} does not end", next=f"kill -9 {word['pid']}"
+                f"the daemon at {word['url']} does not stop", next=f"kill -9 {word['pid']}"
             )
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""One request and its answer: how a body is read, and in which shape everything is answered."""
+"""One request and its answer: how a body is read, and the shape of all answers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from dibs.surfaces.http.present import Present
 
 CONNECTION = "dibs.connection"
-"""Where the connection of a request is found."""
+"""The key of a request's connection."""
 UNUSUAL = frozenset({"cookie", "expect", "transfer-encoding", "upgrade"})
-"""What no client of ours says in the head of a call."""
+"""Headers that our clients never send with a call."""
 BY_NAME = "dibs.headers"
-"""Where the headers of a request are found by their names, for pages that are no operations."""
+"""The key of a request's headers by name, for pages that are not operations."""
 HEADERS = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
@@ -43,9 +43,9 @@ class Bug(DibsError):
 
 
 def confess(error: Exception) -> Bug:
-    """This should not have happened: where is in the log, and only there."""
+    """Report a bug: details go to the log, and only there."""
     traceback.print_exception(error, file=sys.stderr)
-    return Bug(f"this is a bug in dibs: {type(error).__name__}", next="look at the daemon's log")
+    return Bug(f"this is a bug in dibs: {type(error).__name__}", next="see the daemon's log")
 
 
 def stopping() -> UnavailableError:
@@ -55,7 +55,7 @@ def stopping() -> UnavailableError:
 
 
 async def enter(scope: Scope) -> tuple[Daemon, Access]:
-    """The daemon that a page is asked of, and whom the request speaks for."""
+    """The daemon that serves a page, and the caller."""
     daemon: Daemon = scope["app"].daemon
     return daemon, await daemon.admit(scope[BY_NAME])
 
@@ -63,7 +63,7 @@ async def enter(scope: Scope) -> tuple[Daemon, Access]:
 async def read_body(receive: Receive, present: Present, access: Access) -> bytes:
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
-        return bytes(message.get("body", b""))  # it has come as a whole, as nearly all do
+        return bytes(message.get("body", b""))  # it has arrived completely, as nearly all do
     body = b""
     with present.reading(access) as count:
         while message["type"] != "http.disconnect":
@@ -78,7 +78,7 @@ async def read_body(receive: Receive, present: Present, access: Access) -> bytes
 
 
 async def unless_gone(call: Any, receive: Receive) -> Any:
-    """Await a call that waits; give it up if the client hangs up."""
+    """Await a call that waits; give it up if the client disconnects."""
     task = asyncio.ensure_future(call)
     gone = asyncio.ensure_future(receive())
     try:
@@ -95,12 +95,12 @@ async def unless_gone(call: Any, receive: Receive) -> Any:
 
 
 def answer(status: int, value: Any) -> tuple[int, bytes]:
-    """The status and the body of an answer; a refusal if it is too large."""
+    """The status and the body of an answer; a refusal if the answer is too large."""
     body = to_body(value)
     if len(body) > ANSWER_LIMIT:
         error = TooLargeError(
             f"the answer has {len(body):,} bytes; the limit is {ANSWER_LIMIT:,}",
-            next="ask for fewer, with limit",
+            next="ask for less, with limit",
         )
         return error.http_status, to_body(error.to_json())
     return status, body
@@ -116,12 +116,12 @@ async def respond(send: Send, status: int, value: Any, headers: Any = ()) -> Non
 
 
 async def refuse(send: Send, error: DibsError) -> None:
-    """The one shape in which everything is refused."""
+    """The one shape of all refusals."""
     await respond(send, error.http_status, error.to_json(), headers_of(error))
 
 
 def headers_of(error: DibsError) -> list[tuple[bytes, bytes]]:
-    """What a refusal says in its head."""
+    """The headers of a refusal."""
     headers = []
     if error.http_status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
@@ -134,7 +134,7 @@ def headers_of(error: DibsError) -> list[tuple[bytes, bytes]]:
 
 
 class Head(NamedTuple):
-    """What the head of a call says, once it was found good."""
+    """What the head of an accepted call says."""
 
     path: str
     headers: dict[str, str]
@@ -143,10 +143,10 @@ class Head(NamedTuple):
 
 
 class Prompt(Pending):
-    """A call that has come as a whole, and that need not ask who calls, nor keep a thread waiting.
+    """A complete call whose caller is known, and that needs no waiting thread.
 
-    Nearly all do, so they are answered without a task, and without what else ASGI takes. Whatever
-    is out of the ordinary is left to the application.
+    Nearly all calls are like this, so they are answered without a task and without the overhead of
+    ASGI. Anything unusual is left to the application.
     """
 
     __slots__ = ("_access", "_call", "_connection", "_daemon", "_path", "_request", "_waiting")
@@ -170,7 +170,7 @@ class Prompt(Pending):
 
     @classmethod
     def give_up(cls) -> None:
-        """Answer all that the daemon will not wait for any longer, since it is stopping."""
+        """Answer everything that a stopping daemon no longer waits for."""
         for one in list(cls.unanswered):
             one.error = stopping()
             one.settle()
@@ -186,7 +186,7 @@ class Prompt(Pending):
         if error is not None:
             daemon.heed(self._access, error)
         if self._access.token not in daemon.tokens.seen:
-            error = no_good()  # it was revoked meanwhile, or has expired
+            error = no_good()  # it has been revoked, or has expired
         more: list[tuple[bytes, bytes]] = []
         try:
             status, body = answer(200, self.result) if error is None else (0, b"")
@@ -200,7 +200,7 @@ class Prompt(Pending):
         self._connection.answer(self._request, status, more, body)
 
     async def _stand(self, queued: Queued) -> None:
-        """Answer once the claim is served, unless the client hangs up before."""
+        """Answer once the claim is granted, unless the client disconnects first."""
         daemon, access = self._daemon, self._access
         claim, sleeper = asyncio.get_running_loop().create_future(), LoopSleeper()
         claim.set_result(queued)
@@ -220,19 +220,19 @@ class Prompt(Pending):
 
 
 def promptly(daemon: Daemon, connection: HttpConnection, head: Head, body: bytes) -> bool:
-    """Begin a call that can be answered promptly; if not, nothing has happened."""
+    """Begin a call that can be answered promptly; otherwise do nothing."""
     try:
         access = None if daemon.stopping else daemon.tokens.known(head.headers)
         if access is None:
             return False
         route = daemon.operations[head.path]
         given = route.read(body)
-        worker, job = daemon.begin(route, access, given)
+        worker, job = daemon.begin(route, access, given, head.headers.get("traceparent", ""))
         if worker is None:
             return False
         daemon.rate.take(access.name)
     except Exception:
-        return False  # whatever it is, the application finds the same, and says it
+        return False  # the application finds the same error, and reports it
     crowd = route.crowd(given)
     worker.put(Prompt(job, route.weight(given), crowd, daemon, access, connection, head))
     return True
@@ -241,7 +241,7 @@ def promptly(daemon: Daemon, connection: HttpConnection, head: Head, body: bytes
 def plain_head(
     daemon: Daemon, path: str, pairs: list[tuple[bytes, bytes]], length: int, keep_alive: bool
 ) -> Head | None:
-    """The head of a call with a body of that length, if nothing is out of the ordinary in it."""
+    """The head of a call with a body of that length, if nothing in it is unusual."""
     headers = {k.decode("latin-1"): v.decode("latin-1").strip(" \t") for k, v in pairs}
     if len(headers) < len(pairs) or headers.get("content-length") != str(length):
         return None

@@ -1,8 +1,8 @@
-"""Where daemons leave word of themselves, for the commands of the same user.
+"""Where daemons announce themselves to the commands of the same user.
 
-A folder of the user's own holds one file for each daemon that runs, and the owner's token for
-each space that was ever served. Only that user can read it. A daemon holds a lock on its file
-for as long as it lives, so a file that nobody holds is left over from one that was killed.
+A folder of the user contains one file for each running daemon, and the owner's token for each space
+that was ever served. Only that user can read it. A daemon keeps its file locked while it runs, so a
+file without a lock is left over from a daemon that was killed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import json
 import os
 import time
 
-from dibs.dibs import Dibs
+from dibs.dibs import Agent, Dibs
 from dibs.digest import sha256
 from dibs.errors import ExistsError
-from dibs.link import DAEMONS, living
+from dibs.link import DAEMONS, living, served_name
 from dibs.nouns.agents import operations as agents
+from dibs.space.scope import mint
 from dibs.storage.folder import Own, open_own
 from dibs.storage.user_dir import default_user_dir
 from dibs.wire import Address
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 OWNER = "dibs"
 ENDING_S = 1.5
-"""How long a daemon may take to notice that its store is gone, and to give its place away."""
+"""How long a daemon may take to notice that its store is gone, and to stop."""
 
 
 class Home:
@@ -42,19 +43,28 @@ class Home:
         return os.path.join(self.folder, f"{sha256(name.encode()).hexdigest()[:24]}.{ending}")
 
     def token(self, space: Dibs) -> str:
-        """The token of this space's owner, made at the first start."""
-        file = self.file(name_of(space), "token")
-        found = self._own.read(f"{DAEMONS}/{os.path.basename(file)}")
-        secret = (found or b"").decode("utf-8", "replace")
-        # It may have been revoked, or be that of a store that was deleted since.
+        """The token of this space's owner, created at the first start."""
+        secret = self.noted(name_of(space), "token")
+        # It may have been revoked, or belong to a store that has been deleted.
         if not secret or agents.who(space.scope, secret) is None:
-            owner = space.join(OWNER, shell=True)
+            # Not by `join`: where the daemon is says nothing about whose paths these are.
+            owner = Agent(space.scope.of(mint(space.scope, OWNER, shell=True)))
             secret = owner.agents.add_token(OWNER, scope="admin").secret
-            os.close(replace(file, secret))
+            owner.agents.leave()  # a daemon is no agent
+            self.note(name_of(space), "token", secret)
         return secret
 
+    def note(self, name: str, ending: str, text: str) -> None:
+        """Remember something for the next daemon of this name."""
+        os.close(replace(self.file(name, ending), text))
+
+    def noted(self, name: str, ending: str) -> str:
+        """What was last remembered; "" if nothing was."""
+        file = os.path.basename(self.file(name, ending))
+        return (self._own.read(f"{DAEMONS}/{file}") or b"").decode("utf-8", "replace")
+
     def reserve(self, space: Dibs, name: str) -> None:
-        """Be the only daemon of this user that has a name, for as long as we live."""
+        """Reserve a name among this user's daemons, for as long as this one runs."""
         handle = open_own(self.file(name, "lock"), os.O_RDWR | os.O_CREAT)
         end = time.monotonic() + ENDING_S
         while not locked(handle):
@@ -65,18 +75,19 @@ class Home:
             found = self.serving(space)
             at = f" at {found[0]['url']}" if found else ""
             raise ExistsError(
-                f"{space.space} is served already{at}", next="dibs open shows it, dibs stop ends it"
+                f"a daemon already serves {space.space}{at}",
+                next="open it: dibs open; stop it: dibs stop",
             )
         self._kept.append(handle)
 
     def announce(self, word: dict[str, Any]) -> None:
-        """Say where a daemon is found, and that it lives."""
+        """Announce the address of a running daemon."""
         self._kept.append(replace(self.file(word["url"], "json"), json.dumps(word)))
 
     def forget(self, url: str) -> bool:
-        """The end: nobody looks for this daemon any more. False if that was so before.
+        """Withdraw the announcement of this daemon; return False if that was done before.
 
-        Then another one may have its place, and what is there is the other's.
+        In that case another daemon may have its place, and the file is that daemon's.
         """
         if not self._kept:
             return False
@@ -90,7 +101,7 @@ class Home:
         return True
 
     def running(self) -> list[dict[str, Any]]:
-        """What the daemons that live say of themselves."""
+        """The announcements of the running daemons."""
         return list(living(self._user_dir).values())
 
     def serving(self, space: Dibs) -> list[dict[str, Any]]:
@@ -98,13 +109,13 @@ class Home:
         return [word for word in self.running() if word["serves"] == name_of(space)]
 
     def at(self, url: str) -> dict[str, Any] | None:
-        """The one that is reached at this address."""
+        """The daemon at this address."""
         return living(self._user_dir).get(Address(url).identity)
 
 
 def name_of(space: Dibs) -> str:
-    """A space of a store, by a name that no other has."""
-    return f"{space.scope.store.driver.address} {space.space}"
+    """The name of a space that a daemon serves."""
+    return served_name(space.scope)
 
 
 def locked(handle: int) -> bool:
@@ -116,7 +127,7 @@ def locked(handle: int) -> bool:
 
 
 def replace(file: str, text: str) -> int:
-    """Write a private file in one step; the handle that is returned keeps it locked."""
+    """Write a private file in one step; the returned handle keeps it locked."""
     draft = f"{file}.{os.getpid()}"
     handle = open_own(draft, os.O_WRONLY | os.O_CREAT)
     try:

@@ -1,12 +1,12 @@
 """`/mcp`: the tools of dibs over Streamable HTTP, for clients of both eras.
 
-Every POST carries one message. A modern request has a connection of its own, which ends with
-it; `initialize` begins a session, whose connection lasts until the client deletes it or is gone.
-The first thing said about a request decides how it is answered: plainly if that is the answer,
-as a stream of events if there is something to tell before, or if it takes long.
+Every POST contains one message. A modern request has a connection of its own, which ends with it;
+`initialize` begins a session, whose connection lasts until the client deletes it or is gone. If the
+first thing to send is the answer, it is sent as plain JSON. If there is something to send before
+the answer, or if the answer takes long, it is a stream of events.
 
-A client that hangs up has given up its call: nothing can bring it the answer later. So a claim
-that waits is taken out of the queue, and one that was granted meanwhile is given back.
+A client that disconnects has given up its call: it cannot get the answer later. So a claim that
+waits is removed from the queue, and one that has just been granted is released.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     Pairs = Sequence[tuple[bytes, bytes]]
 
 BREATH_S = 15.0
-"""A comment so often shows both ends that the other is there."""
+"""How often a comment is sent, so that both sides see that the other is there."""
 LOOK_S = 0.05
 HEADER_MISMATCH = -32020
 
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""The methods whose requests repeat in a header what they are about, and where that stands."""
+"""The methods whose requests repeat their subject in a header, and where the subject is."""
 WRAPPED = ("=?base64?", "?=")
 MISTAKES = (PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, UNSUPPORTED_VERSION)
 SUBSCRIBE = "resources/subscribe"
@@ -61,7 +61,7 @@ STATUS = dict.fromkeys(MISTAKES, 400) | {METHOD_NOT_FOUND: 404}
 
 
 class TurnedAway(ProtocolError):
-    """A request that is refused without having looked which one it is."""
+    """A request that is refused before its method is known."""
 
     def __init__(self, status: int, message: str, code: int = INVALID_REQUEST) -> None:
         super().__init__(code, message)
@@ -135,10 +135,10 @@ class McpVisit:
         return await read_body(self.receive, self.sessions.daemon.present, self.access)
 
     async def post_several(self, messages: list[Any], body: bytes) -> None:
-        """What one old version allows, once a session has agreed on that version."""
+        """What only one old version allows, for sessions that use that version."""
         session = await self.session() if messages and SESSION in self.headers else None
         if session is None or session.connection.version != BATCHES:
-            raise TurnedAway(400, "several messages at once are not served")
+            raise TurnedAway(400, "several messages at once are not supported")
         await self.exchange(session.connection, messages, body, session)
 
     async def post_modern(self, message: dict[str, Any], body: bytes) -> None:
@@ -151,7 +151,7 @@ class McpVisit:
             answer = error.to_json(message["id"])
             await self.say(status_of(answer, modern=True), answer)
             return
-        unasked = Told()  # in this era nothing goes there
+        unasked = Told()  # not used in this era
         connection = McpConnection(self.sessions.stateless(self.access), unasked.put)
         await self.exchange(connection, [message], body)
 
@@ -164,7 +164,7 @@ class McpVisit:
         return found
 
     async def get(self) -> None:
-        """The stream of what nobody asked for, such as news of a page subscribed to."""
+        """The stream of unsolicited messages, such as updates of a subscribed page."""
         if not takes(self.headers, EVENT_STREAM) or SESSION not in self.headers:
             await self.say(405, extra=[(b"allow", b"POST")])
             return
@@ -204,7 +204,7 @@ class McpVisit:
         session: McpSession | None = None,
         extra: Pairs = (),
     ) -> None:
-        """Answer what one POST asks for, with all that is told about it before."""
+        """Answer one POST, with everything that is sent before its answer."""
         if session is not None and any(one.get("method") == SUBSCRIBE for one in messages):
             self.sessions.check_follower(self.access, session)
         told, gone = Told(), self.gone()
@@ -253,7 +253,7 @@ class McpVisit:
         if not started:
             if self.sessions.daemon.stopping:
                 raise stopping()
-            await running  # raises what kept it from being answered
+            await running  # raises the reason why there is no answer
             await self.start(extra)
         await self.finish()
 
@@ -287,7 +287,7 @@ class McpVisit:
 
 
 async def parts(told: Told, gone: asyncio.Future[Any]) -> AsyncIterator[Any]:
-    """What is told, up to an answer or to the end."""
+    """The messages to send, up to an answer or to the end."""
     while (part := await told.next(gone, BREATH_S)) is not None:
         yield part
         if is_answer(part):
@@ -299,7 +299,7 @@ def asks(message: dict[str, Any]) -> bool:
 
 
 def is_answer(part: Any) -> bool:
-    """Whether this is what a request is done with: an answer, or the answers to several."""
+    """Whether this ends a request: an answer, or the answers to several."""
     return isinstance(part, list) or "method" not in part
 
 
@@ -310,7 +310,7 @@ def takes(headers: Headers, kind: str) -> bool:
 
 
 def is_modern(headers: Headers, message: Any) -> bool:
-    """Whether a message is of the era without sessions, by its envelope or by its header."""
+    """Whether a message is of the era without sessions, judged by its envelope or header."""
     version = headers.get(VERSION, HANDSHAKE[0])
     return PREFIX + "protocolVersion" in envelope(message) or version not in HANDSHAKE
 
@@ -324,8 +324,8 @@ def envelope(message: Any) -> dict[str, Any]:
 def check_headers(headers: Headers, message: dict[str, Any]) -> None:
     """Refuse a modern request whose headers do not repeat what its body says.
 
-    Whoever stands between routes by the headers; we act by the body. An envelope that lacks
-    something is left to those who read it.
+    Proxies route by the headers, but dibs acts by the body. An incomplete envelope is left to the
+    code that reads it.
     """
     meta = envelope(message)
     if PREFIX + "protocolVersion" not in meta or PREFIX + "clientCapabilities" not in meta:
@@ -347,7 +347,7 @@ def check_headers(headers: Headers, message: dict[str, Any]) -> None:
 
 
 def unwrapped(value: str) -> str | None:
-    """A header's value, also one that had to be wrapped to fit; None if it was wrapped badly."""
+    """A header's value, decoded if it was encoded; None if the encoding is invalid."""
     before, after = WRAPPED
     if not (value.startswith(before) and value.endswith(after)):
         return value
@@ -360,5 +360,5 @@ def unwrapped(value: str) -> str | None:
 
 
 def status_of(answer: Any, modern: bool) -> int:
-    """The HTTP status of an answer. Before sessions were dropped, an error was a good answer."""
+    """The HTTP status of an answer. In the era with sessions, an error has the status 200."""
     return STATUS.get(answer["error"]["code"], 200) if modern and "error" in answer else 200

@@ -1,14 +1,15 @@
-"""Whom a tool acts for when it is called over HTTP, and what a client comes back to.
+"""On whose behalf a tool acts when it is called over HTTP, and what a client returns to.
 
-The token says who; that is the agent's name, and nobody takes another one. What differs is the
-session that holds things:
+The token says who: its name is the agent's name, and cannot be changed. What differs is the session
+that holds leases:
 
 - a client of a handshake era has one per MCP session. It ends when the client deletes it, soon
-  after its stream has broken off, and after a long silence;
+  after the client's stream has broken, and after a long silence;
 - a client without sessions acts in the session it names (`_meta.sessionId`), which ends after a
-  long silence, or else in the agent's shell session, in which every lease lasts for its time.
+  long silence, or otherwise in the agent's shell session, in which every lease lasts until it
+  expires.
 
-All of these live by beats, not by this process: they go on where another daemon does.
+All of these are kept alive with beats, not by this process, so they can continue at another daemon.
 """
 
 from __future__ import annotations
@@ -39,29 +40,29 @@ SESSION = "mcp-session-id"
 LABEL = "mcp:"
 VERSION = "mcp-protocol-version"
 IDLE_S = 1800.0
-"""So long a session is kept of which nothing is heard: a model may think, or run all tests."""
+"""How long a silent session is kept: a model may be thinking, or running all tests."""
 BEAT_S = IDLE_S / 6
 TTL_S = IDLE_S + 2 * BEAT_S
 GONE_S = 10.0
-"""A client whose stream has broken off has so long to come back, as after a cut of the line."""
+"""How long a client has to reconnect after its stream has broken."""
 SESSIONS_LIMIT = 10_000
 TOKEN_LIMIT = 1_000
-"""How many sessions of one token there may be, unless it is that of the daemon's own user."""
+"""How many sessions one token may have, unless it belongs to the daemon's own user."""
 SILENCE: Any = {"method": ""}
-"""What is told while nothing is."""
+"""Stands for a pause without messages."""
 NEWS_LIMIT = 100
-"""So much is kept for a client that does not listen. All it says is: look again."""
+"""How much is kept for a client that does not listen. All of it only says: look again."""
 
 
 @dataclass
 class Kept:
-    """A session that we keep alive for a client, as long as it is heard of."""
+    """A session that is kept alive for a client, as long as the client is active."""
 
     agent: Agent
     beaten: float
     heard: float = 0.0
     seen_at: int = 0
-    """What the store says of our last beat; it says another time if another daemon keeps it too."""
+    """The time of our last beat in the store; it differs if another daemon also beats."""
 
 
 class TokenCallers(Callers):
@@ -91,7 +92,7 @@ class TokenCallers(Callers):
         return self._keep(label).agent
 
     def settle(self) -> None:
-        """Have the session in the store, so that it goes on at any other daemon as well."""
+        """Keep the session in the store, so that it can continue at any other daemon."""
         if self._label is not None and self.access.session is None:
             self._keep(self._label)
 
@@ -114,12 +115,12 @@ class TokenCallers(Callers):
         scope, name = self._daemon.space.scope, self.access.agent
         origin = self.access.origin
         if owner(self._daemon, label, origin) not in (None, name):
-            raise NotYoursError("the session that this call names is somebody else's")
+            raise NotYoursError("the session in this call belongs to somebody else")
         how = partial(mint, client=label, ttl_s=TTL_S, remote=True, origin=origin)
         return Agent(scope.of(how(scope, name)))
 
     def forget(self, error: DibsError) -> None:
-        """Let the next call begin anew if the session is over."""
+        """Let the next call begin a new session if this one has ended."""
         if isinstance(error, NotYoursError):
             self._daemon.sessions.forget(self.access)
             over = error.details.get("session")
@@ -128,9 +129,9 @@ class TokenCallers(Callers):
                 self._kept = {label: kept for label, kept in known if kept.agent.session != over}
 
     def keep(self, heard: float = 0) -> None:
-        """Beat for the sessions in use, and end those that nothing was heard of for long.
+        """Beat for the sessions in use, and end those that were silent for long.
 
-        heard: when the client was last there, also if it asked for nothing
+        heard: when the client was last seen, even without a request
         """
         with self._lock:
             known = list(self._kept.items())
@@ -143,14 +144,14 @@ class TokenCallers(Callers):
                 try:
                     kept.seen_at = kept.agent.agents.beat().seen_at
                 except UnavailableError:
-                    continue  # the next beat comes before the time is over
+                    continue  # the next beat comes before it expires
                 except NotYoursError as error:
                     self.forget(error)
 
     def close(self, asked: bool = True) -> None:
-        """End the sessions that are kept here; what they hold is free.
+        """End the sessions that are kept here, and release what they hold.
 
-        asked: the client wants it; otherwise it is only missed here, and may be elsewhere
+        asked: the client requested it; otherwise it is only missing here, and may be elsewhere
         """
         with self._lock:
             known = list(self._kept)
@@ -167,11 +168,11 @@ class TokenCallers(Callers):
                 else:
                     leave_unless_elsewhere(kept)
             except (RefusedError, UnavailableError):
-                return  # it is over already, or its time will be
+                return  # it has ended already, or will expire
 
 
 def leave_unless_elsewhere(kept: Kept) -> None:
-    """End a session if no other daemon has heard of its client since we did."""
+    """End a session if no other daemon has seen its client since we did."""
     scope = kept.agent.scope
     with scope.write() as tx:
         (row,) = tx.rows(AGENTS.one, session=scope.caller.session)
@@ -182,14 +183,14 @@ def leave_unless_elsewhere(kept: Kept) -> None:
 
 
 def owner(daemon: Daemon, label: str, origin: str) -> str | None:
-    """Whose session it is that has this label there, if there is one and it lives."""
+    """The owner of the live session with this label, if there is one."""
     with daemon.space.scope.store.read() as tx:
         row = labelled(tx, "", label, origin)
     return None if row is None else str(row["agent"])
 
 
 class Told:
-    """What threads say, for the event loop to pass on; None is the end."""
+    """Messages of threads, which the event loop passes on; None is the end."""
 
     def __init__(self, limit: int = 0) -> None:
         self._loop = asyncio.get_running_loop()
@@ -197,7 +198,7 @@ class Told:
         self._limit = limit
 
     def put(self, message: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody is there
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody listens
             self._loop.call_soon_threadsafe(self._add, message)
 
     def _add(self, message: Any) -> None:
@@ -205,7 +206,7 @@ class Told:
             self._queue.put_nowait(message)
 
     async def next(self, gone: asyncio.Future[Any], seconds: float) -> Any:
-        """What comes next, SILENCE if nothing does for so long; raises if the client has gone."""
+        """The next message, SILENCE after a pause of this length; raises if the client is gone."""
         if not self._queue.empty():
             return self._queue.get_nowait()
         coming = asyncio.ensure_future(self._queue.get())
@@ -219,7 +220,7 @@ class Told:
 
 
 class McpSession:
-    """What a client of a handshake era comes back to."""
+    """What a client of a handshake era returns to."""
 
     def __init__(self, callers: TokenCallers) -> None:
         self.callers = callers
@@ -230,7 +231,7 @@ class McpSession:
         self.ending: asyncio.TimerHandle | None = None
 
     def hear(self) -> None:
-        """The client is there."""
+        """Note that the client is there."""
         self.heard = time.monotonic()
         if self.ending is not None:
             self.ending.cancel()
@@ -238,22 +239,22 @@ class McpSession:
 
 
 class McpSessions:
-    """The sessions of all clients, and the callers of those that have none."""
+    """The sessions of all clients, and the callers of clients without sessions."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self._sessions: dict[str, McpSession] = {}
         self._callers: dict[Access, TokenCallers] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        """The loop itself holds on to none of its tasks."""
+        """References to tasks, since the loop keeps none."""
         self.connections: set[McpConnection] = set()
-        """Those with a call under way."""
+        """The sessions with a call in progress."""
         daemon.at_hush.append(self.hush)
         daemon.at_cut.append(self.cut)
         self._keeping = asyncio.create_task(self._keep())
 
     def hush(self) -> None:
-        """Answer those who wait, since the daemon is stopping; their sessions go on."""
+        """Answer waiting calls, since the daemon is stopping; their sessions continue."""
         self._keeping.cancel()
         for session in self._sessions.values():
             session.connection.close()
@@ -262,7 +263,7 @@ class McpSessions:
             connection.close()
 
     def cut(self, tokens: set[int]) -> None:
-        """End what these tokens have begun; their calls are cancelled by themselves."""
+        """End the sessions of these tokens; their calls are cancelled elsewhere."""
         for id, session in list(self._sessions.items()):
             if session.callers.access.token in tokens:
                 self._end_soon(id)
@@ -274,7 +275,7 @@ class McpSessions:
         task.add_done_callback(self._ending.discard)
 
     async def _keep(self) -> None:
-        """Beat for those who are there, and forget those who are not."""
+        """Beat for clients that are there, and forget the others."""
         while True:
             await asyncio.sleep(BEAT_S)
             for id, session in list(self._sessions.items()):
@@ -288,10 +289,10 @@ class McpSessions:
                 await self.daemon.waits.do(callers.keep)
 
     def stateless(self, access: Access) -> Server:
-        """What a client without a session is served from."""
+        """The caller of a client without a session."""
         if access not in self._callers:
             if len(self._callers) >= SESSIONS_LIMIT:
-                self._callers.clear()  # who comes back finds the same sessions again
+                self._callers.clear()  # returning clients find the same sessions again
             self._callers[access] = TokenCallers(self.daemon, access, None)
         return Server(self._callers[access], STANDARD)
 
@@ -303,18 +304,18 @@ class McpSessions:
         return session
 
     def _of(self, access: Access) -> list[McpSession]:
-        """The sessions that were begun with this token."""
+        """The sessions of this token."""
         known = self._sessions.values()
         return [one for one in known if one.callers.access.token == access.token]
 
     def check_follower(self, access: Access, session: McpSession) -> None:
-        """Refuse to follow pages in one more session: each that does keeps a thread."""
+        """Refuse subscriptions in too many sessions: each one needs a thread."""
         following = [one for one in self._of(access) if one.connection.follower is not None]
         if access.origin and session not in following and len(following) >= LASTING_LIMIT:
             raise TooManyWaits()
 
     async def find(self, access: Access, headers: dict[str, str]) -> McpSession | None:
-        """The session that a request goes on with, also one that another daemon began."""
+        """The session of a request, even if another daemon began it."""
         id = headers.get(SESSION, "")
         session = self._sessions.get(id)
         named = id.isascii() and id.isalnum() and len(id) <= 100
@@ -329,14 +330,14 @@ class McpSessions:
         return session
 
     async def settle(self, session: McpSession) -> None:
-        """Let other daemons know of a new session, where there may be any."""
+        """Tell other daemons about a new session, if there may be any."""
         if session.callers.is_shared:
             await self.daemon.waits.do(session.callers.settle)
 
     async def end(self, id: str, asked: bool = False) -> None:
-        """End a session; what it holds is free, unless its client is at another daemon.
+        """End a session and release what it holds, unless its client is at another daemon.
 
-        asked: by the client, so wherever it is
+        asked: the client requested it, so end it wherever it is
         """
         session = self._sessions.pop(id, None)
         if session is not None:
@@ -346,7 +347,7 @@ class McpSessions:
             await self.daemon.waits.do(partial(session.callers.close, asked))
 
     def miss(self, id: str, session: McpSession) -> None:
-        """The stream of a client has broken off: end its session unless it comes back."""
+        """Handle a broken stream: end the session unless the client comes back."""
 
         def end() -> None:
             session.ending = None

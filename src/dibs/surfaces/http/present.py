@@ -1,12 +1,12 @@
-"""Who is in: the requests that are under way, by the token that let them in.
+"""The requests in progress, by the token that let them in.
 
-A request may last: a stream of events, a wait, a call of a tool. The token is looked at when it
-begins, so somebody has to look again. When a token was revoked or has expired, by whomever and in
-whatever process, each of its requests is cancelled. One that was not answered yet is refused; the
-connection of any other is cut.
+A request may last: a stream of events, a wait, a tool call. Its token is checked when it begins, so
+it must be checked again later. When a token is revoked, by anybody and in any process, or expires,
+each of its requests is cancelled. A request that was not answered yet is refused; the connection of
+any other is cut.
 
-How many lasting requests a token may have at once is limited, so that nobody can use up the
-threads, and the turns at the database, that all others wait with.
+The number of lasting requests of a token is limited, so that nobody can use up the threads and the
+database turns that everybody shares.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 LASTING_LIMIT = 128
 """How many waits, streams and tool calls of one token may last at once.
 
-The daemon's own user has no such limit: all agents of a machine may come with that one token.
+The daemon's own user has no such limit: all agents of a machine may use that one token.
 """
 
 
 UNFINISHED_LIMIT = 64 << 20
-"""How many bytes of bodies that have not come to their end may be there from one token."""
+"""How many bytes of incomplete bodies one token may have at once."""
 
 
 class Present:
@@ -41,20 +41,20 @@ class Present:
         self._unfinished: dict[int, dict[Task, int]] = {}
 
     def enter(self, token: int) -> None:
-        """The request that is served by this task was let in by that token."""
+        """Note which token let in the request of this task."""
         task = asyncio.current_task()
         assert task is not None
         self._tokens[task] = token
 
     def leave(self) -> None:
-        """The request that is served by this task is done."""
+        """Note that the request of this task is done."""
         task = asyncio.current_task()
         assert task is not None
         self._tokens.pop(task, None)
         self._cut.discard(task)
 
     def was_cut(self) -> bool:
-        """Whether it was for its token that this task was cancelled."""
+        """Whether this task was cancelled because of its token."""
         return asyncio.current_task() in self._cut
 
     def cut(self, tokens: set[int]) -> None:
@@ -65,7 +65,7 @@ class Present:
 
     @contextmanager
     def reading(self, access: Access) -> Iterator[Callable[[int], None]]:
-        """A body that has not come as a whole; tell how much of it is there."""
+        """A body that has not arrived completely; report how much of it has."""
         task = asyncio.current_task()
         assert task is not None
         bodies = self._unfinished.setdefault(access.token, {})
@@ -76,7 +76,7 @@ class Present:
                 raise GuardError(
                     429,
                     "too_much",
-                    f"{UNFINISHED_LIMIT >> 20} MiB of this token's requests are on their way",
+                    f"{UNFINISHED_LIMIT >> 20} MiB of this token's requests are incomplete",
                     "send them one after the other",
                 )
 
@@ -88,7 +88,7 @@ class Present:
                 self._unfinished.pop(access.token, None)
 
     def check(self, access: Access) -> None:
-        """Refuse what may last if the token has too many of them."""
+        """Refuse a lasting request if the token has too many of them."""
         if self._lasting.get(access.token, 0) >= LASTING_LIMIT and access.origin:
             raise TooManyWaits()
 
@@ -101,7 +101,7 @@ class Present:
 
     @contextmanager
     def counted(self, access: Access) -> Iterator[None]:
-        """The same for one that was let in already."""
+        """The same for a request that was already let in."""
         token = access.token
         self._lasting[token] = self._lasting.get(token, 0) + 1
         try:
@@ -113,7 +113,7 @@ class Present:
 
 
 class TooManyWaits(GuardError):
-    """So many calls of a token wait already that one more is refused."""
+    """Too many calls of a token are already waiting."""
 
     retry_after_ms = 1_000
 
@@ -121,6 +121,6 @@ class TooManyWaits(GuardError):
         super().__init__(
             429,
             "too_many_waits",
-            f"{LASTING_LIMIT} calls of this token wait already",
+            f"{LASTING_LIMIT} calls of this token are already waiting",
             "wait for one of them to end, or use a token for each agent",
         )

@@ -1,4 +1,4 @@
-"""The process of the daemon: where it listens, and its end."""
+"""The process of the daemon: where it listens, and how it stops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dibs import __version__
 from dibs.digest import sha256
 from dibs.errors import DibsError, InvalidError
 from dibs.nouns.agents import operations as agents
-from dibs.surfaces.http import a2a, mcp_endpoint, watching
+from dibs.surfaces.http import a2a, mcp_endpoint, metering, watching
 from dibs.surfaces.http.access import CALLS_PER_S, Rate
 from dibs.surfaces.http.app import App, Daemon
 from dibs.surfaces.http.connection import SPARE, HttpConnection
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from dibs.dibs import Dibs
+    from dibs.telemetry.sending import Settings
 
 GRACE_S = 5
-"""From the signal to the end of the process, whatever clients do meanwhile."""
+"""The time from the signal to the end of the process, whatever clients do."""
 ANSWERED_S = GRACE_S - 2
-"""So soon after it, those who are still waited for are told that the daemon is stopping."""
+"""How soon after it clients with unfinished calls are told that the daemon is stopping."""
 HANDSHAKE_S = 10.0
 IDLE_S = 75
 """How long a connection may stay open without a request."""
@@ -55,6 +56,7 @@ def routes() -> list[BaseRoute]:
     """Everything that is not an operation."""
     return [
         *watching.ROUTES,
+        Route("/v1/metrics", metering.Metering().answer, methods=["POST"]),
         Route("/mcp", mcp_endpoint.McpEndpoint()),
         Route("/.well-known/agent-card.json", a2a.card),
         Route("/a2a", a2a.A2aEndpoint()),
@@ -63,10 +65,12 @@ def routes() -> list[BaseRoute]:
 
 @dataclass
 class Listening:
-    """Where a daemon listens, and under which names it is reached."""
+    """Where a daemon listens, and under which names clients reach it."""
 
     host: str = "127.0.0.1"
     port: int = 4242
+    any_port: bool = False
+    """Whether another port does as well, if that one is taken."""
     unix: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
@@ -74,12 +78,15 @@ class Listening:
     public_hosts: tuple[str, ...] = ()
     calls_per_s: int = CALLS_PER_S
     idle_s: float = 0
+    telemetry: Settings | None = None
 
     def __post_init__(self) -> None:
         if self.unix is not None:
             self.unix = os.path.abspath(self.unix)
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise InvalidError("a certificate and its key go together", next="give both")
+            raise InvalidError(
+                "a certificate needs its key, and a key its certificate", next="give both"
+            )
         if self.tls_cert is not None and self.tls_key is not None:
             try:
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -97,12 +104,12 @@ class Listening:
             )
         if self.unix is None and self.host in WILDCARDS and not self.public_hosts:
             raise InvalidError(
-                "under which names will it be reached there?", next="give --public-host NAME"
+                "the name under which clients reach it is missing", next="give --public-host NAME"
             )
 
     @property
     def secure(self) -> bool:
-        """Whether browsers reach it by TLS only."""
+        """Whether browsers reach it over TLS only."""
         return self.tls_cert is not None or (self.behind_proxy and bool(self.public_hosts))
 
     @property
@@ -115,7 +122,7 @@ class Listening:
         return f"{'http' if self.tls_cert is None else 'https'}://{host}:{self.port}"
 
     def hosts(self) -> list[str]:
-        """What may stand in the Host of a request."""
+        """The allowed values of a request's Host header."""
         if self.unix is not None:
             return ["localhost", *self.public_hosts]
         names = [*self.public_hosts]
@@ -124,21 +131,24 @@ class Listening:
         if is_loopback(self.host):
             names += ["localhost", "127.0.0.1", "[::1]"]
         with_port = [f"{name}:{self.port}" for name in names]
-        # The port of the scheme is left out; and a proxy is reached at a port of its own.
+        # Browsers leave out the default port, and a proxy has a port of its own.
         usual = self.port == (80 if self.tls_cert is None else 443)
         return [*with_port, *(names if usual else self.public_hosts)]
 
     def bind(self) -> socket.socket:
         if self.unix is not None:
             return bind_unix(self.unix)
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
-            family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
             bound = socket.create_server((self.host, self.port), family=family, backlog=4096)
         except OSError as error:
+            if error.errno == errno.EADDRINUSE and self.any_port:
+                self.port, self.any_port = 0, False
+                return self.bind()
             why = f"cannot listen at {self.host}, port {self.port}: {error.strerror or error}"
             if error.errno == errno.EADDRINUSE:
                 why = f"port {self.port} is taken"
-            hint = "give another with --port, or --port 0 for any that is free"
+            hint = "choose another with --port, or --port 0 for any free port"
             raise InvalidError(why, next=hint) from error
         self.port = bound.getsockname()[1]
         return bound
@@ -151,15 +161,15 @@ def is_loopback(host: str) -> bool:
 
 
 def bind_unix(path: str) -> socket.socket:
-    """A socket at a path, for this user only; one that nobody listens at is cleared away."""
+    """A socket at a path, for this user only; an abandoned one is removed."""
     bound = socket.socket(socket.AF_UNIX)
     try:
         if os.path.exists(path):
             if not stat.S_ISSOCK(os.stat(path).st_mode):
-                raise InvalidError(f"{path} is there and is no socket", next="give another path")
+                raise InvalidError(f"{path} exists and is not a socket", next="give another path")
             with socket.socket(socket.AF_UNIX) as other, contextlib.suppress(ConnectionError):
                 other.connect(path)
-                raise InvalidError(f"somebody listens at {path}", next="give another path")
+                raise InvalidError(f"another process listens at {path}", next="give another path")
             os.unlink(path)
         before = os.umask(0o177)
         try:
@@ -176,7 +186,7 @@ def bind_unix(path: str) -> socket.socket:
 
 
 class DaemonServer(uvicorn.Server):
-    """uvicorn, told when to say that it is ready, and to end in peace."""
+    """uvicorn with a callback when it is ready, and a quiet end."""
 
     def __init__(
         self,
@@ -192,7 +202,7 @@ class DaemonServer(uvicorn.Server):
         self._ready = ready
         self._over = over
         self.lost: DibsError | None = None
-        """Why there is nothing to serve any more."""
+        """Why there is nothing left to serve."""
         daemon.lost = self._lose
 
     def _lose(self, error: DibsError) -> None:
@@ -201,7 +211,7 @@ class DaemonServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
         if self.config.is_ssl:
-            # uvicorn leaves it to the loop how long a handshake may take, and that is a minute.
+            # uvicorn uses the loop's limit for a handshake, which is a minute.
             loop.create_server = partial(  # type: ignore[method-assign]
                 loop.create_server, ssl_handshake_timeout=HANDSHAKE_S
             )
@@ -212,7 +222,7 @@ class DaemonServer(uvicorn.Server):
                 self._idling = asyncio.create_task(self._end_when_idle())
 
     async def _end_when_idle(self) -> None:
-        """End once nobody has called, nor waited, for as long as was said."""
+        """Stop after the given time without calls or waits."""
         seen, since = -1, time.monotonic()
         while not self.should_exit:
             calls = sum(self._daemon.calls.values())
@@ -223,21 +233,21 @@ class DaemonServer(uvicorn.Server):
             await asyncio.sleep(min(1.0, self._idle_s / 4))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # First, or those who wait would be waited for.
+        # First, otherwise uvicorn would wait for waiting calls.
         last = threading.Timer(GRACE_S, self._end)
         last.daemon = True
         last.start()
         self._daemon.hush()
         asyncio.get_running_loop().call_later(ANSWERED_S, Prompt.give_up)
         if self.lost is not None:
-            # Whoever starts another one here need not wait until everybody has been answered.
+            # Another daemon can start here before everybody has been answered.
             for server in self.servers:
                 server.close()
             self._over()
         await super().shutdown(sockets)
 
     def _end(self) -> None:
-        """End at once: what is acknowledged is stored, and what still runs is not."""
+        """Stop at once: what was acknowledged is stored, and what still runs is not."""
         self._over()
         if self.lost is not None:
             complaint(self.lost)
@@ -246,7 +256,7 @@ class DaemonServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn raises the signal again at the end; to be asked to end is no failure.
+        # uvicorn raises the signal again at the end, but a requested stop is no failure.
         before = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
         try:
             yield
@@ -264,19 +274,19 @@ def serve(
 ) -> None:
     """Serve a space until the process is asked to end; call `ready` once it answers.
 
-    store: what those who look for a daemon of this store know it by
+    store: the name under which commands look for a daemon of this store
     """
     os.umask(0o077)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     place = space.scope.place
-    # Callers are elsewhere, so their paths are read from the top, not from where we were started.
+    # Callers are elsewhere, so their paths are relative to the top, not to our directory.
     place.start = place.top
     home = Home(user_dir)
     if space.scope.store.liveness is not None:
         home.reserve(space, name_of(space))
     elif listening.idle_s:
-        home.reserve(space, store)  # of those that come and go by themselves, one is enough
+        home.reserve(space, store)  # one daemon that starts and stops by itself is enough
     bound = listening.bind()
     secret = home.token(space)
     word = {
@@ -292,8 +302,12 @@ def serve(
     daemon = Daemon(space, listening.hosts())
     owner = agents.who(space.scope, secret)
     daemon.tokens.owner = None if owner is None else owner["id"]
+    if listening.telemetry is not None:
+        from dibs.surfaces.http.exporting import Exporter  # most daemons send none
+
+        daemon.exporter = Exporter(daemon, listening.telemetry, home, watching.figures)
     daemon.rate = Rate(listening.calls_per_s)
-    # A browser sends the cookies of one host to all its ports, so daemons must not share a name.
+    # A browser sends cookies to all ports of a host, so daemons need different cookie names.
     daemon.sign_ins.cookie += f"_{sha256(name_of(space).encode()).hexdigest()[:8]}"
     daemon.sign_ins.secure = listening.secure
     HttpConnection.behind_proxy = listening.behind_proxy
@@ -317,7 +331,7 @@ def serve(
         lifespan="on",
         proxy_headers=False,
         access_log=False,
-        # Whoever sends rubbish could fill the disk with our complaints about it.
+        # Invalid requests could fill the disk with log lines.
         log_level="error",
         server_header=False,
         date_header=False,

@@ -1,7 +1,7 @@
-"""Calls that wait, which the daemon cancels when it stops.
+"""Waiting calls, which the daemon cancels when it stops.
 
-Each has a thread for as long as it waits, except for claims. Hundreds may want the same lease, so
-those are queued with the other writes, and the loop waits for what becomes of their tickets.
+Each has a thread while it waits, except claims. Hundreds may want the same lease, so claims are
+queued with the other writes, and the loop waits for their tickets.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class LoopSleeper:
             self._loop.call_soon_threadsafe(self._rung.set)
 
         listener.told = ring
-        if listener.wait(0):  # it rang before we could hear it
+        if listener.wait(0):  # it rang before we listened
             self._rung.set()
 
     def wait(self, seconds: float) -> bool:
-        """Note for how long the clock would have us sleep."""
+        """Note how long to sleep according to the clock."""
         self._seconds = seconds
         return self._rung.is_set()
 
     async def sleep(self, clock: Clock, seconds: float) -> None:
-        """Let time pass until it is rung, at most so many seconds."""
+        """Wait until it rings, at most so many seconds."""
         clock.sleep(self, seconds)
         timer = self._loop.call_later(self._seconds, self._rung.set)
         await self._rung.wait()
@@ -68,7 +68,7 @@ class LoopSleeper:
 
 
 class Waits:
-    """Calls that wait, all of them cancelled at the end."""
+    """Waiting calls, all cancelled at the end."""
 
     def __init__(self, driver: GroupingDriver, writer: Writer, reader: Worker) -> None:
         self._crowd = driver.crowd
@@ -81,7 +81,7 @@ class Waits:
         return len(self._running)
 
     def cancel(self, call: tuple[int, str]) -> bool:
-        """End the wait of that name, if there is one; its caller is told what came of it."""
+        """End the wait with that name, if there is one; its caller gets its answer."""
         found = self._called.get(call)
         if found is not None:
             found()
@@ -90,7 +90,7 @@ class Waits:
     def check(self) -> None:
         """Refuse one more if there are too many."""
         if len(self._running) >= WAITS_LIMIT:
-            raise BusyError(f"{WAITS_LIMIT:,} calls are waiting already", next="try again later")
+            raise BusyError(f"{WAITS_LIMIT:,} calls are already waiting", next="try again later")
 
     @contextmanager
     def _under_way(
@@ -124,7 +124,7 @@ class Waits:
     async def stand(
         self, claim: asyncio.Future[Any], sleeper: LoopSleeper, call: tuple[int, str] | None
     ) -> Grant:
-        """Await a claim that the writer makes, and what its ticket is served if it gets one."""
+        """Await a claim that the writer makes, and its ticket if it gets one."""
 
         async def stand() -> Grant:
             found: Grant | Queued = await claim

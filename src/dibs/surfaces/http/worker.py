@@ -1,8 +1,8 @@
 """The threads that run operations for the event loop.
 
-All writes go through one thread. It is given as many as have come while it was busy, runs them in
-one transaction, each in a savepoint of its own, and they are answered after the common commit.
-Reads have a thread of their own.
+All writes go through one thread. It takes all that have arrived while it was busy, and runs them in
+one transaction, each in its own savepoint. They are answered after the common commit. Reads have
+their own thread.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 GROUP_LIMIT = 128
 CROWD_LIMIT = 4
-"""So many of those who are about to wait are written at once: others wait until that is done."""
+"""How many calls that are about to wait are written at once: others must wait for them."""
 READS_LIMIT = 16
-"""Fewer reads at once than writes: what they have read is kept until all of them are done."""
+"""Fewer reads at once than writes: their results are kept until all of them are done."""
 STAND_STILL_S = 0.005
 READY_S = 0.8
-"""Whoever asks whether we are ready often waits for a second only."""
+"""Readiness probes often wait for one second only."""
 TRY_EVERY_S = 0.2
 
 
 class Pending:
-    """A job, and what came of it."""
+    """A job and its result."""
 
     __slots__ = ("crowd", "error", "job", "result", "weight")
 
     def __init__(self, job: Job, weight: int, crowd: str = "") -> None:
-        """A job that weighs as much as so many.
+        """A job with a weight.
 
-        crowd: what it may wait for, with hundreds of others, so that it stands behind those alone
+        crowd: what it may wait for together with hundreds of others, so that it queues behind those
         """
         self.job = job
         self.weight = weight
@@ -84,17 +84,17 @@ class Worker:
     """One thread that runs jobs in the order they came."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop, at_once: int) -> None:
-        """A thread that is given so many jobs at once, or one that is as many by itself."""
+        """A thread that takes jobs up to a total weight at once, or one heavier job alone."""
         self._loop = loop
         self._at_once = at_once
         self._come: list[Pending] = []
-        """What waits until the thread is back."""
+        """Jobs that wait until the thread is free."""
         self._crowds: dict[str, deque[Pending]] = {}
-        """The same for jobs of which there may be hundreds, by what they may wait for."""
+        """The same for jobs that may come by the hundred, by what they may wait for."""
         self._crowds_next = False
         self._kept = False
-        """Whether a stranger kept the turn from the last jobs: then all who have come wait for it
-        together."""
+        """Whether another process held the turn during the last jobs: then all that have arrived
+        wait for it together."""
         self._busy = False
         self._queue: SimpleQueue[list[Pending] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -114,14 +114,14 @@ class Worker:
             self._come.append(pending)
 
     async def stop(self) -> None:
-        """Finish what has come, and end."""
+        """Finish what has arrived, and end."""
         while self._come or self._crowds or self._busy:
             await asyncio.sleep(0.001)
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def _hand_over(self) -> None:
-        """Give the thread what has come by now, at once; in turns with that, a few of a crowd."""
+        """Give the thread everything that has arrived, alternating with a few jobs of a crowd."""
         self._busy = True
         if self._kept:
             self._queue.put([*self._all(), *self._few(self._at_once)])
@@ -131,7 +131,7 @@ class Worker:
         self._crowds_next = not self._crowds_next
 
     def _few(self, enough: int) -> list[Pending]:
-        """The first of each crowd, and then the second, until they are enough."""
+        """The first of each crowd, then the second, until there are enough."""
         jobs: list[Pending] = []
         while self._crowds and len(jobs) < enough:
             what = next(iter(self._crowds))
@@ -142,7 +142,7 @@ class Worker:
         return jobs
 
     def _all(self) -> list[Pending]:
-        """What has come by now, as far as one turn can do it."""
+        """What has arrived, as much as one turn can do."""
         number, left = 0, self._at_once
         while number < len(self._come) and (left >= self._come[number].weight or not number):
             left -= self._come[number].weight
@@ -151,10 +151,10 @@ class Worker:
         return jobs
 
     def _back(self, jobs: list[Pending]) -> None:
-        """Answer, and only then go on with what has come meanwhile."""
+        """Answer, and only then continue with what has arrived meanwhile."""
         for pending in jobs:
             pending.settle()
-            pending.result = None  # an answer and what it was made of need not be kept together
+            pending.result = None  # the answer is kept, so its source need not be
         self._busy = False
         if self._come or self._crowds:
             self._loop.call_soon(self._hand_over)
@@ -170,11 +170,11 @@ class Worker:
 
 
 class Writer(Worker):
-    """The thread that makes all writes, and commits many of them at once.
+    """The thread that does all writes, and commits many of them at once.
 
-    While it runs its jobs, the loop stands still, for a while at most: both want the interpreter,
-    and would take it from each other at every statement. The commit waits for the disk, and the
-    loop goes on.
+    While it runs its jobs, the loop pauses for a limited time: both need the interpreter, and would
+    take it from each other at every statement. During the commit, which waits for the disk, the
+    loop continues.
     """
 
     def __init__(self, driver: GroupingDriver, loop: asyncio.AbstractEventLoop) -> None:
@@ -182,8 +182,8 @@ class Writer(Worker):
         self.groups = 0
         self.writes = 0
         self.undone: Job = lambda: None
-        """Called before the next write, when what was written is undone."""
-        # A database elsewhere is waited for without the interpreter.
+        """Called before the next write if what was written is undone."""
+        # Waiting for a database elsewhere does not need the interpreter.
         self._stand_still_s = STAND_STILL_S if driver.liveness is not None else 0.0
         self._ran = threading.Lock()
         super().__init__("dibs-writer", loop, GROUP_LIMIT)
@@ -204,7 +204,7 @@ class Writer(Worker):
                 self._ran.release()
                 self._kept = group.kept is not None
         except Exception as error:
-            # Whatever they did is undone, so none of them may hear that it was done.
+            # Their writes are undone, so none of them may be told that it succeeded.
             self.undone()
             for pending in jobs:
                 if isinstance(pending.result, Queued):
@@ -214,7 +214,7 @@ class Writer(Worker):
 
 
 class Readiness:
-    """Whether a write can be made now: one is tried, and undone, for all who ask meanwhile."""
+    """Whether the store can be written: one write is tried and undone, for all who ask."""
 
     def __init__(self, writer: Writer, store: Store) -> None:
         self._writer = writer
@@ -227,7 +227,7 @@ class Readiness:
             tx.discard()
 
     async def cause(self) -> DibsError | None:
-        """Why none can be made, within a moment, however long it takes to find out."""
+        """Why it cannot be written; the answer comes quickly, however long the check takes."""
         now = asyncio.get_running_loop().time()
         trying = self._trying
         if trying is None or (trying.done() and now - self._begun > TRY_EVERY_S):
@@ -240,7 +240,7 @@ class Readiness:
         else:
             error = BusyError("the writer has not answered yet", next="try again", cause="writer")
         if isinstance(error, BusyError) and self._store.liveness is not None:
-            return None  # another process of this machine has the turn, which is no failure
+            return None  # another process on this machine has the turn, which is no failure
         if error is not None and not isinstance(error, DibsError):
             raise error
         return error

@@ -1,4 +1,4 @@
--- Leases, and the queue of those who wait for one.
+-- Leases, and the queue of their waiters.
 
 CREATE TABLE lease (
     space BIGINT NOT NULL,

@@ -1,11 +1,11 @@
 """What a shell command is going to change, read from its text before it runs.
 
-`read` gives a verdict. Nothing is run. What can be recognised is named: redirections, the plain
-writers (`tee`, `sed -i`, `mv`, `rm`), git, patches, formatters, package managers, archives, the
-literal paths in Python, JavaScript, Perl or Ruby, and all of that in the scripts and recipes of
-the project that the command runs. What cannot be known (a variable from elsewhere, a program) is
-left out on purpose: the hook finds it after the command has run. That a command only reads is said
-the other way round, only if every command in the text is known to leave files alone (`reading`).
+`read` returns a verdict. Nothing is run. It recognises redirections, the plain writers (`tee`,
+`sed -i`, `mv`, `rm`), git, patches, formatters, package managers, archives, the literal paths in
+Python, JavaScript, Perl or Ruby, and all of that in the project's scripts and recipes that the
+command runs. What cannot be known (a variable from elsewhere, a program) is left out on purpose:
+the hook finds it after the command has run. The verdict that a command only reads is given only if
+every command in the text is known to leave files alone (`reading`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ READS, WRITES, UNKNOWN = "reads", "writes", "unknown"
 
 
 class Verdict:
-    """What is known of a command before it runs.
+    """What is known about a command before it runs.
 
-    says: READS if it is sure to leave every file as it is; WRITES if it is going to make the
-        edits, and perhaps others; UNKNOWN if it may write anything
+    says: READS if it certainly changes no file; WRITES if it is going to make the edits, and
+        perhaps others; UNKNOWN if it may write anything
     edits: with absolute paths, each once
     """
 
@@ -34,12 +34,12 @@ class Verdict:
 def read(command: str, cwd: str, disk: Disk | None = None) -> Verdict:
     """Say what the command is going to change.
 
-    disk: how the files that are there are looked at; without it, `mv a b` is taken to write b
-        itself, `git checkout x` is judged by how x is spelled, and no script is read
+    disk: how existing files are examined; without it, `mv a b` is assumed to write b itself,
+        `git checkout x` is judged by the spelling of x, and no script is read
     """
     text = command.replace("\0", "")
     texts = Texts()
-    # A NUL reaches no shell; what another program makes of such a text cannot be told.
+    # A NUL cannot reach a shell, and other programs may treat such a text in any way.
     if text == command and Reading(texts, text).text(text):
         return Verdict(READS, [])
     from dibs.surfaces.hooks.shell.walk import Walk

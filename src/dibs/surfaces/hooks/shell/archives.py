@@ -1,7 +1,7 @@
-"""What packs and unpacks files: an entry of COMMANDS for each.
+"""Commands that pack and unpack files: an entry of COMMANDS for each.
 
-What is in an archive cannot be known from the text. The members that are named are claimed, else
-those of them that others hold, once it has been looked into (`narrowing`).
+The text does not say what is in an archive. Members that are named are claimed; otherwise the
+archive is read, and only its members that others hold are claimed (`narrowing`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _TAR = (
     "fCbTXIgK --file --directory --exclude --files-from --use-compress-program --transform"
     " --strip-components --owner --group --mode --format --exclude-from --wildcards-match"
 )
-# What each packer puts behind a name, and whether it keeps what it has packed.
+# The suffix of each packer, and whether it keeps the packed file.
 _ENDINGS = {"gzip": "gz", "bzip2": "bz2", "xz": "xz", "lzma": "lzma", "zstd": "zst", "lz4": "lz4"}
 _UNPACKERS = {
     "gunzip": "gzip", "bunzip2": "bzip2", "unxz": "xz", "unlzma": "lzma", "unzstd": "zstd",
@@ -72,8 +72,8 @@ def _tar_reads(args: list[str]) -> bool:
 def unpacked(
     call: ShellCall, archive: str | None, folder: str | None, names: Values, strip: str = "0"
 ) -> None:
-    """What is unpacked: the members that are named, else all that is in the archive, or all that
-    is in a directory of its own if the archive cannot be looked into."""
+    """What is unpacked: the named members, or everything in the archive, or everything in its
+    own directory if the archive cannot be read."""
     path = call.path(archive)
     if names and strip == "0":
         call.write(f"{folder}/{name}" if folder and name else name for name in names)
@@ -87,7 +87,7 @@ def _unzip(call: ShellCall) -> None:
     found, names = options(call.args, "dxP")
     if found.has("-l -t -p -c -v -Z"):
         return
-    # After -x come the members that are left out.
+    # After -x come the excluded members.
     members = [] if "-x" in found else names[1:]
     if "-n" not in found:
         unpacked(call, [*names, ""][0], found.get("-d"), [] if "-j" in found else members)
@@ -127,7 +127,7 @@ def _packed(call: ShellCall) -> str | None:
 
 
 def piped(call: ShellCall, archive: str | None) -> str | None:
-    """What stands for an archive that is handed on, for whoever unpacks it."""
+    """A stand-in for an archive in a pipe, for the command that unpacks it."""
     path = call.path(archive)
     is_there = path is not None and call.kind_of(path) == "file"
     return call.asking(".", ("archive", path, "0")) + "\n" if path and is_there else None

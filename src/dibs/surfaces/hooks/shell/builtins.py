@@ -1,7 +1,7 @@
-"""What the shell does itself, and what runs other commands: an entry of COMMANDS for each.
+"""Shell builtins, and commands that run other commands: an entry of COMMANDS for each.
 
-Each changes the walk's state or goes on with the walk in another text; it gives what is printed,
-if the text says that.
+Each changes the walk's state or continues the walk in another text, and returns what is printed, if
+the text says that.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _directories(state: ShellState, call: ShellCall) -> tuple[str, ...]:
     if targets[:1] == ["-"]:
         return state.before or ("",)
     path = call.path(targets[0] if targets else (state.variables.get("HOME") or ("",))[0])
-    # A directory by wildcard cannot be known.
+    # A directory given by a wildcard cannot be known.
     return (path if path and "*" not in path and "?" not in path else "",)
 
 
@@ -58,7 +58,7 @@ def _read(walk: Walk, call: ShellCall, words: list[Word]) -> str:
 
 
 def _columns(line: str, separators: str, count: int) -> tuple[str, ...]:
-    """Part a line for so many variables; the last one has the rest of it."""
+    """Split a line for so many variables; the last one gets the rest."""
     if not separators or count == 1:
         parts = [line]
     elif separators.isspace():
@@ -134,7 +134,7 @@ def _trap(walk: Walk, call: ShellCall, words: list[Word]) -> str:
 
 
 def _each(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
-    """Run what `xargs` and its like are told to run, for what they are fed."""
+    """Run the commands of `xargs` and similar programs, for their input."""
     from dibs.surfaces.hooks.shell import lists
 
     rules.run(call)
@@ -169,7 +169,7 @@ def script(walk: Walk, call: ShellCall) -> str | None:
 
 
 def _recipes(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
-    """Run what a file of the project says that a name stands for: `make build`, `npm run x`."""
+    """Run what a file of the project defines for a name: `make build`, `npm run x`."""
     from dibs.surfaces.hooks.shell import recipes
 
     printed = rules.run(call)

@@ -1,8 +1,9 @@
-"""A command that is going to run, and what it finds around it: the disk, earlier commands.
+"""A command that is going to run, and its surroundings: the disk, earlier commands.
 
-A name may carry a question (`asking`): of the files that it stands for, only some are meant, and
-the text does not say which. `grep -l`, `git diff --name-only` and their like print such names. What
-is asked goes along with the edit, and is answered when it is known who holds what (`narrowing`).
+A name may carry a question (`asking`): it stands for several files, only some of them are meant,
+and the text does not say which. `grep -l`, `git diff --name-only` and similar commands print such
+names. The question goes along with the edit, and is answered when it is known who holds what
+(`narrowing`).
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ NAMES_LIMIT = 1_000
 
 
 class Disk:
-    """How the files that are there are looked at; by default, nothing is seen.
+    """How existing files are examined; by default, nothing is seen.
 
     kind_of: says of a path whether it is now a "directory", a "file" or nothing ("")
-    text_of: gives the text of a file that is not too long
-    names_in: gives the names in a directory that has not too many
+    text_of: returns the text of a file that is not too long
+    names_in: returns the names in a directory that does not have too many
     """
 
     def __init__(
@@ -71,8 +72,8 @@ def names_in(path: str) -> list[str]:
 
 
 DISK = Disk(kind_of, text_of, names_in)
-"""The disk as it is. A file there may be anything, written by anybody: nothing but a regular file
-is opened, and nothing long is read."""
+"""The real disk. A file there may be anything, written by anybody: only regular files are opened,
+and nothing long is read."""
 
 
 class Scene:
@@ -133,14 +134,14 @@ class ShellCall:
         return f"{path}{ASKED}{number}{ASKED}" if number else path
 
     def _bracketed(self, path: str) -> str:
-        """Give what a path with `[…]` means: a file of that name, as the shell takes it if nothing
-        else fits, or any character in its place."""
+        """Give what a path with `[…]` means: a file with that very name, which the shell uses if
+        nothing else matches, or any character in its place."""
         literal = path.replace(BRACKET, "[")
         if self.kind_of(literal):
             return literal
         done, *rest = path.split(BRACKET)
         for piece in rest:
-            # A `]` that comes first is one of the characters.
+            # A leading `]` is one of the characters.
             close = piece.find("]", 2 if piece[:1] in "!^" else 1)
             done += "?" + piece[close + 1 :] if close > 0 else "[" + piece
         return done
@@ -183,7 +184,7 @@ class ShellCall:
             self.add(self.path(value), kind, asks)
 
     def tree(self, *asks: tuple[str, ...]) -> None:
-        """Say that any file of the checkout may change, or what to ask git to know which."""
+        """Note that any file of the checkout may change, or what to ask git to find out which."""
         if self.cwd:
             self.add(self.cwd, "tree", asks)
 
@@ -225,7 +226,7 @@ class ShellCall:
         return found
 
     def _matching(self, value: str) -> list[str]:
-        """Wildcards in the last part of a path only, as most are."""
+        """Wildcards only in the last part of a path, the usual case."""
         folder, slash, last = value.rpartition("/")
         if not {STAR, QUESTION} & {*last} or {STAR, QUESTION, BRACKET} & {*folder}:
             return []

@@ -1,7 +1,7 @@
-"""Whether a command is sure to succeed or to fail: `[ -f x ] || …`, `grep -q text file && …`.
+"""Whether a command certainly succeeds or fails: `[ -f x ] || …`, `grep -q text file && …`.
 
-Only what is known for certain is said, of files as they are now and that the same text has not
-changed before; everything else is None.
+The answer is certain or None: it depends on files as they are now, if the same text has not changed
+them before.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _kind(call: ShellCall, value: str) -> str | None:
 
 
 def _grep(call: ShellCall) -> bool | None:
-    """Whether a plain text is in a file; anything more than that is not tried."""
+    """Whether a file contains a plain text; patterns are not tried."""
     found, names = options(call.args, "e --regexp")
     given = [found.get("-e"), *names] if "-e" in found else names
     if len(given) != 2 or not given[0] or not given[1] or found.keys() - _PLAINLY:

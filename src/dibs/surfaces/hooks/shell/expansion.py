@@ -1,7 +1,7 @@
-"""What the words of a command become where it runs: in every directory, with every value.
+"""What the words of a command expand to: in every possible directory, with every value.
 
-A command may run in one of several settings, such as the values of a loop's variable; it is taken
-as run in each of them.
+A command may run in one of several settings, such as the values of a loop's variable; it is treated
+as if it ran in each of them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dibs.surfaces.hooks.shell.values import MAX_VALUES, ShellState, Token, Word
 
 # A working directory, "" if it cannot be known, and the values of the variables.
 Setting = tuple[str, dict[str, str]]
-# What commands print: for each, all that it may be, or None if it cannot be known.
+# What commands print: all possible outputs of each, or None if unknown.
 Printed = tuple[str, ...] | None
 MAX_RUNS = 2_000
 
 
 class Expansion:
-    """The state that words are seen in.
+    """The state in which words are expanded.
 
-    printed: what each substitution has printed when it was last run, by its name
+    printed: what each substitution printed when it was last run, by its name
     runs: in how many more settings a command may run
     """
 
@@ -71,7 +71,7 @@ class Expansion:
             yield cwd, variables
 
     def _choices(self, many: dict[str, tuple[str, ...]]) -> list[list[dict[str, str]]]:
-        """The values that variables may have: together if one line has set them, else each."""
+        """The possible values of variables: together if one line set them, otherwise separately."""
         choices = []
         done: list[values.Rows] = []
         for name, held in many.items():
@@ -90,7 +90,7 @@ class Expansion:
         return choices
 
     def fields(self, words: Iterable[Word]) -> Iterator[str]:
-        """Give what the words become, in every setting."""
+        """Give what the words expand to, in every setting."""
         for word in words:
             for _, variables in self.settings([word]):
                 yield from (field for field in word.fields(variables) if field is not None)

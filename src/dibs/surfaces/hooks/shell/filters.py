@@ -1,7 +1,7 @@
-"""What the programs of sed and awk write: `w file`, `print > "file"`.
+"""What sed and awk programs write: `w file`, `print > "file"`.
 
-Both are read sign by sign, as far as it takes to tell a command from a pattern or a text. Where
-that is not clear, or the program runs another, `None` says so.
+Both are read character by character, as far as needed to tell a command from a pattern or a text.
+If that is not clear, or the program runs another one, the result is `None`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _STREAMS = frozenset(("/dev/stdout", "/dev/stderr", "-"))
 
 
 def sed_scripts(args: Values) -> Values:
-    """Give the scripts among the arguments of sed; None is one that is not in the text."""
+    """Give the scripts among the arguments of sed; None for one that is not in the text."""
     found, names = options(args, "efl --expression --file --line-length", "i")
     if found.has("-f --file"):
         return [None]
@@ -71,7 +71,7 @@ def sed_writes(scripts: Values) -> list[str] | None:
 
 
 def _part(text: str, at: int, delimiter: str, *, pattern: bool = True) -> int:
-    """Give where the part after this one begins; in `[…]` of a pattern, a delimiter is a letter."""
+    """Give where the next part begins; in `[…]` of a pattern, a delimiter is a character."""
     while at < len(text) and text[at] != delimiter:
         if text[at] == "\\":
             at += 1

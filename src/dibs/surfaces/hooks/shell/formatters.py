@@ -1,9 +1,9 @@
 """What is known about formatters and fixers: an entry of FORMATTERS for each.
 
-A formatter that is given a file may rewrite that file. Given a directory, it may rewrite the files
-in it whose names end as its entry says, and no others: those are claimed, as patterns. Which of
-them are not formatted yet only the formatter itself could say, and that may take seconds and run
-code from the repository, so a file of another agent among them is in its way.
+A formatter may rewrite a file that it is given. If it is given a directory, it may rewrite the
+files in it that have the suffixes of its entry, and no others: those are claimed, as patterns. Only
+the formatter itself could say which of them are not formatted yet, which may take seconds and run
+code from the repository. So a file of another agent among them blocks it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _TF = "tf tfvars tftest.hcl"
 class Formatter:
     """What is known about one formatter.
 
-    endings: how the names end of the files it rewrites in a directory, "" for all files
-    needs: the options of which one must be there, "" if it rewrites without being told
+    endings: the suffixes of the files it rewrites in a directory, "" for all files
+    needs: options, one of which must be given, "" if it rewrites by default
     valued: its options with a value
     means: those of _ONLY_LOOKS that mean something else in it
     default: what it rewrites if it is given no path
@@ -94,7 +94,7 @@ _LEAVE_OUT = (
     "--exclude", "--extend-exclude", "--force-exclude", "--ignore-pattern", "--ignore", "--skip",
     "--extend-skip", "--skip-glob",
 )  # fmt: skip
-# Each by its name and, if it has several jobs, the word that must come first.
+# Each by its name and, if it has several subcommands, the subcommand.
 FORMATTERS = {
     "add-trailing-comma": Formatter(_PY),
     "alejandra": Formatter("nix", means="-c"),

@@ -1,6 +1,6 @@
-"""What git is asked about a command, in words; and the rules of what merges and replays commits.
+"""Questions for git about a command, and the rules for merging and replaying commits.
 
-Nothing is asked here: that is done before the command runs, if somebody holds something
+Nothing is asked here: that happens before the command runs, if somebody holds something
 (`narrowing`). The words of a question (`Asking` answers them):
 
     to REV                  what differs between HEAD and REV; `between REV REV`: any two
@@ -12,16 +12,16 @@ Nothing is asked here: that is done before the command runs, if somebody holds s
     paths REV               what differs from REV, or from the index
     untracked FLAG…         what `git clean` would remove
     modules                 submodules that are not where they should be
-    original, todo          where an abort goes back to; what is still to be applied
+    original, todo          where an abort returns to; what is still to be applied
     bisect WORD REV…        where a bisection goes next
     patch FILE OPTION…      what the patch in a file changes
     unknown                 it depends on what the text does not say
-    during FILE…            nothing changes unless git has one of these: it is in the midst of it
+    during FILE…            nothing changes unless git has one of these (an operation in progress)
     unless FILE…            nothing changes if git has one of these
     refuses WHEN            nothing changes if there is uncommitted work: `any`; anything `staged`;
                             in what is `changed`, or there only on disk (`unstaged`); a conflict
                             (`unmerged`), or one `below` the path
-    autostash HOW           uncommitted work is taken away meanwhile: `yes`, `no`, or a setting
+    autostash HOW           uncommitted work is stashed meanwhile: `yes`, `no`, or a setting
     moves REV               HEAD is there afterwards, for the commands that follow
 """
 
@@ -41,7 +41,7 @@ CHANGED = ("refuses", "changed")
 MERGING = "MERGE_HEAD"
 REBASING = ("rebase-merge", "rebase-apply")
 PICKING = ("CHERRY_PICK_HEAD", "REVERT_HEAD", "sequencer")
-# What is being merged, picked or rebased goes on, or is given up.
+# A merge, pick or rebase in progress is continued or given up.
 _STAGES = "--abort --continue --quit --skip --edit-todo --show-current-patch -h --help"
 
 
@@ -58,7 +58,7 @@ def about(word: str, values: Values, *more: str) -> tuple[str, ...]:
 
 
 def stage(call: ShellCall, *, abort: Asks = (), skip: Asks = (), go_on: Asks = ()) -> bool:
-    """Whether it is about what is under way already, and no new merge, pick or rebase."""
+    """Whether it concerns an operation in progress, not a new merge, pick or rebase."""
     given = [arg for arg in call.args if arg in _STAGES.split()]
     stages = {"--abort": abort, "--skip": skip, "--continue": go_on}
     if given and (asks := stages.get(given[0] or "")):

@@ -1,8 +1,8 @@
 """What is known about git: an entry of GIT for each of its commands.
 
-Only the working tree matters here, not the index or the commits. Where git itself decides which
-files change, as in `git stash` or `git checkout main`, the edit is the whole tree, or a directory,
-and says what git can be asked to know which files these are (`git_questions`).
+Only the working tree matters here, not the index or the commits. If git itself decides which files
+change, as in `git stash` or `git checkout main`, the edit is the whole tree or a directory, with
+the question for git that finds out which files these are (`git_questions`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _git(call: ShellCall) -> None:
     kept, call.edits = call.edits, {}
     rule.writes(call)
     for edit in call.edits:
-        # Which repository an option names is not looked at.
+        # A repository named by an option is ignored.
         kept[Edit(edit.path, edit.kind) if apart else edit] = None
     call.edits = kept
 
@@ -80,7 +80,7 @@ def _paths(call: ShellCall, values: Values, kind: str = "write", asks: Asks = ()
         if value.startswith(":"):
             call.tree()
         elif "*" in value or "?" in value:
-            # A wildcard that git itself reads goes through directories.
+            # A wildcard that git itself expands matches across directories.
             folder, slash, _ = value.replace("?", "*").partition("*")[0].rpartition("/")
             call.write([f"{folder}{slash}**/{value.rpartition('/')[2]}"], kind, asks)
         else:
@@ -126,7 +126,7 @@ def _checkout(call: ShellCall) -> None:
 
 
 def _from_index(found: Options) -> Asks:
-    """What is put back as it is in the index: not if there is a conflict, unless it is forced."""
+    """What is restored from the index: not if there is a conflict, unless it is forced."""
     forced = found.has("-f --force -m --merge --ours --theirs --ignore-unmerged")
     return (("paths", ""), *(() if forced else (("refuses", "below"),)))
 
@@ -137,7 +137,7 @@ def _is_file(call: ShellCall, value: str | None) -> bool:
     path = call.path(value)
     if value in (".", "..") or (path and call.kind_of(path)):
         return True
-    # When it cannot be looked at, by how a file's name ends: `a.py`, and not `v1.2`.
+    # If it cannot be examined, judge by the suffix: `a.py`, but not `v1.2`.
     stem, dot, ending = plain(value).rpartition(".")
     return bool(dot) and ending.isalnum() and ending[0].isalpha() and not {*"~^@"} & {*stem}
 
@@ -185,7 +185,7 @@ def _clean(call: ShellCall) -> None:
     flags = [flag for flag in ("-d", "-x", "-X") if flag in found]
     given = [arg for arg in call.args if arg]
     short = [arg for arg in given if arg[0] == "-" and arg[1:2] != "-"]
-    # Twice, it removes also repositories that lie inside.
+    # Given twice, it also removes nested repositories.
     twice = given.count("--force") + "".join(short).count("f") > 1
     excluded = [f"--exclude={plain(value)}" for value in every(call.args, "-e", "--exclude")]
     asks = ("untracked", *flags, "-ff" if twice else "-f", *excluded)
@@ -246,7 +246,7 @@ def _tree(but: str) -> Writes:
 def _applies(unless: str, mailed: bool) -> Writes:
     """Rule: it changes the files that its patches name, any file if a patch cannot be seen.
 
-    unless: the options with which it only looks
+    unless: the options with which it only reads
     """
 
     def writes(call: ShellCall) -> None:
@@ -254,7 +254,7 @@ def _applies(unless: str, mailed: bool) -> Writes:
             return
         found, patches = options(call.args, "pC --directory --exclude --include --whitespace")
         back = ["-R"] if found.has("-R --reverse") else []
-        # It is tried out first where it is applied as a whole or not at all.
+        # It is tried first if it is applied as a whole or not at all.
         tried = [] if mailed or found.has("-3 --3way --reject --index") else ["--check", *back]
         if found.has(unless) and "--apply" not in found:
             return
@@ -273,7 +273,7 @@ def _applies(unless: str, mailed: bool) -> Writes:
                 continue
             from dibs.surfaces.hooks.shell.toolchain import patched
 
-            # git's own patches are named from the top, all others from where they are applied.
+            # Paths in git's own patches are relative to the top, others to where they are applied.
             base = _top(call) if "diff --git " in text else call.cwd
             patched(call, text, base and f"{base}/{folder}", int(strip))
 

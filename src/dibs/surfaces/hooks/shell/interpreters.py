@@ -1,7 +1,7 @@
-"""Code that is handed to an interpreter on the command line: `python -c`, `node -e`, `perl <<EOF`.
+"""Code given to an interpreter on the command line: `python -c`, `node -e`, `perl <<EOF`.
 
-The code is an option's value, standard input, or a file that the same text has written before. What
-it writes and what it hands to a shell is found by `python_code` and `script_code`.
+The code is an option's value, standard input, or a file that the same text has written before.
+`python_code` and `script_code` find what it writes and what it runs in a shell.
 """
 
 from __future__ import annotations

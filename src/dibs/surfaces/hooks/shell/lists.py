@@ -1,9 +1,9 @@
-"""Names that one command hands to others: what `find`, `ls` or `git ls-files` print, and for what
-`xargs`, `find -exec` and their like then run a command.
+"""Names that one command passes to others: what `find`, `ls` or `git ls-files` print, and what
+`xargs`, `find -exec` and similar commands then run.
 
 Files that are not named in the text are named by a pattern: `find src -name '*.py'` prints
-`src/**/*.py` here. Where only some of these are meant, the name carries a question (`searches`).
-If nothing can be asked (`-newer`), nothing is said: a claim on all would be in the way of others.
+`src/**/*.py` here. If only some of these are meant, the name carries a question (`searches`). If
+nothing can be asked (`-newer`), nothing is claimed: a claim on all of them would block others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dibs.surfaces.hooks.shell.call import ASKED, ShellCall
 from dibs.surfaces.hooks.shell.values import MAX_VALUES, Values, marked, options, plain
 
 _ACTIONS = frozenset("-exec -execdir -ok -okdir".split())
-# Tests that choose some files by what is not in their names.
+# Tests that choose files by something other than their names.
 _VAGUE = frozenset(
     "-newer -newermt -mtime -mmin -ctime -cmin -atime -amin -size -empty -perm -user -group -regex"
     " -iregex -links -inum -samefile -anewer -cnewer -executable -writable -readable".split()
@@ -25,7 +25,7 @@ _FD = "etEdjcSoB --extension --type --exclude --max-depth --threads --color --si
 
 
 def commands_of(call: ShellCall) -> Iterator[Values]:
-    """Give every command that the call runs, with what it is fed in its place."""
+    """Give every command that the call runs, with its input inserted."""
     if call.name == "find":
         yield from _executed(call)
     elif call.name == "xargs":
@@ -74,7 +74,7 @@ def _items(stdin: str | None, by_line: bool) -> Values:
 
 
 def _filled(command: Values, items: Values, mark: str) -> Iterator[Values]:
-    """Put the items behind the command, or each of them where the mark is."""
+    """Append the items to the command, or put each of them in place of the mark."""
     if not command:
         return
     if not mark:
@@ -208,13 +208,13 @@ def _ls(call: ShellCall) -> str | None:
 
 
 def _passed(call: ShellCall) -> str | None:
-    """What sorts or cuts a list hands on no other names."""
+    """A command that sorts or cuts a list adds no names."""
     _, names = options(call.args, "nckStT --lines --bytes --key")
     return call.text(names[0]) if names else call.stdin
 
 
 def _grep(call: ShellCall) -> str | None:
-    """Of a list, the lines in which a plain text is, or that end as a pattern says."""
+    """The lines of a list that contain a plain text, or end as a pattern says."""
     flags, names = options(call.args, "eABCmgtT --include --exclude --exclude-dir --glob --type")
     if flags.has("-l --files-with-matches -rl -Rl") and not flags.has("-v -L"):
         from dibs.surfaces.hooks.shell.searches import matching
@@ -228,7 +228,7 @@ def _grep(call: ShellCall) -> str | None:
     without = flags.has("-v --invert-match")
     wanted = plain(given[0])
     ending = wanted.endswith("$")
-    # Names are printed from where the command runs, so that a path begins at any folder.
+    # Names are relative to where the command runs, so a path may begin at any folder.
     wanted = wanted.removesuffix("$").removeprefix("^").replace("\\.", ".")
     if not {*wanted}.isdisjoint("*?[]()\\^$|+{}"):
         return call.stdin if without else None
@@ -251,7 +251,7 @@ def _tr(call: ShellCall) -> str | None:
 
 
 def _cut(call: ShellCall) -> str | None:
-    """What takes a column out of a list of names has names left."""
+    """A command that takes a column out of a list of names leaves names."""
     lines = (call.stdin or "").splitlines()
     return call.stdin if lines and all(ASKED in line for line in lines) else None
 
@@ -280,8 +280,8 @@ def _name(call: ShellCall) -> str | None:
 
 
 def _mktemp(call: ShellCall) -> str | None:
-    """A name that nobody else has, where nothing is ever claimed: what is made there is copied
-    from there to a place that counts."""
+    """A unique name in a place where nothing is ever claimed: files made there are copied to a
+    place that counts."""
     flags, names = options(call.args, "p --suffix")
     if names or flags.has("-p --tmpdir -t"):
         return None

@@ -1,9 +1,8 @@
 """Which files package managers write: an entry of PACKAGES for each of their commands.
 
-Only the files that a project keeps are named: what it asks for (`package.json`) and what was
-chosen (`package-lock.json`). Installed packages (`node_modules`, a virtual environment) are
-nobody's work, and an installation by the lock alone (`npm ci`, `pip install`) changes none of
-these files.
+Only the files that a project keeps are named: the manifest (`package.json`) and the lock file
+(`package-lock.json`). Installed packages (`node_modules`, a virtual environment) are nobody's work,
+and an installation from the lock file alone (`npm ci`, `pip install`) changes none of these files.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _VALUED = (
 )
 _NOT_HERE = "--global --dry-run --help -h --no-save --check"
 _WITH_NAMES = "+"
-"""Only if it is given something to install: else it installs what is in the lock."""
+"""Only if it is given something to install; otherwise it installs what is in the lock file."""
 
 # What each command writes; with a `+`, only if it is given names.
 PACKAGES = {
@@ -147,7 +146,7 @@ def _packages(call: ShellCall) -> None:
 
 
 def _write_beside(call: ShellCall, folder: str | None, names: list[str]) -> None:
-    """The files of the nearest directory above in which the first of them is."""
+    """The files in the nearest parent directory that contains the first of them."""
     start = call.path(folder) if folder else call.cwd
     base = start
     while base and not folder and not call.kind_of(f"{base}/{names[0]}"):
@@ -156,7 +155,7 @@ def _write_beside(call: ShellCall, folder: str | None, names: list[str]) -> None
 
 
 def _compile(call: ShellCall) -> None:
-    """`pip-compile`, `uv pip compile`: what is chosen, for what is asked for."""
+    """`pip-compile`, `uv pip compile`: lock files for requirements."""
     args = call.args[2:] if call.args[:2] == ["pip", "compile"] else call.args
     if call.name == "uv" and args is call.args:
         _packages(call)
@@ -205,7 +204,7 @@ def _maven(call: ShellCall) -> None:
 
 
 def _snapshots(call: ShellCall) -> None:
-    """Tests that renew what they compare with."""
+    """Tests that update their snapshots."""
     if {"-u", "--updateSnapshot", "--update"} & {*call.args}:
         call.write(["**/*.snap"])
 

@@ -1,13 +1,13 @@
 """Which files a piece of Python writes, as far as its text says: `python -c`, a here-document.
 
 The code is parsed by Python itself and never run. It is followed statement by statement, with the
-texts and paths that its names stand for; a name that is bound in a loop stands for each of its
-values, and a function is followed with the arguments it is called with. Only what is opened for
-writing, written, moved or removed counts: a text that merely looks like a path does not.
+texts and paths of its variables; a loop variable stands for each of its values, and a function is
+followed with the arguments it is called with. Only what is opened for writing, written, moved or
+removed counts, not a text that merely looks like a path.
 
-What is written under an `if` and is known by a pattern only (`for p in Path("src").rglob("*.py")`)
-is some of the files: those in which the texts are that the loop looks for or replaces. If it looks
-for none, nothing is said.
+A write under an `if` to files known only by a pattern (`for p in Path("src").rglob("*.py")`) means
+some of the files: those that contain the texts that the loop searches for or replaces. If it
+searches for none, nothing is claimed.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def follow(call: ShellCall, code: str, argv: list[str | None]) -> list[str]:
 
 
 class PythonCode(PythonValues):
-    """One piece of code on its way.
+    """One piece of code being followed.
 
-    commands: what it hands to a shell
+    commands: what it runs in a shell
     """
 
     def __init__(self, call: ShellCall, argv: list[str | None]) -> None:
@@ -79,7 +79,7 @@ class PythonCode(PythonValues):
         self.unsure += not sure
         for one in statements:
             self._statement(one)
-            # After `if …: continue`, what follows is done for some only.
+            # After `if …: continue`, the rest applies only to some values.
             if type(one).__name__ == "If" and type(one.body[-1]).__name__ in _LEAVING:
                 self.unsure += 1
         self.unsure = kept
@@ -114,7 +114,7 @@ class PythonCode(PythonValues):
             self.run(one.body, sure=True)
         elif kind in ("If", "While"):
             self._effects(one.test)
-            # Whoever is called is the main program here.
+            # The code is the main program here.
             main = "__name__" in map(_name, _inside(one.test))
             self.run(one.body, sure=main)
             self.run(one.orelse, sure=False)
@@ -196,7 +196,7 @@ class PythonCode(PythonValues):
                 self.call.write([text], kind, tuple(self.sought) if some else ())
 
     def _looked_for(self, statements: list[Any]) -> list[tuple[str, ...]]:
-        """What a loop asks of the files that it goes through, as questions."""
+        """What a loop checks in the files that it goes through, as questions."""
         texts: list[str] = []
         endings: list[str] = []
         for node in _inside(statements):
@@ -257,7 +257,7 @@ def _name(node: Any) -> str:
 
 
 def _inside(node: Any) -> Iterator[Any]:
-    """Give the node and all that is inside it, those outside first."""
+    """Give the node and everything inside it, outer nodes first."""
     waiting = [node]
     while waiting:
         one = waiting.pop()

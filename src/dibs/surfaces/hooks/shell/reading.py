@@ -1,8 +1,8 @@
-"""Whether a command is sure to leave every file as it is.
+"""Whether a command certainly changes no file.
 
-That is said only if every command in the text is known to, with the arguments it is given. A text
-may change what a name means (`PATH`, a function, `alias`), have a program run another (`PAGER`),
-or hide commands where a shell evaluates (`${x@P}`, arithmetic): then nothing is sure.
+This is the verdict only if every command in the text, with its arguments, is known to change none.
+A text may change what a name means (`PATH`, a function, `alias`), make a program run another
+(`PAGER`), or hide commands where a shell evaluates (`${x@P}`, arithmetic): then nothing is certain.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _QUIET_SETTINGS = frozenset(
     "LC_ALL LANG PAGER GIT_PAGER NO_COLOR TERM COLUMNS TZ FORCE_COLOR CI".split()
 )
 _PAGERS = frozenset(("cat", "less", "more", ""))
-# What is in the names of settings that may make another program run.
+# Parts of the names of settings that may make another program run.
 _LOUD = tuple(
     "PATH OPT PAGER EDITOR VISUAL GIT LD_ DYLD BASH ENV IFS LESS CONFIG HOME ZIP MAN SHELL PROMPT"
     " PS RC PRE PYTHON NODE PERL RUBY TMP CMD COMMAND PROGRAM SSH ASKPASS LOADER".split()
@@ -43,7 +43,7 @@ _LOUD_IN_ZSH = frozenset("path cdpath fpath manpath module_path".split())
 
 
 class Reading:
-    """One look at a text and at all that is inside it.
+    """One pass over a text and everything inside it.
 
     evaluates: whether a shell may evaluate texts in it, in arithmetic or as an index
     """
@@ -60,7 +60,7 @@ class Reading:
         return reader.complete and self._all(reader.tokens)
 
     def _all(self, tokens: list[Token]) -> bool:
-        """Say whether every command is sure to leave all files as they are."""
+        """Say whether every command certainly changes no file."""
         if self.depth > MAX_DEPTH:
             return False
         self.depth += 1
@@ -150,7 +150,7 @@ def _only_looked_at(parameter: str) -> bool:
 
 
 def _is_quiet(name: str) -> bool:
-    """Say whether no other command looks at the variable."""
+    """Say whether no other command uses the variable."""
     if name.islower():
         return name not in _LOUD_IN_ZSH
     return name in _QUIET_SETTINGS or not any(loud in name.upper() for loud in _LOUD)
@@ -163,12 +163,12 @@ def _is_quiet_setting(word: Word) -> bool:
 
 
 def _bare(spelled: str) -> str:
-    """A path in front of the name may lead to any program, unless it is the system's own."""
+    """A path before the name may mean any program, unless it is a system path."""
     return plain(spelled).removeprefix("/usr").removeprefix("/bin/")
 
 
 def _unprefixed(args: Values) -> Values | None:
-    """Give the command without the words in front of it; None if one of them may matter."""
+    """Give the command without its prefix words; None if one of them may matter."""
     while args and args[0] and (prefix := _bare(args[0])) in _QUIET_PREFIXES:
         found, rest = options(args[1:], PREFIXES[prefix], ordered=True)
         if prefix == "command" and found.has("-v -V"):

@@ -1,7 +1,7 @@
-"""What a name stands for in a file of the project: `make build`, `npm run fix`, `just check`.
+"""What a name means in a file of the project: `make build`, `npm run fix`, `just check`.
 
-The file is read and never run: variables are filled in as far as they are plain, conditions are
-taken as met, and what another file includes is not looked at. Everything is bounded.
+The file is read and never run: plain variables are expanded, conditions are assumed to be met, and
+included files are ignored. Everything is bounded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ONLY_SHOWS = (
     "-n --dry-run --just-print --recon -q --question -t --touch -v --version -h --help -p -l"
     " --list --summary --show --evaluate"
 )
-# What of its options each runner of scripts takes a value for, and where its scripts are.
+# The options with a value of each script runner, and where its scripts are.
 _RUNNERS = {
     "bun": (" --cwd", "package.json"),
     "composer": ("d --working-dir", "composer.json"),
@@ -45,7 +45,7 @@ _TIDYING = frozenset("trailing-whitespace end-of-file-fixer mixed-line-ending".s
 
 
 def texts_of(call: ShellCall) -> Iterator[tuple[str, str]]:
-    """Give what the call has a shell run, each with the directory where."""
+    """Give what the call runs in a shell, each with its directory."""
     if call.name in ("make", "gmake", "just"):
         yield from _targets(call)
     elif call.name == "pre-commit":
@@ -100,7 +100,7 @@ def _json(text: str | None) -> dict[str, object]:
 
 
 class Target:
-    """A target of a Makefile: what has to be made before it, and the lines that make it."""
+    """A target of a Makefile: its prerequisites, and the lines that make it."""
 
     def __init__(self, needs: list[str]) -> None:
         self.needs = needs
@@ -203,7 +203,7 @@ class Makefile:
                 and path
                 and call.kind_of(path)
             ):
-                continue  # it is there, and nothing can be newer
+                continue  # it exists, and nothing can be newer
             needs = [need for need in target.needs if need != "|"]
             automatic = {"@": name, "<": "".join(needs[:1]), "^": " ".join(needs)}
             for line in target.lines[:left]:
@@ -211,7 +211,7 @@ class Makefile:
             left -= len(target.lines)
 
     def filled(self, text: str, automatic: dict[str, str] | None = None) -> str:
-        """Put in the values of variables; what is not known stays as it is."""
+        """Expand variables; unknown ones stay as they are."""
         known = {**self.variables, **(automatic or {})}
         opening = "{{" if self.just else "$"
         at, left = 0, MAX_FILLED

@@ -1,8 +1,8 @@
 """What is known about each command: what it changes, whether it only reads, what it prints.
 
-To add a command is to add an entry to COMMANDS here if it is an everyday one, else to that of the
-module that is about its like: `tools`, `archives`, `formatters`, `packages`, `toolchain`; those of
-git are in `git_rules`. A command that is nowhere may write anything.
+To add a command, add an entry to COMMANDS: here if it is an everyday command, otherwise in the
+module for its kind: `tools`, `archives`, `formatters`, `packages`, `toolchain`; git's commands are
+in `git_rules`. An unknown command may write anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Rule:
     """What is known about one command.
 
     writes: adds what a call of it changes to the call's edits
-    reads: whether it is sure to leave every file as it is, in doubt False; a function if that
+    reads: whether it certainly changes no file, in doubt False; a function if that
         depends on its arguments
     prints: gives what a call of it prints, if the text says that
     """
@@ -47,7 +47,7 @@ class Rule:
     def only_reads(self, args: Values) -> bool:
         if isinstance(self.reads, bool):
             return self.reads
-        # An argument that cannot be known may be the very option that writes.
+        # An unknown argument may be an option that writes.
         return None not in args and self.reads([plain(arg) for arg in args if arg is not None])
 
 
@@ -76,7 +76,7 @@ def is_known(name: str) -> bool:
 def run(call: ShellCall) -> str | None:
     """Add what the call changes to its edits; give what it prints, if the text says that."""
     rule = rule_of(call.name)
-    # First, because a rule may step over git's own options.
+    # First, because a rule may skip git's own options.
     printed = _listed(call) if call.name == "git" else None
     if rule.writes:
         rule.writes(call)
@@ -84,7 +84,7 @@ def run(call: ShellCall) -> str | None:
 
 
 SHELLS = frozenset("bash sh zsh dash ksh".split())
-# Words in front of a command that only say how it is run, each with its options with a value.
+# Prefix words that only say how a command is run, each with its options with a value.
 PREFIXES = {
     "sudo": "ugpChrtTD --user --group", "doas": "uC", "env": "uC --unset --chdir", "time": "fo",
     "nice": "n --adjustment", "nohup": "", "command": "", "exec": "a", "builtin": "",
@@ -117,7 +117,7 @@ def name_of(value: str) -> str:
 
 
 def unwrap(args: Values) -> tuple[str, Values]:
-    """Give the name and the arguments of the command itself, "" if there is none to be known."""
+    """Give the name and the arguments of the command itself; "" if it cannot be known."""
     while args and args[0]:
         name = name_of(args[0])
         if name not in PREFIXES:
@@ -135,7 +135,7 @@ def unwrap(args: Values) -> tuple[str, Values]:
 def _tool(name: str, args: Values) -> tuple[str, Values] | None:
     """Give the tool that a runner, or `python -m`, runs.
 
-    Only one of those that are run so: `pnpm install` is not the `install` that copies files.
+    Only known tools count: `pnpm install` is not the `install` that copies files.
     """
     if name in _RUNNERS:
         words = _RUNNERS[name]
@@ -168,9 +168,9 @@ def shell_text(call: ShellCall) -> tuple[str | None, Values]:
 def operands(
     valued: str = "", kind: str = "write", *, needs: str = "", unless: str = "", skip: int = 0
 ) -> Writes:
-    """Rule: it changes its operands, all but the first few.
+    """Rule: it changes its operands, except the first few.
 
-    needs, unless: the options of which one must be there, and those that must not
+    needs, unless: options, one of which must be given, and options that must not be
     """
 
     def writes(call: ShellCall) -> None:
@@ -266,7 +266,7 @@ def targets(call: ShellCall, sources: Values, target: str | None, into: bool) ->
     """Where a move, a copy or a link puts its sources."""
     if not target:
         return []
-    # A wildcard stands for several files, unless the target goes along with it.
+    # A wildcard stands for several files, unless the target contains it too.
     wild = STAR not in target and any(STAR in source for source in sources if source)
     if not (into or wild or len(sources) > 1 or call.is_directory(target)):
         return [target]
@@ -275,7 +275,7 @@ def targets(call: ShellCall, sources: Values, target: str | None, into: bool) ->
 
 
 def _placed(call: ShellCall, found: Options, names: Values, default: str) -> tuple[Values, Values]:
-    """Split the operands into what is placed and where it ends up."""
+    """Split the operands into sources and target."""
     if found.has("-t --target-directory"):
         return names, targets(call, names, found.value("-t --target-directory"), True)
     if len(names) < 2:
@@ -313,21 +313,21 @@ def places(
 
 
 def copied(call: ShellCall, source: str | None) -> Asks:
-    """A copy of a directory changes what is in both, and nothing else that is where it goes."""
+    """A copy of a directory changes files that exist in both, and nothing else in the target."""
     path = call.path(source)
     is_folder = path is not None and call.kind_of(path) == "directory"
     return (("only", "copied", path),) if path and is_folder else ()
 
 
 def _ed(call: ShellCall) -> None:
-    """It writes when it is told to, which is an address and a letter in front of its line."""
+    """ed writes on a command: an address and a letter at the beginning of a line."""
     said = [line.lstrip("%,.$0123456789 ")[:1] for line in (call.stdin or "w").splitlines()]
     if {"w", "W", "x"} & {*said}:
         call.write(options(call.args, "p")[1])
 
 
 def _touch(call: ShellCall) -> None:
-    """What is there is left as it is, but for its time."""
+    """An existing file stays as it is, except for its time."""
     found, names = options(call.args, "tdr --date --reference --time")
     if not found.has("-c --no-create"):
         call.write(name for name in names if call.kind_of(call.path(name) or "") != "file")
@@ -359,7 +359,7 @@ def _uniq_reads(args: list[str]) -> bool:
 
 
 def _find(call: ShellCall) -> None:
-    """What find itself writes; what it has others write is run like any command."""
+    """What find itself writes; the commands that it runs are treated like any command."""
     tests = call.args
     for at, test in enumerate(tests):
         if test in ("-fprint", "-fprint0", "-fls", "-fprintf"):

@@ -1,9 +1,9 @@
 """Which files a piece of JavaScript, Perl, Ruby or PHP writes, as far as its text says.
 
-The code is cut into words, signs and texts, and read from left to right: a name that is given a
-text stands for it, and a call of LANGUAGES changes the files that its arguments name. There is no
-grammar, so what is not as plain as that is not said. A text that merely looks like a path is
-none: only those count that are handed to something that writes.
+The code is split into words, signs and texts, and read from left to right: a variable that is
+assigned a text stands for it, and a call in LANGUAGES changes the files that its arguments name.
+There is no grammar, so anything less plain is ignored. A text that merely looks like a path does
+not count, only one that is passed to something that writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORD, SIGN, STRING, LINE = range(4)
 Piece = tuple[int, str, str]
 
 _OPENING, _CLOSING = "([{", ")]}"
-# Signs after which a `/` begins a pattern, and does not divide.
+# Signs after which a `/` begins a pattern, and is not a division.
 _BEFORE_PATTERN = frozenset("(,=:[!&|?{};+~<>")
 _WRITE, _REMOVE, _MOVE, _COPY, _OPEN, _SHELL, _ALL, _REMOVE_ALL = range(8)
 
@@ -32,10 +32,10 @@ class Language:
     """What is known about one language.
 
     comment: what begins a comment that ends with the line
-    puts: how a name is put into a double-quoted text
+    puts: how a name is interpolated in a double-quoted text
     joins: the sign that joins texts
     calls: what each function does to the files that it is given
-    owners: what may stand before the name of a function, "" if nothing has to
+    owners: what may come before the name of a function, "" if nothing must
     """
 
     def __init__(
@@ -85,7 +85,7 @@ _HERE = frozenset("process.cwd Dir.pwd getcwd".split()) | _BESIDE
 # What gives the files that fit a pattern, and what gives the names in a folder.
 _GLOBS = frozenset("glob globSync glob.sync fs.globSync fg.sync globby.sync Dir.glob Dir".split())
 _LISTS = frozenset("readdirSync readdir children".split())
-# What chooses some names in a way that is not followed.
+# Functions that choose some names in a way that is not followed.
 _CHOOSES = frozenset("test match extname isFile isDirectory startsWith includes slice".split())
 
 
@@ -181,7 +181,7 @@ def _quoted(code: str, at: int, word: str, language: Language, found: list[Piece
 
 
 class Script:
-    """One piece of code on its way; `names` are what its names stand for."""
+    """One piece of code being read; `names` are the values of its variables."""
 
     def __init__(self, call: ShellCall, language: Language, code: str) -> None:
         self.call = call
@@ -284,7 +284,7 @@ class Script:
         return ["".join(one) for one in islice(product(*parts), MAX_VALUES)] if parts else []
 
     def _matched(self, at: int) -> list[str]:
-        """Give the patterns of which the files are asked for: `glob("a/*.md b/*.md")`."""
+        """Return the patterns whose files are listed: `glob("a/*.md b/*.md")`."""
         close = self.ends.get(at, at)
         found = self._value(*[*self._split(at + 1, close), (at, at + 1)][0])
         return [one for text in found for one in text.split()]
@@ -311,7 +311,7 @@ class Script:
         return opener
 
     def _put(self, text: str, put: str) -> list[str]:
-        """Give the texts that a text becomes with the names in it replaced."""
+        """Give the texts that result from replacing the names in a text."""
         if not put or put not in text:
             return [text]
         self._step(len(self.names) + len(text) // 100)
@@ -354,7 +354,7 @@ class Script:
         return [self._value(*one) for one in spans]
 
     def _is_owned(self, at: int) -> bool:
-        """Say whether the function is the one that is known, and not another's of that name."""
+        """Say whether the function is the known one, not another one with that name."""
         if self._sign(at - 1) == ">" or (self._sign(at - 1) == ":" and self.language is not _RUBY):
             return False
         if self._sign(at - 1) != ".":

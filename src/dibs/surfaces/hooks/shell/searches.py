@@ -1,7 +1,7 @@
-"""Files that are chosen by what is in them, or by git: `grep -l`, `git diff --name-only`.
+"""Files that are chosen by their contents, or by git: `grep -l`, `git diff --name-only`.
 
-What such a command prints is a pattern that carries a question (`call`): which of these files have
-the text in them, or differ, is looked at when it is known what others hold.
+Such a command prints a pattern that carries a question (`call`): which of these files contain the
+text, or differ, is checked when it is known what others hold.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LEFT_OUT = (":!", ":^", ":(exclude)")
 
 
 def matching(call: ShellCall, flags: Options, names: Values) -> str | None:
-    """The files in which something is: `grep -rl text src`, `rg -l text`, `git grep -l text`."""
+    """The files that contain something: `grep -rl text src`, `rg -l text`, `git grep -l text`."""
     given = [flags.value("-e --regexp"), *names] if flags.has("-e --regexp") else names
     pattern, *roots = given or [None]
     if not pattern or None in roots or (not roots and call.stdin is not None):
@@ -39,7 +39,7 @@ def matching(call: ShellCall, flags: Options, names: Values) -> str | None:
 
 
 def literals(pattern: str, *, fixed: bool = False) -> list[str]:
-    """Texts of which one must be in whatever a pattern matches; the pattern itself if it is one."""
+    """Texts, one of which is in every match of a pattern; the pattern itself if it is plain."""
     if fixed:
         return [pattern]
     found = []
@@ -50,7 +50,7 @@ def literals(pattern: str, *, fixed: bool = False) -> list[str]:
             one = one.replace(f"\\{mark}", chr(0xF000 + ord(mark)))
         runs = [""]
         for at, char in enumerate(one):
-            # What may be repeated or left out is not in the text for certain.
+            # A part that may be repeated or left out is not certain.
             if char in "*?+.[](){}^$|\\" or one[at + 1 : at + 2] in ("*", "?", "{"):
                 runs.append("")
             else:
@@ -73,7 +73,7 @@ def printed_by_git(call: ShellCall) -> str | None:
             return f"{path or call.cwd}\n"
         flags, revs = options(args[1:])
         shown = not flags.keys() - {"-q", "--verify", "--short", "--quiet", "--abbrev-ref"}
-        # To git, the name of a commit is as good as its hash.
+        # For git, the name of a commit is as good as its hash.
         return f"{revs[0]}\n" if shown and len(revs) == 1 and revs[0] else None
     if args[:1] == ["grep"]:
         flags, names = options(args[1:], "eABCm")
@@ -110,7 +110,7 @@ def _differing(call: ShellCall, args: Values) -> str | None:
     named = flags.has("--name-only --name-status --porcelain -s --short")
     known = [plain(rev) for rev in revs if rev]
     while known and call.kind_of(call.path(known[-1]) or ""):
-        paths = [known.pop(), *paths]  # a path that no `--` stands before
+        paths = [known.pop(), *paths]  # a path without `--` before it
     if word == "archive":
         asks, paths, named = [("paths", *known[:1])], [*known[1:], *paths], True
     elif word == "diff":
@@ -139,14 +139,14 @@ def _differing(call: ShellCall, args: Values) -> str | None:
 
 
 def _pathspec(paths: Values) -> tuple[Values, list[tuple[str, ...]]]:
-    """The paths that are meant, and what `:!docs` and its like leave out of them."""
+    """The paths that are meant, and those that `:!docs` and the like exclude."""
     given = [plain(one) for one in paths if one]
     out: list[tuple[str, ...]] = []
     for one in given:
         magic = next((mark for mark in _LEFT_OUT if one.startswith(mark)), "")
         out += [("only", "unlike", one.removeprefix(magic))] if magic else []
     meant = [one for one in given if not one.startswith(_LEFT_OUT)]
-    # Whatever else a colon says, it may mean any file.
+    # Any other use of a colon may mean any file.
     return ([] if any(one.startswith(":") for one in meant) else [*meant]), out
 
 
@@ -162,6 +162,6 @@ def _between(revs: list[str], *, staged: bool) -> list[tuple[str, ...]]:
 
 
 def _through_directories(name: str) -> str:
-    """A wildcard that git itself reads goes through directories."""
+    """A wildcard that git itself expands matches across directories."""
     folder, slash, last = name.rpartition("/")
     return f"{folder}{slash}**/{last}" if "*" in last and last != "**" else name

@@ -1,10 +1,10 @@
 """From the text of a shell command to words, redirections and operators.
 
 The grammar is bash's as far as it decides what is code and what is not: quotes, here-documents,
-comments, `[[ … ]]` and arithmetic. A substitution is read where it stands, so that its commands
-count too and a `)` inside it ends nothing. Text that is no shell at all gives some tokens, never
-an error. Depth and number of tokens are bounded; beyond them reading stops, and `complete` is
-False. There are no regular expressions: compiling them takes longer than reading a command.
+comments, `[[ … ]]` and arithmetic. A substitution is read in place, so that its commands count too
+and a `)` inside it ends nothing. Text that is not shell code gives some tokens, never an error.
+Depth and number of tokens are bounded; beyond them reading stops, and `complete` is False. There
+are no regular expressions: compiling them takes longer than reading a command.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dibs.surfaces.hooks.shell.values import (
 
 MAX_TOKENS = 20_000
 MAX_DEPTH = 20
-# How far the end of an arithmetic expression is looked for.
+# How far to look for the end of an arithmetic expression.
 MAX_ARITHMETIC = 2_000
 
-# Words after which a command begins, and not its arguments.
+# Words after which a command begins, not arguments.
 _BEFORE_COMMAND = frozenset("if then elif else do while until ! { time".split())
 # The longer ones first.
 _OPERATORS = ";;& ;; ;& ; && &>> &> & || |& | <<< <<- << <> <& < >> >| >& >".split()
-# Every character that `str.isspace` is true of.
+# Every character for which `str.isspace` is true.
 _BLANKS = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005"
     "\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -49,7 +49,7 @@ class TooMuch(Exception):
 
 
 class ShellReader:
-    """Reads one text; `tokens` are there even if it had to stop."""
+    """Reads one text; `tokens` are valid even if it had to stop."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -78,7 +78,7 @@ class ShellReader:
         return len(self.text) if found < 0 else found
 
     def _until(self, ends: frozenset[str]) -> str:
-        """Step over at least one character and up to one of these; give what was stepped over."""
+        """Skip at least one character and up to one of these; give what was skipped."""
         start = self.at
         self.at += 1
         while self.at < len(self.text) and self.text[self.at] not in ends:
@@ -89,7 +89,7 @@ class ShellReader:
         return self.text.startswith(("<(", ">("), self.at)
 
     def _commands(self, out: list[Token], closer: str) -> None:
-        """Read up to the closer, or to the end, and step over it."""
+        """Read up to the closer, or to the end, and skip it."""
         opened: list[str] = []
         documents: list[Redirect] = []
         start = True
@@ -156,7 +156,7 @@ class ShellReader:
             self.number = plain  # of a file descriptor
             return start
         if self.at == before:
-            self.at += 1  # A blank that is none of the shell's, such as a form feed.
+            self.at += 1  # A blank that the shell does not treat as one, such as a form feed.
             return start
         self._add(out, word)
         if start and plain == "[[":
@@ -181,7 +181,7 @@ class ShellReader:
                 break
 
     def _document(self, redirect: Redirect) -> None:
-        """Take the body of a here-document that the line just ended has begun."""
+        """Take the body of a here-document that began on the line just ended."""
         delimiter = "".join(text for kind, text, _ in redirect.word.parts if kind == TEXT)
         body = self._tabbed(delimiter) if redirect.op == "<<-" else self._lines(delimiter)
         redirect.body = body
@@ -190,9 +190,9 @@ class ShellReader:
             self._apart(body, lambda: self._parts(redirect.inner, True))
 
     def _lines(self, delimiter: str) -> str:
-        """Step over the lines up to the delimiter's; give them."""
+        """Skip the lines up to the delimiter's; give them."""
         end = f"\n{delimiter}\n"
-        start = self.at - 1  # where the line before has ended
+        start = self.at - 1  # where the previous line ended
         close = f"{self.text}\n".find(end, start)
         self.at = min(len(self.text), close + len(end)) if close >= 0 else len(self.text)
         return self.text[start + 1 : close + 1 if close >= 0 else None]
@@ -210,7 +210,7 @@ class ShellReader:
         return "".join(lines)
 
     def _arithmetic(self, word: Word) -> bool:
-        """Step over `((…))` if there is one here; what is substituted in it is the word's."""
+        """Skip `((…))` if there is one here; its substitutions belong to the word."""
         if not self.text.startswith("((", self.at):
             return False
         depth = 0
@@ -225,11 +225,11 @@ class ShellReader:
                 if "$" in inside or "`" in inside:
                     self._substituted(inside, word)
                 return True
-        self.left -= 100  # Looking that far and in vain must not be free.
+        self.left -= 100  # A long search without a result must not be free.
         return False
 
     def _substituted(self, text: str, word: Word) -> None:
-        """Read what is substituted in a text that is no part of the word itself."""
+        """Read the substitutions in a text that is not part of the word itself."""
         other = Word()
         other.code = word.code
         self._deeper()
@@ -374,7 +374,7 @@ class ShellReader:
         self._apart(code, lambda: self._code(word, quoted, ""))
 
     def _apart(self, text: str, read: Callable[[], None]) -> None:
-        """Read another text, and come back to this one."""
+        """Read another text, then return to this one."""
         here = self.text, self.at
         self.text, self.at = text, 0
         read()
@@ -382,7 +382,7 @@ class ShellReader:
 
 
 class Texts(dict[str, ShellReader]):
-    """Every text that has been read, so that none is read twice."""
+    """Every text that was read, so that none is read twice."""
 
     def __missing__(self, text: str) -> ShellReader:
         self[text] = ShellReader(text)
@@ -405,7 +405,7 @@ def end_of_words(tokens: list[Token], at: int) -> int:
 
 
 def name_at(tokens: list[Token], at: int) -> str:
-    """The word that a function or a command is named by, as far as its text says."""
+    """The word that names a function or a command, as far as its text says."""
     word = tokens[at] if at < len(tokens) else ""
     return (word.single({}) or "") if isinstance(word, Word) else ""
 

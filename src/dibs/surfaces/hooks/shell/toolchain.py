@@ -8,7 +8,7 @@ from dibs.surfaces.hooks.shell.values import options
 
 
 def patched(call: ShellCall, text: str | None, folder: str, strip: int | None = 1) -> None:
-    """What a patch changes, by the names in it, from the folder."""
+    """What a patch changes, by the names in it, relative to the folder."""
     if asks := call.asked(text):
         call.tree(*asks)
     elif text and folder:

@@ -77,12 +77,12 @@ def _split(call: ShellCall) -> None:
         return
     _, names = options(call.args, "abCln --bytes --lines --number --suffix-length --filter")
     prefix = names[1] if len(names) > 1 else "x"
-    # Without a prefix of its own, the pieces are called xaa, xab and so on.
+    # Without a prefix, the pieces are called xaa, xab and so on.
     call.write([f"{prefix}{STAR}" if len(names) > 1 else f"{prefix}{QUESTION * 2}"])
 
 
 def _converted(call: ShellCall) -> None:
-    """The last operand is what is made."""
+    """The last operand is the file that is created."""
     names = [arg for arg in call.args if arg != "-y"]
     if len(names) > 1 and names[-1] and not names[-1].startswith("-"):
         call.write([names[-1].partition(":")[2] if names[-1][:4] == "png:" else names[-1]])

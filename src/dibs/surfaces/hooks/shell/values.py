@@ -1,8 +1,8 @@
-"""What the words of a shell command stand for, as far as the text says: values, options, state.
+"""What the words of a shell command mean, as far as the text says: values, options, state.
 
-A value is a text in which the wildcards that the shell would act on are marked, so that a quoted
-`*` and an active one stay apart. What cannot be known from the text is None: a variable that
-came from elsewhere, the output of a command, `~user`.
+A value is a text in which the wildcards that the shell would expand are marked, to distinguish a
+quoted `*` from an active one. What the text does not say is None: a variable from elsewhere, the
+output of a command, `~user`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Asks = tuple[tuple[str, ...], ...]
 TEXT, VARIABLE, OUTPUT, STREAM, UNKNOWN = range(5)
 
 MAX_VALUES = 64
-# A variable that is put into itself again and again doubles each time.
+# A variable that is inserted into itself repeatedly doubles each time.
 MAX_LENGTH = 20_000
 
 STAR, QUESTION, BRACKET, OPEN, COMMA, CLOSE, TILDE = map(chr, range(0xE000, 0xE007))
@@ -24,7 +24,7 @@ _MARKED = {**_WILD, ord("{"): OPEN, ord(","): COMMA, ord("}"): CLOSE}
 _UNMARKED = {ord(OPEN): "{", ord(COMMA): ",", ord(CLOSE): "}"}
 _PLAIN = {**_UNMARKED, ord(STAR): "*", ord(QUESTION): "?", ord(BRACKET): "["}
 _ACTIVE = frozenset("*?[{~")
-# In a pattern of `${name%pattern}`, these make it more than a text.
+# These make the pattern of `${name%pattern}` more than a text.
 _PATTERN = frozenset("*?[$`'\"\\")
 _OPERATORS = frozenset(("", *"% %% # ## / // - :- :=".split()))
 
@@ -33,7 +33,7 @@ class Word:
     """A word in parts: (kind, text, whether quoted). A VARIABLE's text is the inside of `${…}`.
 
     An OUTPUT is what `$(…)` prints, a STREAM the name of the pipe that `<(…)` prints to; the text
-    of both is the name under which that is kept among the variables.
+    of both is the name under which the value is kept among the variables.
 
     code: the tokens of each substitution in it, by that name
     array: the words of `name=(…)`
@@ -55,12 +55,12 @@ class Word:
         return ""
 
     def assigns(self) -> str:
-        """Give the name of the variable that the word sets if no command is before it, or ""."""
+        """Give the name of the variable that the word sets if no command precedes it, or ""."""
         kind, text, quoted = self.parts[0] if self.parts else (UNKNOWN, "", True)
         return assigned_name(text) if kind == TEXT and not quoted else ""
 
     def fields(self, variables: Mapping[str, str]) -> Values:
-        """Give the fields the word becomes, a single None if they cannot be known."""
+        """Give the fields that the word expands to, a single None if they cannot be known."""
         if len(self.parts) == 1:
             kind, text, quoted = self.parts[0]
             if kind == TEXT and (quoted or _ACTIVE.isdisjoint(text)):
@@ -126,7 +126,7 @@ class Redirect:
         return self.op in ("&>", "&>>", "<>", ">", ">>", ">|")
 
     def is_output(self) -> bool:
-        """Say whether it is standard output that goes elsewhere."""
+        """Say whether it redirects standard output."""
         return self.op[0] in "&>" and self.number in ("", "1")
 
 
@@ -135,7 +135,7 @@ Token = Word | Redirect | str
 
 
 def name_length(text: str, at: int = 0) -> int:
-    """Give the length of the variable's name that begins here, 0 if none does."""
+    """Give the length of the variable name that begins here, 0 if none does."""
     end = at
     while end < len(text) and (text[end].isalnum() or text[end] == "_"):
         end += 1
@@ -144,7 +144,7 @@ def name_length(text: str, at: int = 0) -> int:
 
 
 def assigned_name(text: str) -> str:
-    """Give the name in `name=…` or `name+=…`, "" if it is no assignment."""
+    """Give the name in `name=…` or `name+=…`, "" if it is not an assignment."""
     length = name_length(text)
     return text[:length] if length and text.startswith(("=", "+="), length) else ""
 
@@ -197,7 +197,7 @@ def _default(text: str, variables: Mapping[str, str]) -> str | None:
 
 
 def plain(text: str) -> str:
-    """Take the marks off, so that a wildcard is a letter again."""
+    """Remove the marks, so that a wildcard is an ordinary character again."""
     return text.translate(_PLAIN)
 
 
@@ -222,7 +222,7 @@ def braces(text: str) -> list[str]:
         before, inside, after = text[:opened], text[opened + 1 : close], text[close + 1 :]
         choices = _choices(inside)
         if choices is None:
-            # Not an expansion, as in `find -exec rm {} +`: the braces are letters.
+            # Not an expansion, as in `find -exec rm {} +`: the braces are ordinary characters.
             waiting.append(f"{before}{{{inside}}}{after}")
         else:
             waiting += [before + choice + after for choice in reversed(choices)]
@@ -244,7 +244,7 @@ def _choices(inside: str) -> list[str] | None:
 
 
 def quoted_braces(text: str) -> list[str]:
-    """Expand `{a,b}` in a pattern that the tool itself reads, such as prettier's."""
+    """Expand `{a,b}` in a pattern that the tool itself expands, such as prettier's."""
     return braces(text.translate(_MARKED)) or [text]
 
 
@@ -254,7 +254,7 @@ Rows = list[tuple[str, ...]]
 class ShellState:
     """Where a shell is and what its variables are, each with all the values it may have.
 
-    rows: of variables that `read` has set together, the lines, and the place of each in them
+    rows: for variables that `read` set together, the lines, and the place of each in them
     """
 
     def __init__(self, cwds: tuple[str, ...], variables: dict[str, tuple[str, ...]]) -> None:
@@ -270,7 +270,7 @@ class ShellState:
         return other
 
     def join(self, other: ShellState) -> None:
-        """Take in what may be so instead."""
+        """Add the alternatives of another state."""
         self.cwds = few(self.cwds + other.cwds)
         for name, found in other.variables.items():
             if self.variables.get(name) != found:
@@ -286,14 +286,14 @@ class ShellState:
             self.variables.pop(name, None)
 
     def set_together(self, names: list[str], rows: Rows) -> None:
-        """Set several variables at once, so that each has its value out of the same row."""
+        """Set several variables at once, so that each has its value from the same row."""
         for at, name in enumerate(names):
             self.set(name, filter(None, [row[at] for row in rows]))
             if name in self.variables and len(names) > 1:
                 self.rows[name] = rows, at
 
     def arguments(self, args: Values) -> dict[str, tuple[str, ...]]:
-        """Set `$1`, `$2` and so on, and `$@`; give what they were."""
+        """Set `$1`, `$2` and so on, and `$@`; give their previous values."""
         names = [name for name in self.variables if name[0] in "@*0123456789"]
         before = {name: self.variables.pop(name) for name in names}
         known = [plain(arg) for arg in args if arg is not None]

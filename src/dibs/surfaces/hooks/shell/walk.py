@@ -1,12 +1,12 @@
-"""Goes through the commands of a text in the order in which the shell would run them.
+"""Walks through the commands of a text in the order in which the shell would run them.
 
-It follows what the text itself says: the working directory through `cd`, variables with
-constant values, what commands print, files that the same text has written. Where a command may
-run in one of several settings (the values of a loop's variable, the two sides of a branch), it
-is taken as run in each of them. Where something cannot be known, nothing is said about it.
+It follows what the text itself says: the working directory through `cd`, variables with constant
+values, what commands print, files that the same text has written. If a command may run in one of
+several settings (the values of a loop's variable, the two sides of a branch), it is treated as if
+it ran in each of them. What cannot be known is left out.
 
-Lists, pipelines, subshells, branches and loops decide where a command runs and whether what it
-does to the shell's state is seen by those after it. Nesting costs no depth here: what is open is
+Lists, pipelines, subshells, branches and loops decide where a command runs and whether later
+commands see what it does to the shell's state. Nesting does not use recursion: open constructs are
 kept as frames.
 """
 
@@ -25,13 +25,13 @@ MAX_DEPTH = 6
 
 _OPENERS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
 _CLOSERS = frozenset(_OPENERS.values()) | {"esac"}
-# After these, a command has run in a shell of its own.
+# Before these, a command runs in its own shell.
 _APART = (["|"], ["|&"], ["&"])
 _PIPES = (["|"], ["|&"])
 _LOOPS = frozenset("for while until select".split())
-# Words after which a command begins, and not its arguments.
+# Words after which a command begins, not arguments.
 _LEADING = frozenset("if then elif else do while until ! { time".split())
-# What is known to print nothing, so that what is printed after it is all there is.
+# Commands that print nothing, so that later output is the whole output.
 _SILENT = frozenset(
     "cd export set shopt declare local readonly typeset true : [ [[ (( test mkdir rm cp mv touch"
     " chmod unset read mapfile readarray shift trap umask wait sleep tee".split()
@@ -42,11 +42,11 @@ _CONDITIONS = frozenset("true : false test [ [[ grep egrep fgrep".split())
 class Frame:
     """An open `(`, `{`, `if`, loop or `case`.
 
-    function: the name of the function whose body it is, if it is one's
-    at: where what is inside begins
+    function: the name of the function, if it is a function's body
+    at: where its contents begin
     out, stdin, skipped: those of the walk outside
     dead: whether it does not run at all
-    met: whether the condition of one of its branches is sure to be met
+    met: whether the condition of one of its branches is certainly met
     """
 
     def __init__(self, closer: str, walk: Walk, apart: bool, at: int) -> None:
@@ -67,22 +67,22 @@ class Frame:
 
 
 class Walk(Expansion):
-    """One command text on its way; the edits of its scene are what it is going to change.
+    """One command text being walked; the edits of its scene are what it is going to change.
 
     left: how many more tokens may be read
-    begin: the state before the list at hand
-    piped: whether a pipe leads into the command at hand, and `feed` is what comes through it
-    stdin: what the commands of the loop or group at hand read, if no pipe leads into them
-    out: what the commands at hand have printed, as far as it goes nowhere else
+    begin: the state before the current list
+    piped: whether a pipe leads into the current command, and `feed` is what comes through it
+    stdin: what the commands of the current loop or group read, if no pipe leads into them
+    out: what the current commands have printed, if it is not redirected
     closed: where the redirections begin that follow the group just closed
-    moved: the directories that the command at hand changes to, "" for one that cannot be known
-    unsure: whether the command runs only if the one before has failed
-    status: whether the last command is sure to succeed or to fail, None if nobody knows
-    dead: whether the command at hand is sure not to run
-    skipped: the same of all that the frame at hand holds
+    moved: the directories that the current command changes to, "" for an unknown one
+    unsure: whether the command runs only if the one before it failed
+    status: whether the last command certainly succeeds or fails, None if unknown
+    dead: whether the current command certainly does not run
+    skipped: the same for everything in the current frame
     written: how many edits there were before the last command of a list
-    earlier: the state before that one, if it would have changed it
-    function: the name of the function whose body is opened next, if it is one's
+    earlier: the state before that command, if it would have changed it
+    function: the name of the function whose body begins next, if any
     functions: the bodies of functions, by name
     """
 
@@ -107,7 +107,7 @@ class Walk(Expansion):
         self.functions: dict[str, list[Token]] = {}
 
     def text(self, text: str, *, apart: bool = True) -> Printed:
-        """Go through a text; what it does to the state stays inside if it is run apart."""
+        """Walk through a text; if it runs separately, its changes to the state stay inside."""
         self.left -= len(text) // 50 if self.depth else 0
         if self.left > 0:
             reader = self.texts[text]
@@ -116,7 +116,7 @@ class Walk(Expansion):
         return None
 
     def tokens(self, tokens: list[Token], *, apart: bool = True) -> Printed:
-        """Go through tokens one level deeper; give what they print."""
+        """Walk through tokens one level deeper; give what they print."""
         if self.depth >= MAX_DEPTH:
             return None
         kept = self.feed, self.piped, self.unsure, self.function, self.begin, self.out, self.closed
@@ -171,14 +171,15 @@ class Walk(Expansion):
                     self._weigh(token)
 
     def _weigh(self, operator: str) -> None:
-        """Find whether what follows an operator is sure not to run."""
+        """Find out whether what follows an operator certainly does not run."""
         written = [*itertools.islice(self.scene.edits, self.written, None)]
         self.written = len(self.scene.edits)
         self.dead = self.skipped
         if operator == "&&":
             self.dead |= self.status is False
         elif operator == "||":
-            # What writes files is taken to succeed, and what follows for what is done if it fails.
+            # A command that writes files is assumed to succeed, so the handler of a failure is
+            # skipped.
             plainly = any(not edit.asks and "*" not in edit.path for edit in written)
             self.dead |= self.status is True or (self.status is None and plainly)
 
@@ -231,9 +232,9 @@ class Walk(Expansion):
         return end
 
     def _print(self, printed: Printed, tokens: list[Token], at: int) -> None:
-        """Hand what a command prints to the pipe after it, or to whoever reads all of it."""
+        """Pass what a command prints to the pipe after it, or to the reader of the whole output."""
         self.feed = None if printed is None else "".join(printed)
-        # After `||` it runs only if the one before has failed, and that one is taken to succeed.
+        # After `||` it runs only if the one before failed, which is assumed to succeed.
         instead = self.unsure and self.out and any(self.out[-1] or ())
         if tokens[at : at + 1] not in _PIPES and not instead:
             self.out.append(printed)
@@ -306,13 +307,13 @@ class Walk(Expansion):
         self.dead = self.skipped
 
     def _back(self, frame: Frame) -> None:
-        """Begin another branch: the state is again what it was before the first."""
+        """Begin another branch: the state is again that before the first branch."""
         frame.ends.append(self.state)
         self.state = frame.base.copy()
         self.begin = frame.base.copy()
 
     def _next_case(self, tokens: list[Token], at: int, frames: list[Frame]) -> int:
-        """Step over the pattern of a case."""
+        """Skip the pattern of a case."""
         if not frames or frames[-1].closer != "esac":
             return at
         self._back(frames[-1])
@@ -453,7 +454,7 @@ def _stdin(
 
 
 def _together(out: list[Printed]) -> Printed:
-    """Give what commands print one after another; of a single one, all that it may be."""
+    """Give the output of several commands in sequence; for a single one, all possibilities."""
     if None in out:
         return None
     known = [one for one in out if one]
@@ -461,5 +462,5 @@ def _together(out: list[Printed]) -> Printed:
 
 
 def _begins(tokens: list[Token], at: int) -> bool:
-    """Say whether a command begins here, and not its arguments."""
+    """Say whether a command begins here, not its arguments."""
     return not at or isinstance(tokens[at - 1], str) or keyword_at(tokens, at - 1) in _LEADING

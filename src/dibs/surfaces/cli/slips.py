@@ -1,0 +1,88 @@
+"""What to say to somebody who typed something else than they meant.
+
+It never offers a command that ends or removes something: who accepts an offer without reading it,
+as agents do, must not lose anything by it.
+"""
+
+from __future__ import annotations
+
+from dibs.errors import InvalidError, NotFoundError
+from dibs.operation import NOUNS, Operation
+from dibs.records import called
+from dibs.surfaces.cli.main import BY_HAND, written_by_hand
+from dibs.surroundings.commands import closest, unknown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dibs.dibs import Dibs
+
+# Words that people type for a command of another name. They are answered with that name and do
+# nothing themselves: a script that uses a second name would keep it alive.
+HINTS = {
+    **dict.fromkeys(("ls", "list", "show", "who", "holders"), "status"),
+    **dict.fromkeys(("lock", "acquire", "take", "reserve", "hold", "get-lock"), "claim PATH"),
+    **dict.fromkeys(("unlock", "rm", "free", "give", "drop"), "release PATH"),
+    **dict.fromkeys(("done", "complete", "finish", "close"), "work complete ID"),
+    **dict.fromkeys(("next", "pop", "pull"), "work next"),
+    **dict.fromkeys(("add", "new", "create", "todo"), "work add ID --title TEXT"),
+    **dict.fromkeys(("tasks", "task", "queue", "todos", "issues"), "work list"),
+    **dict.fromkeys(("msg", "message", "tell", "dm", "mail"), "send TEXT --to AGENT"),
+    **dict.fromkeys(("broadcast", "say"), "announce TEXT"),
+    **dict.fromkeys(("read", "messages-unread"), "inbox"),
+    **dict.fromkeys(("history", "journal", "tail"), "log"),
+    **dict.fromkeys(("dashboard", "web", "ui"), "open"),
+    **dict.fromkeys(("daemon", "server", "start", "up"), "serve"),
+    **dict.fromkeys(("setup", "install", "bootstrap"), "init"),
+    **dict.fromkeys(("uninstall", "deinit"), "init --help"),
+    **dict.fromkeys(("check", "health", "diagnose", "info"), "doctor"),
+    **dict.fromkeys(("settings", "configure", "options"), "config list"),
+    **dict.fromkeys(("id", "me", "identity"), "whoami"),
+    **dict.fromkeys(("exec", "with"), "run --claim PATH -- COMMAND"),
+    **dict.fromkeys(("get", "put", "set", "kv"), "state --help"),
+    **dict.fromkeys(("watch", "monitor"), "top"),
+    **dict.fromkeys(("import", "sync"), "work --help"),
+    "metrics": "stats",
+}
+
+
+def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
+    def is_safe(name: str) -> bool:
+        if name in BY_HAND:
+            return not written_by_hand(name).destructive
+        return name not in named or not named[name].destructive
+
+    spelled = [name.partition(" ") for name in {**named, **BY_HAND}]
+    verbs = [second for first, _, second in spelled if first == words[0] and second.isalpha()]
+    if not verbs and words[0] in HINTS:
+        return InvalidError(
+            f"there is no command {words[0]}", next=f"use dibs {HINTS[words[0]]} for that"
+        )
+    if not verbs:
+        firsts = {first for first, _, _ in spelled}
+        known = sorted({*firsts, *NOUNS, "help"})
+        return unknown("command", words[0], known, is_safe=is_safe)
+    if len(words) == 1:
+        return InvalidError(
+            f"dibs {words[0]} needs another word", next=f"one of: {', '.join(verbs)}"
+        )
+    known = [f"{words[0]} {verb}" for verb in verbs]
+    return unknown("command", f"{words[0]} {words[1]}", known, f"dibs {words[0]}", is_safe)
+
+
+def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: list[Any]) -> None:
+    """Name the task or the lease that the caller may have meant."""
+    if operation.destructive:
+        return  # what was meant is for the caller to find out
+    if operation.noun == "work":
+        known = [task.id for task in space.work.list(limit=1000)]
+    elif operation.noun == "leases":
+        session = space.scope.session
+        known = [lease.resource for lease in space.leases.list(session=session)]
+    else:
+        return
+    for word in placed:
+        if word not in known and (close := closest(word, known)):
+            error.next = f"did you mean {called(close[0])}?"
+            return

@@ -1,0 +1,98 @@
+"""The chain as a whole: one that was removed is missed, and a connection knows where it ends.
+
+What is done to single rows is in `test_ledger.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from dibs.errors import HeldError, NotYoursError
+from dibs.space.signing import EARLIER
+from tests.contract.world import Opener, direct
+from tests.old_schemas import ask
+
+
+def strip(opener: Opener) -> None:
+    """Make the space look like one from before there was a chain."""
+    opener.proves = False
+    [[space]] = ask(opener.store, f"SELECT id FROM space WHERE name = '{opener.name}'")
+    ask(opener.store, f"UPDATE event SET hash = '', changes = NULL WHERE space = {space}")
+    ask(opener.store, f"DELETE FROM base WHERE space = {space}")
+    ask(
+        opener.store,
+        "UPDATE space SET base_seq = 0, base_sum = '', head = '', pending = '', chain = '', "
+        f"signature = '' WHERE id = {space}",
+    )
+
+
+@direct("a daemon has the store open, and begins no other chain before it is started again")
+def test_a_chain_that_was_removed_is_missed(opener: Opener, alice):
+    alice.state.set("plan", "a", 1)
+    assert alice.agents.verify() == ()
+    strip(opener)
+    again = opener.join(opener.open(), "bob")
+    [found] = again.agents.verify()
+    assert (found.noun, found.subject, found.what) == ("chain", opener.name, "removed")
+    again.state.set("plan", "b", 2)
+    assert again.agents.verify() == (found,)  # until a person has looked into it
+
+
+FIELDS = (
+    "agent",
+    "resource",
+    "base",
+    "kind",
+    "inode",
+    "mode",
+    "task",
+    "session",
+    "epoch",
+    "deadline",
+)
+
+
+@direct("it looks into the store itself")
+def test_a_row_that_an_earlier_release_signed_still_counts(opener: Opener, alice):
+    alice.leases.claim("port:3000")
+    keys = alice.scope.keys
+    [values] = ask(opener.store, f"SELECT {', '.join(FIELDS)} FROM lease {of(opener)}")
+    earlier = keys.lease(dict(zip(FIELDS, values, strict=True)), keys.sign_longer)
+    assert len(earlier) == EARLIER
+    ask(opener.store, f"UPDATE lease SET signature = '{earlier}' {of(opener)}")
+    assert alice.agents.verify() == ()
+    ask(opener.store, f"UPDATE lease SET signature = '{earlier[::-1]}' {of(opener)}")
+    with pytest.raises(NotYoursError, match="not signed by alice"):
+        alice.leases.renew("port:3000")
+    opener.proves = False
+
+
+def of(opener: Opener) -> str:
+    return f"WHERE space = (SELECT id FROM space WHERE name = '{opener.name}')"
+
+
+def test_a_write_after_others_goes_on_from_their_last_event(opener: Opener, alice):
+    """A connection knows where its own last write ended, and must not go on from there then."""
+    bob = opener.join(opener.open(), "bob")
+    for turn in range(3):
+        alice.leases.claim(f"port:{turn}")
+        alice.leases.claim(f"pipe:{turn}")
+        bob.leases.claim(f"name:{turn}")
+        with pytest.raises(HeldError):
+            bob.leases.claim(f"port:{turn}")
+        bob.state.set("plan", str(turn), turn)
+        alice.leases.release(f"port:{turn}")
+    seqs = [event.seq for event in alice.events.since(0)]
+    assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+    assert alice.agents.verify() == ()
+
+
+def test_a_write_knows_what_the_one_before_did_to_its_session(opener: Opener, alice):
+    alice.state.set("plan", "a", 1)
+    alice.agents.rename("carol")
+    [lease] = alice.leases.claim("port:2").leases
+    assert lease.agent == "carol"
+    assert alice.events.since(0)[-1].agent == "carol"
+    alice.agents.leave()
+    with pytest.raises(NotYoursError, match="has ended"):
+        alice.leases.claim("port:3")

@@ -1,0 +1,493 @@
+"""The ledger: whatever is done to the rows without dibs is found, named, and nothing else is.
+
+The tamper matrix is made from the schema: a table or a column that somebody adds is in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dibs
+from dibs.nouns.agents.operations import who
+from dibs.storage.base import LEDGER, based, image_in
+from dibs.storage.images import DERIVED, TABLES, UNTOLD, Fold, teller
+from dibs.storage.queries import Queries
+from dibs.storage.store import from_text
+from tests.contract.waiting import PATIENCE_S, Background, FrozenClock
+from tests.contract.world import LONG_S, Opener, direct
+from tests.old_schemas import ask
+
+if TYPE_CHECKING:
+    from dibs.storage.clock import Sleeper
+
+FILES = ("agents", "events", "leases", "messages", "space", "state", "work")
+OUTSIDE = {"space.create"}
+"""Made by the set-up, which begins the chain with what is there then."""
+KEYS = {
+    "base": ("noun", "key"),
+    "event": ("seq",),
+    "word": ("word", "message"),
+    **{name: table.key for name, table in TABLES.items()},
+}
+
+
+def test_what_a_statement_changes_can_be_told_of_every_statement():
+    for file in FILES:
+        for name, query in Queries(file).load().items():
+            if f"{file}.{name}" not in OUTSIDE:
+                teller(query, lambda table, values: "")
+
+
+class Asleep(FrozenClock):
+    """Its waiter does not look again before the test has ended, however long that takes."""
+
+    def sleep(self, listener: Sleeper, seconds: float) -> None:
+        self.frozen.set()
+        self.thawed.wait()
+
+
+class Raw:
+    """The tables of one space, without dibs."""
+
+    def __init__(self, opener: Opener) -> None:
+        self.store = opener.store
+        opener.proves = False
+        self._columns: dict[str, list[str]] = {}
+        [[self.space]] = self.ask(f"SELECT id FROM space WHERE name = {quote(opener.name)}")
+
+    def ask(self, text: str) -> list[Any]:
+        return ask(self.store, text)
+
+    def columns(self) -> dict[str, list[str]]:
+        self._columns = self._columns or self._read_columns()
+        return self._columns
+
+    def _read_columns(self) -> dict[str, list[str]]:
+        if self.store.startswith("postgresql"):
+            rows = self.ask(
+                "SELECT table_name, column_name FROM information_schema.columns "
+                "WHERE table_schema = 'dibs' ORDER BY table_name, ordinal_position"
+            )
+        else:
+            rows = self.ask(
+                "SELECT m.name, p.name FROM sqlite_schema m JOIN pragma_table_info(m.name) p "
+                "WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%'"
+            )
+        found: dict[str, list[str]] = {}
+        for table, column in rows:
+            found.setdefault(table, []).append(column)
+        found.pop("migration", None)
+        return found
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        columns = self.columns()[table]
+        own = "id" if table == "space" else "space"
+        order = ", ".join(self.key(table))  # PostgreSQL has an order of its own after each change
+        texts = self.ask(
+            f"SELECT {', '.join(columns)} FROM {table} WHERE {own} = {self.space} ORDER BY {order}"
+        )
+        return [dict(zip(columns, row, strict=True)) for row in texts]
+
+    def remove(self, table: str, row: dict[str, Any]) -> None:
+        named = " AND ".join(f"{c} = {quote(row[c])}" for c in self.key(table))
+        self.ask(f"DELETE FROM {table} WHERE {named}")
+
+    def insert(self, table: str, row: dict[str, Any]) -> None:
+        values = ", ".join(map(quote, row.values()))
+        self.ask(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})")
+
+    def key(self, table: str) -> tuple[str, ...]:
+        return ("id",) if table == "space" else ("space", *KEYS[table])
+
+    def replace(self, table: str, row: dict[str, Any], other: dict[str, Any]) -> None:
+        self.remove(table, row)
+        self.insert(table, other)
+
+
+def quote(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+def other(column: str, value: Any, numbers: bool) -> Any:
+    """Another value for a column."""
+    if column in ("base_sum", "tag", "hash", "head") and value:
+        return ("0" if value[0] != "0" else "1") + value[1:]
+    if isinstance(value, int) or (value is None and numbers):
+        return (value or 0) + 1000
+    return f"{value or ''}x"
+
+
+@pytest.fixture
+def raw(opener: Opener, alice, bob, carol, clock, background: Background) -> Iterator[Raw]:
+    """A row in every table: some of them are in the base, most are in the journal."""
+    alice.leases.claim("old", note="in the base")
+    carol.messages.send("an old message of words", to="alice")
+    clock.advance(1)
+    alice.events.prune(keep_s=0.5)
+    alice.leases.claim("a", note="to be changed", ttl_s=10_000)
+    alice.leases.claim("b")
+    alice.leases.release("b", outcome="deleted")
+    alice.leases.claim("c", idempotency_key="mine")
+    alice.leases.renew("a", ttl_s=20_000)
+    alice.work.add("t0", leases=["a"], priority=9)
+    with pytest.raises(dibs.EmptyError):
+        bob.work.next()  # t0 is set aside, without an event
+    alice.work.add("t1", payload={"x": 1}, kind="test", tags=["fast"])
+    alice.work.add("t2", after=["t1"])
+    bob.work.claim("t1", ttl_s=10_000)
+    sent = alice.messages.send("Hello there, how are you?", to="bob")
+    bob.messages.inbox()
+    bob.messages.ack(sent.id)
+    alice.state.set("ns", "short", {"a": 1})
+    alice.state.set("ns", "long", "x" * 5000)
+    alice.state.set("ns", "short", {"a": 2}, expected_version=1)
+    alice.agents.add_token("ci", scope="read")
+    bob.agents.beat(status="busy")
+    frozen = Asleep(clock)
+    dave = opener.join(opener.open(frozen), "dave")
+    background(dave.leases.claim, "a", ttl_s=10_000, wait_s=60)
+    assert frozen.frozen.wait(PATIENCE_S), "nobody waits"
+    found = Raw(opener)
+    assert alice.agents.verify() == ()
+    assert all(found.rows(table) for table in found.columns()), "a table has no row"
+    yield found
+    frozen.thawed.set()
+
+
+@direct("changes rows by hand")
+def test_every_table_and_column_is_covered(raw: Raw):
+    known = {name: {*table.columns, "space"} - UNTOLD for name, table in TABLES.items()}
+    known["space"].discard("space")
+    found = {name: set(columns) - UNTOLD for name, columns in raw.columns().items()}
+    assert {name: columns for name, columns in found.items() if name not in DERIVED} == known
+
+
+@direct("changes rows by hand")
+def test_a_changed_column_is_found_in_every_table(raw: Raw, alice):
+    missed = []
+    for table, columns in raw.columns().items():
+        for column in columns:
+            if (table, column) == ("space", "id"):
+                continue  # then it is another space
+            rows = raw.rows(table)
+            row = next((row for row in rows if row[column] is not None), rows[0])
+            if table == "event":
+                row = rows[len(rows) // 2]  # `data` of one that has some
+                row = next((one for one in rows[2:-2] if one[column] is not None), row)
+            numbers = column.endswith(("_at", "_ms", "deadline", "due", "turn", "epoch"))
+            numbers |= column in ("session", "not_before", "landing_seq", "reply_to")
+            # No other test has a space of that number.
+            far = column == "space" or (table, column) == ("event", "seq")
+            value = 10**9 if far else None
+            changed = row | {column: value or other(column, row[column], numbers)}
+            raw.replace(table, row, changed)
+            found = alice.agents.verify()
+            if {one.noun for one in found} != {table} or len(found) > 2:
+                missed.append((table, column, row[column], changed[column], found))
+            raw.replace(table, changed, row)
+    assert not missed
+    assert alice.agents.verify() == ()
+
+
+@direct("changes rows by hand")
+@pytest.mark.parametrize("column", ["seq", "changes", "hash"])
+def test_a_changed_event_is_found_whichever_it_is_and_its_rows_are_not_blamed(
+    raw: Raw, alice, column: str
+):
+    """Moved to the end, with the changes of another event, or with another hash."""
+    missed = []
+    rows = [row for row in raw.rows("event") if row["hash"]]
+    carried = [row for row in rows if row["changes"] is not None]
+    for row in rows:
+        before = [one for one in carried if one["seq"] < row["seq"]] or carried[-1:]
+        others = {"seq": 10**9, "changes": before[-1]["changes"], "hash": "0" * 32}
+        changed = row | {column: others[column]}
+        raw.replace("event", row, changed)
+        found = alice.agents.verify()
+        if {one.noun for one in found} != {"event"} or len(found) > 2:
+            missed.append((row["seq"], row["kind"], found))
+        raw.replace("event", changed, row)
+    assert not missed
+    assert alice.agents.verify() == ()
+
+
+@direct("changes rows by hand")
+def test_a_removed_row_is_found_in_every_table(raw: Raw, opener, alice):
+    missed = []
+    for table in raw.columns():
+        for row in raw.rows(table):
+            raw.remove(table, row)
+            found = alice.agents.verify()
+            last = table == "event" and row["seq"] > max(one["seq"] for one in raw.rows(table))
+            if last and opener.on_postgres and len(found) == 1:
+                pass  # nobody else knows of it: the row that it changed is named instead
+            elif [(one.noun, one.what) for one in found] != [(table, "removed")]:
+                missed.append((table, row, found))
+            raw.insert(table, row)
+    assert not missed
+    assert alice.agents.verify() == ()
+
+
+@direct("changes rows by hand")
+def test_an_inserted_row_is_found_in_every_table(raw: Raw, opener, alice):
+    missed = []
+    for table in raw.columns():
+        if table == "space":
+            continue  # it would be another space
+        row = raw.rows(table)[-1]
+        column = raw.key(table)[-1]
+        added = row | {column: row[column] + 1000 if isinstance(row[column], int) else "new"}
+        if table == "base":
+            added["key"] = '["new"]'
+        if table in ("token", "lane"):
+            added |= {"digest": "new"} if table == "token" else {"kind": "new"}
+        if table == "aside":
+            added["resource"] = "new"
+        raw.insert(table, added)
+        found = alice.agents.verify()
+        if table == "event" and opener.on_postgres:
+            assert [one.noun for one in found] == ["event"]  # it may be the one before that is gone
+        elif [(one.noun, one.what) for one in found] != [(table, "inserted")]:
+            missed.append((table, added, found))
+        raw.remove(table, added)
+    assert not missed
+    assert alice.agents.verify() == ()
+
+
+@direct("changes rows by hand")
+def test_a_replayed_row_is_found_in_every_table(raw: Raw, alice, bob, carol, clock):
+    """Rows that dibs has changed or removed since are put back as they were."""
+    before = {table: raw.rows(table) for table in raw.columns()}
+    alice.leases.renew("a", ttl_s=30_000)
+    alice.leases.release("c")
+    alice.leases.release("a")  # dave is served
+    alice.work.edit("t2", title="another")
+    alice.work.edit("t2", after=["t0"])
+    bob.work.complete("t1")
+    alice.messages.send("more", to="bob")
+    bob.messages.inbox()
+    alice.state.set("ns", "short", {"a": 3}, expected_version=2)
+    [token] = alice.agents.tokens()
+    alice.agents.revoke_token(token.id)
+    bob.agents.beat(status="idle")
+    carol.leases.claim("b")
+    carol.leases.release("b", outcome="deleted")
+    clock.advance(1)
+    alice.events.prune(keep_s=0.5)
+    assert alice.agents.verify() == ()
+    missed, seen = [], set()
+    for table, rows in before.items():
+        for row in rows:
+            key = raw.key(table)
+            now = [one for one in raw.rows(table) if all(one[c] == row[c] for c in key)]
+            volatile = TABLES[table].volatile | UNTOLD if table in TABLES else frozenset()
+            told = {column for column in row if column not in volatile}
+            if now and all(now[0][column] == row[column] for column in told):
+                continue
+            seen.add(table)
+            if now:
+                raw.remove(table, now[0])
+            raw.insert(table, row)
+            found = alice.agents.verify()
+            if [one.noun for one in found] != [table]:
+                missed.append((table, row, found))
+            raw.remove(table, row)
+            if now:
+                raw.insert(table, now[0])
+    assert not missed
+    assert alice.agents.verify() == ()
+    assert seen >= {"lease", "ticket", "task", "session", "entry", "token", "cursor", "event"}
+
+
+@direct("changes rows by hand")
+def test_a_token_that_was_revoked_cannot_be_used_again(opener: Opener, alice):
+    token = alice.agents.add_token("ci")
+    alice.agents.revoke_token(token.id)
+    assert alice.agents.verify() == ()
+    opener.tamper("UPDATE token SET revoked_at = NULL WHERE space = %(space)s")
+    assert who(alice.scope, token.secret) is None
+    assert [(one.noun, one.what) for one in alice.agents.verify()] == [("token", "replayed")]
+
+
+def test_a_seal_holds_as_long_as_the_journal_is_the_same(alice, bob):
+    alice.leases.claim("a")
+    seal = bob.events.seal()
+    assert seal.seq == bob.events.last()
+    assert str(seal.seq) in seal.text and seal.hash in seal.text
+    alice.leases.release("a")
+    assert bob.events.check_seal(seal.text) == dibs.Sealed(
+        seq=seal.seq, what="whole", holds=True, hash=seal.hash
+    )
+    for wrong in ("", "nonsense", seal.text[:40], seal.text.replace("dibs-seal", "seal")):
+        with pytest.raises(dibs.InvalidError):
+            bob.events.check_seal(wrong)
+    with pytest.raises(dibs.NotFoundError):
+        bob.events.check_seal(f"{seal.text}-elsewhere")
+
+
+@direct("moves the clock")
+def test_a_seal_of_where_the_journal_was_cut_still_holds(alice, clock):
+    alice.leases.claim("a")
+    seal = alice.events.seal()
+    clock.advance(1)
+    alice.leases.claim("b")
+    between = alice.events.seal()
+    clock.advance(1)
+    alice.events.prune(keep_s=1.5)
+    assert alice.events.check_seal(seal.text).holds
+    assert alice.events.check_seal(between.text).holds
+    alice.events.prune(keep_s=0)
+    assert alice.events.check_seal(between.text).holds
+    assert alice.events.check_seal(seal.text).holds, "the event that says it was cut is kept"
+    clock.advance(1)
+    alice.events.prune(keep_s=0)
+    with pytest.raises(dibs.PrunedError):
+        alice.events.check_seal(seal.text)
+
+
+@direct("changes the store by itself")
+def test_a_chain_without_its_head_is_not_begun_again(opener: Opener, alice):
+    alice.leases.claim("a")
+    opener.tamper("UPDATE space SET head = '' WHERE id = %(space)s")
+    assert opener.open().agents.verify() != ()
+
+
+@direct("has the key")
+def test_a_seal_finds_a_chain_that_was_made_again_with_the_key(opener: Opener, alice):
+    alice.leases.claim("a")
+    alice.leases.release("a")
+    seal = alice.events.seal()
+    raw, ledger = Raw(opener), alice.scope.store.ledger
+    last = ""
+    for row in raw.rows("event"):
+        changed = row | {"agent": "mallory"} if row["kind"] == "lease.claimed" else row
+        changed = changed | {"hash": ledger.hash(last or raw.rows("space")[0]["head"], changed)}
+        last = changed["hash"]
+        raw.replace("event", row, changed)
+    assert alice.agents.verify() == (), "whoever has the key makes a chain that is right"
+    checked = alice.events.check_seal(seal.text)
+    assert (checked.holds, checked.what) == (False, "changed")
+
+
+@direct("changes rows by hand")
+def test_a_seal_finds_a_journal_that_was_cut_short(opener: Opener, alice):
+    alice.leases.claim("a")
+    seal = alice.events.seal()
+    raw = Raw(opener)
+    last = raw.rows("event")[-1]
+    raw.remove("event", last)
+    assert alice.events.check_seal(seal.text).what == "removed"
+    raw.insert("event", last)
+    assert alice.events.check_seal(seal.text).holds
+
+
+def play(agents: list[dibs.Agent], random: Random, number: int) -> None:
+    """One random call; a refusal is as good as any other answer."""
+    agent, name = random.choice(agents), random.choice("abcd")
+    task = f"t{random.randrange(6)}"
+    calls: list[Callable[[], Any]] = [
+        lambda: agent.leases.claim(name, mode=random.choice(["shared", "exclusive"])),
+        lambda: agent.leases.claim(name, f"{name}{name}", idempotency_key=f"k{number % 7}"),
+        lambda: agent.leases.release(name, outcome=random.choice([None, "deleted"])),
+        lambda: agent.leases.renew(name, ttl_s=random.randrange(10, 1000)),
+        lambda: agent.leases.release(everything=True),
+        lambda: agent.work.add(task, after=random.sample(["t0", "t1"], random.randrange(3))),
+        lambda: agent.work.add(f"s{number}", leases=[name], priority=random.randrange(3)),
+        lambda: agent.work.add_many([{"id": f"m{number}-{one}"} for one in range(3)]),
+        lambda: agent.work.next(tags=random.sample(["x", "y"], random.randrange(3)), ttl_s=50),
+        lambda: agent.work.next_many(limit=3),
+        lambda: agent.work.claim(task, ttl_s=50),
+        lambda: agent.work.complete(task, result={"number": number}),
+        lambda: agent.work.fail(task, reason="no luck"),
+        lambda: agent.work.abandon(task),
+        lambda: agent.work.reopen(task),
+        lambda: agent.work.cancel(task),
+        lambda: agent.work.edit(task, title=str(number), after=random.sample(["t2", "t3"], 1)),
+        lambda: agent.work.remove(task),
+        lambda: agent.messages.send(f"word{number % 5} again", to=random.choice(["bob", "eve"])),
+        lambda: agent.messages.announce("to all of you"),
+        agent.messages.inbox,
+        lambda: agent.state.set("ns", name, number, force=True),
+        lambda: agent.state.set("ns", name, "x" * 2_000, force=True, ttl_s=20),
+        lambda: agent.state.delete("ns", name),
+        lambda: agent.agents.beat(status=random.choice([None, "busy", "idle"])),
+    ]
+    with contextlib.suppress(dibs.DibsError):
+        random.choice(calls)()
+
+
+@direct("moves the clock")
+@pytest.mark.parametrize("seed", range(4))
+def test_the_journal_leads_to_what_the_tables_hold(opener, space, alice, bob, clock, seed):
+    random = Random(seed)
+    agents = [alice, bob, opener.join(space, "carol", ttl_s=LONG_S)]
+    moments: list[tuple[int, dict[str, list[str]]]] = []
+    for number in range(150):
+        play(agents, random, number)
+        if random.random() < 0.1:
+            clock.advance(random.randrange(1, 60))
+        if random.random() < 0.03:
+            alice.events.prune(keep_s=random.choice([1, 100]))
+            moments.clear()
+        if random.random() < 0.1:
+            moments.append((alice.events.last(), tables(opener)))
+        if number % 30 == 0:
+            assert alice.agents.verify() == ()
+    assert alice.agents.verify() == ()
+    for seq, rows in moments:
+        with space.scope.store.read() as tx:
+            assert shown(rows_at(tx, seq)) == rows
+
+
+def rows_at(tx: Any, seq: int) -> dict[str, list[dict[str, Any]]]:
+    """All rows as they were after the write that a seq belongs to, folded from base and journal."""
+    head, fold = tx.rows(LEDGER.head)[0], Fold()
+    for row in based(tx):
+        key, image = image_in(row)
+        fold.tables[row["noun"]][key] = image
+    for row in tx.rows(LEDGER.chain, after=head["base_seq"], limit=10_000):
+        if row["changes"] is not None:
+            fold.apply_all(from_text(row["changes"]))
+            if row["seq"] >= seq:
+                break
+    else:
+        for change in from_text(f"[{head['pending']}]"):
+            fold.apply(change)
+    return {
+        name: [
+            ({} if name == "space" else {"space": head["id"]}) | TABLES[name].row(image)
+            for image in images.values()
+        ]
+        for name, images in fold.tables.items()
+        if not TABLES[name].digested
+    }
+
+
+def tables(opener: Opener) -> dict[str, list[str]]:
+    """What the tables hold, but for what an event need not say."""
+    raw = Raw(opener)
+    opener.proves = True
+    with_rows = {name: raw.rows(name) for name, table in TABLES.items() if not table.digested}
+    return shown(with_rows)
+
+
+def shown(rows: dict[str, list[dict[str, Any]]]) -> dict[str, list[str]]:
+    found = {}
+    for name, several in rows.items():
+        left_out = TABLES[name].volatile | UNTOLD | {"space"}
+        left_out |= {"value"} if name == "entry" else set()
+        # What waits for its event is in the tables already.
+        left_out |= {"aside", "skips", "turn", "tags"} if name in ("task", "session") else set()
+        texts = [
+            str(sorted((c, v) for c, v in row.items() if c not in left_out)) for row in several
+        ]
+        if name not in ("aside", "space"):
+            found[name] = sorted(texts)
+    return found

@@ -1,0 +1,61 @@
+"""`dibs audit` and `dibs verify` as somebody types them: exit codes, files, tags and notes."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.surfaces.shell import Shell, finish
+
+
+def test_a_seal_is_a_line_that_can_be_kept_anywhere(on_each: Shell) -> None:
+    alice = on_each.as_("alice")
+    alice.ok("claim", "port:1")
+    line = alice.ok("audit", "seal").out
+    assert line.startswith("dibs-seal ") and line.count("\n") == 1
+    alice.sh(f"echo '{line.strip()}' > seal.txt")
+    alice.ok("release", "port:1")
+    for seal in (line.strip(), "@seal.txt"):
+        assert "matches the seal" in alice.ok("audit", "check", seal).out
+    assert alice.sh("dibs audit check - < seal.txt").code == 0
+    assert alice.json("audit", "check", "@seal.txt")["holds"] is True
+
+
+def test_another_hash_is_exit_code_1(on_each: Shell) -> None:
+    alice = on_each.as_("alice")
+    alice.ok("claim", "port:1")
+    mark, seq, hash, *rest = alice.ok("audit", "seal").out.strip().split(" ", 4)
+    other = ("0" if hash[0] != "0" else "1") + hash[1:]
+    answer = alice("audit", "check", " ".join([mark, seq, other, *rest]))
+    assert (answer.code, answer.out) == (1, "")
+    assert "rewritten" in answer.err
+    answer = alice("audit", "check", " ".join([mark, "999999", hash, *rest]))
+    assert answer.code == 1 and "no event 999999" in answer.err
+    assert alice("audit", "check", "@missing").code == 2
+    assert alice("audit", "check", "no-such-tag").code == 1
+
+
+def test_a_seal_is_kept_by_git(shell: Shell) -> None:
+    alice = shell.as_("alice").with_(
+        GIT_AUTHOR_NAME="x",
+        GIT_AUTHOR_EMAIL="x@example.org",
+        GIT_COMMITTER_NAME="x",
+        GIT_COMMITTER_EMAIL="x@example.org",
+    )
+    assert alice.sh("git init -q; git commit -q --allow-empty -m first").code == 0
+    alice.ok("claim", "port:1")
+    line = alice.ok("audit", "seal", "--git-tag", "audit/one", "--git-note").out
+    assert alice.sh("git tag -l --format='%(objecttype) %(contents:subject)'").out == f"tag {line}"
+    assert alice.sh("git notes --ref dibs show").out == line
+    alice.ok("audit", "check", "audit/one")
+    assert alice("audit", "seal", "--git-tag", "audit/one").code != 0, "a seal is not overwritten"
+    assert alice("audit", "seal", "--git-tag", "-d").code != 0
+
+
+def test_verify_says_what_has_happened_to_which_row(shell: Shell) -> None:
+    alice = shell.as_("alice")
+    alice.ok("claim", "port:1", "--note", "mine")
+    assert alice.json("verify") == []
+    script = "import apsw; apsw.Connection('.dibs/dibs.db').execute('UPDATE lease SET ttl_ms = 1')"
+    assert finish(alice.spawn([sys.executable, "-c", script])).code == 0
+    [found] = alice.json("verify")
+    assert (found["noun"], found["subject"], found["what"]) == ("lease", "port:1", "changed")

@@ -520,6 +520,22 @@ def test_a_long_log_is_cut_to_its_last_thousand_unless_more_is_asked_for(shell: 
     assert len(shell.ok("log", "--since", "20", "--last", "1070").out.splitlines()) == 1070
 
 
+def test_a_long_status_says_what_it_leaves_out_and_where_that_is(shell: Shell) -> None:
+    with (
+        dibs.open(start=str(shell.folder), user_dir=shell.user_dir) as space,
+        space.join("alice") as alice,
+    ):
+        for part in range(10):
+            alice.leases.claim(*(f"port:{part * 100 + number + 1}" for number in range(100)))
+        assert shell.json("status")["cut"] == ["leases"]
+        assert (
+            "only the first 1,000 leases are shown; dibs leases --agent" in shell.ok("status").err
+        )
+        alice.leases.release("port:1")
+        assert shell.json("status")["cut"] == []
+        assert "are shown" not in shell.ok("status").err
+
+
 def test_a_log_goes_on_after_a_pruning_and_says_what_is_missing(on_each: Shell) -> None:
     shell, alice = on_each, on_each.as_("alice")
     alice.ok("claim", "src/a.py")

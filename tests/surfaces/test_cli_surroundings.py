@@ -36,7 +36,7 @@ def test_data_goes_to_output_and_words_go_to_error(shell: Shell) -> None:
 def test_a_refusal_says_who_since_when_what_for_how_long_and_what_next(shell: Shell) -> None:
     shell.as_("alice").ok("claim", "src/a.py", "--note", "fix the parser")
     said = shell.as_("bob")("claim", "src/").err
-    assert re.search(r'alice holds src/a.py "fix the parser" since \d+s ago, \d+m left', said)
+    assert re.search(r'alice holds src/a.py "fix the parser", \d+s so far, \d+m left', said)
     assert "\nnext: " in said
 
 

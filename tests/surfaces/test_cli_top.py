@@ -166,13 +166,13 @@ def test_top_and_status_show_trains_and_workers_and_what_waits_for_a_person(shel
     for view in ("top", "status"):
         out = shell.ok(view).out
         for line in (
-            "onto main: conducted by crew since ",
+            "onto main: conducted by crew for ",
             "fix-login 111111111111 for fix-login, by crew/w1: queued, ",
             "keys 111111111111, by crew/w1: waits for a person, ",
-            "land:main:keys@111111111111 waits for a person; crew asks ",
+            "land:main:keys@111111111111 waits for a person; crew asked ",
         ):
             assert line in out, (view, line, out)
-    assert "crew/w1 at other since " in shell.ok("top").out
+    assert "crew/w1 at other for " in shell.ok("top").out
     assert shell.json("status")["asks"][0]["says"] == "src/keys.py is protected"
     assert "handed in, waits for its landing" in shell.ok("work", "list").out
     shown = shell.ok("work", "show", "land:main:keys@111111111111").out

@@ -35,7 +35,7 @@ def test_a_staged_file_of_another_stops_the_commit_and_says_who(alice: Worker, b
     bob.stage("src/a.py", "a = 2\n")
     answer = bob.git("commit", "-m", "mine")
     assert answer.code == 1
-    says = r'src/a\.py  alice holds src/a\.py "fix the parser" since \d+s ago, 29m left'
+    says = r'src/a\.py  alice holds src/a\.py "fix the parser", \d+s so far, 29m left'
     assert re.search(says, answer.err)
     assert "dibs wait src/a.py" in answer.err
     assert "git restore --staged src/a.py" in answer.err

@@ -39,7 +39,7 @@ def test_a_lease_in_another_worktree_warns(main: Worker, linked: Worker) -> None
     answer = bob.git("commit", "-q", "-m", "mine")
     assert answer.code == 0
     assert "others hold in another worktree" in answer.err
-    said = r'src/a\.py  alice holds src/a\.py "fix the parser" since \d+s ago, 29m left, in'
+    said = r'src/a\.py  alice holds src/a\.py "fix the parser", \d+s so far, 29m left, in'
     assert re.search(f'{said} "{re.escape(str(main.folder))}"\n', answer.err)
     assert "dibs overlap" in answer.err
 

@@ -43,11 +43,11 @@ def told(says: str, about: str) -> str:
 
 def blocker_line(blocker: Blocker) -> str:
     doing = f" {quoted(blocker.note)}" if blocker.note else ""
-    agent, resource, since = called(blocker.agent), called(blocker.resource), ago(blocker.since_at)
+    agent, resource, age = called(blocker.agent), called(blocker.resource), since(blocker.since_at)
     if blocker.waiting:
-        return f"{agent} waits for {resource}{doing} since {since}"
+        return f"{agent} waits for {resource}{doing}, {age} so far"
     left = span(blocker.expires_in_ms or 0)
-    return f"{agent} holds {resource}{doing} since {since}, {left} left"
+    return f"{agent} holds {resource}{doing}, {age} so far, {left} left"
 
 
 def where_held(blocker: Blocker) -> str:
@@ -83,8 +83,13 @@ def width() -> int | None:
         return None
 
 
+def since(wall_ms: int) -> str:
+    """How long ago that was."""
+    return span(int(time.time() * 1000) - wall_ms)
+
+
 def ago(wall_ms: int) -> str:
-    return f"{span(int(time.time() * 1000) - wall_ms)} ago"
+    return f"{since(wall_ms)} ago"
 
 
 def dump(value: Any) -> str:

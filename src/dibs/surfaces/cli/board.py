@@ -11,7 +11,7 @@ from dibs.errors import NotFoundError
 from dibs.nouns.work.landings import LANDING
 from dibs.records import called, quoted, span
 from dibs.surfaces.cli import show
-from dibs.surroundings.wording import ago, blocker_line, paint, words
+from dibs.surroundings.wording import ago, blocker_line, paint, since, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Board:
         for lease in holders:
             yield from facts({
                 "held by": f"{called(lease.agent)}, session {lease.session}",
-                "since": ago(lease.granted_at),
+                "for": since(lease.granted_at),
                 "left": f"{span(lease.expires_in_ms)} of {span(lease.ttl_ms)}",
                 "mode": lease.mode,
                 "note": words(lease.note),
@@ -215,7 +215,7 @@ class Board:
             for one in self.found.leases if one.agent == name
         ))  # fmt: skip
         yield from under("waits for", (
-            f"{called(one.resource)} since {ago(one.since_at)}"
+            f"{called(one.resource)} for {since(one.since_at)}"
             for one in self.found.waiting if one.agent == name
         ))  # fmt: skip
         yield from under("works on", (

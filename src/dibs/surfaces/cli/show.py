@@ -11,7 +11,18 @@ import time
 
 from dibs.arguments import LIST_LIMIT
 from dibs.records import TEXT_SHOWN, Record, called, quoted, span, visible
-from dibs.surroundings.wording import ago, blocker_line, dump, note, paint, quote, say, table, words
+from dibs.surroundings.wording import (
+    ago,
+    blocker_line,
+    dump,
+    note,
+    paint,
+    quote,
+    say,
+    since,
+    table,
+    words,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -187,8 +198,8 @@ def train_lines(trains: Sequence[records.Train]) -> Iterator[str]:
     """The queues of branches to land: a line for each target, and one for each branch."""
     for train in trains:
         by = f"conducted by {called(train.conductor)}" if train.conductor else "nobody conducts"
-        since = f" since {ago(train.since_at)}" if train.since_at is not None else ""
-        yield f"onto {called(train.target)}: {by}{since}"
+        age = f" for {since(train.since_at)}" if train.since_at is not None else ""
+        yield f"onto {called(train.target)}: {by}{age}"
         for one in train.landings:
             state = {"claimed": "landing now", "blocked": "waits for a person"}.get(one.state)
             if one.due_in_ms is not None and one.state == "failed":
@@ -212,7 +223,7 @@ def workers(found: records.Overview) -> Iterator[tuple[str, str]]:
         swarm, _, worker = who.agent.rpartition("/")
         if swarm and worker[0] == "w" and worker[1:].isdigit():
             task = tasks.get(who.agent)
-            at = f"at {called(task.id)} since {ago(task.changed_at)}" if task else "has no task"
+            at = f"at {called(task.id)} for {since(task.changed_at)}" if task else "has no task"
             yield who.agent, f"{called(who.agent)} {at}  {status_of(who)}".rstrip()
 
 
@@ -254,19 +265,19 @@ def overview(result: records.Overview) -> None:
 def past(result: records.Moment) -> None:
     """A space at an earlier moment, with the times that were left then."""
     say(f"{moment(result.at)}, after event {result.seq}")
-    since = result.at
+    then = result.at
     sections = {
         "agents": [
             f"{called(who.agent)}  leases: {who.leases}  tasks: {who.tasks}  {status_of(who)}"
             for who in result.agents
         ],
         "leases": [
-            f"{called(one.resource)}  {called(one.agent)}  for {span(since - one.granted_at)}, "
+            f"{called(one.resource)}  {called(one.agent)}  for {span(then - one.granted_at)}, "
             f"{span(one.expires_in_ms)} left  {words(one.note)}"
             for one in result.leases
         ],
         "waiting": [
-            f"{called(one.agent)} waits for {called(one.resource)} for {span(since - one.since_at)}"
+            f"{called(one.agent)} waits for {called(one.resource)} for {span(then - one.since_at)}"
             for one in result.waiting
         ],
         "tasks": [f"{called(one.id)}  {state_of(one)}  {words(one.title)}" for one in result.tasks],
@@ -325,16 +336,16 @@ def short(value: Any) -> str:
 
 def urgent(one: records.Attention) -> str:
     """Something that needs attention, in one line."""
-    left, since = span(one.due_in_ms or 0), ago(one.at or 0)
+    left, at = span(one.due_in_ms or 0), one.at or 0
     holders = ", ".join(called(blocker.agent) for blocker in one.blockers)
     says = f": {words(one.says)}" if one.says else ""
     others = " or ".join(map(called, one.by))
     agent, subject = called(one.agent or "-"), called(one.subject)
     text = {
-        "blocked": f"{agent} waits for {subject}, since {since}"
+        "blocked": f"{agent} waits for {subject}, {since(at)} so far"
         + (f"; held by {holders}" if holders else ""),
-        "asked": f"{agent} wrote to you {since}{says}",
-        "asks": f"{subject} waits for a person; {agent} asks {since}{says}"
+        "asked": f"{agent} wrote to you {ago(at)}{says}",
+        "asks": f"{subject} waits for a person; {agent} asked {ago(at)}{says}"
         f" (yes: dibs work ack {subject}; no: --refuse)",
         "not_landed": f"{subject} was not landed{says}",
         "dead": f"{subject} is dead{says}",
@@ -344,8 +355,8 @@ def urgent(one: records.Attention) -> str:
         "task_ends": f"{subject} of {agent} lapses in {left}",
         "lease_ends": f"{subject} of {agent} lapses in {left}",
         "overwritten": f"{subject} of {agent} was changed by "
-        f"{others or 'somebody unknown'} {since}",
-        "died": f"{agent} died {since}"
+        f"{others or 'somebody unknown'} {ago(at)}",
+        "died": f"{agent} died {ago(at)}"
         + (f"; freed: {', '.join(map(called, one.by))}" if one.by else ""),
     }[one.what]
     return paint("red" if one.level == "stuck" and one.what != "blocked" else "yellow", text)

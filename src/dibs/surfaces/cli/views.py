@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dibs.arguments import DELAY_MAX_S, Seconds, milliseconds
+from dibs.arguments import DELAY_MAX_S, LIST_LIMIT, Seconds, milliseconds
 from dibs.operation import EVERYBODY, PEOPLE
 from dibs.records import Overview, called, plain
 from dibs.surfaces.cli import show
-from dibs.surroundings.wording import ago, note, paint, print_json, say
+from dibs.surroundings.wording import note, paint, print_json, say, since
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 BY = {"status": EVERYBODY, "gc": PEOPLE}
 DESTRUCTIVE = ("gc",)
 KINDS = {"keep_s": Seconds(0, 10 * DELAY_MAX_S)}
+
+REST = {
+    "leases": "dibs leases --agent NAME lists those of one agent, dibs status PATH shows one",
+    "waits": "dibs contention shows who waits for whom",
+    "tasks": "dibs work list --state claimed --all lists them all",
+}
+"""How to see the rest of a list that is cut."""
 
 
 def status(call: Globals, *resources: str) -> int:
@@ -30,7 +37,7 @@ def status(call: Globals, *resources: str) -> int:
         if resources:
             states = handle.leases.status(*resources)
         else:
-            found = handle.agents.overview(agent=call.name(), limit=1000)
+            found = handle.agents.overview(agent=call.name(), limit=LIST_LIMIT)
             board = as_json(found, named=call.name() is not None or bool(handle.scope.session))
     if call.json:
         print_json(plain(states if resources else board))
@@ -42,16 +49,19 @@ def status(call: Globals, *resources: str) -> int:
 
 
 def as_json(found: Overview, named: bool) -> dict[str, Any]:
-    """Agents, leases, tasks in progress, and unread messages."""
+    """Agents, leases, tasks in progress, and unread messages; cut: the lists that are not whole"""
+    claimed = [task for task in found.tasks if task.state == "claimed"]
+    lists = {"leases": found.leases, "waits": found.waiting, "tasks": claimed}
     board: dict[str, Any] = {
         "space": found.space,
         "agents": found.agents,
         "leases": found.leases,
         "waiting": found.waiting,
-        "tasks": [task for task in found.tasks if task.state == "claimed"],
+        "tasks": claimed,
         "available": found.counts.get("available", 0),
         "trains": found.trains,
         "asks": [one for one in found.attention if one.what in ("asks", "not_landed")],
+        "cut": [name for name, listed in lists.items() if len(listed) >= LIST_LIMIT],
     }
     return board | ({"unread": found.unread} if named else {})
 
@@ -72,7 +82,9 @@ def draw_status(board: dict[str, Any]) -> None:
         say(show.urgent(one))
     for one in board["waiting"]:
         who, what = called(one.agent), called(one.resource)
-        say(f"{who} waits for {what} since {ago(one.since_at)}")
+        say(f"{who} waits for {what}, {since(one.since_at)} so far")
+    for name in board["cut"]:
+        note(f"only the first {LIST_LIMIT:,} {name} are shown; {REST[name]}")
     if number := board["available"]:
         say(f"{number} {'task is' if number == 1 else 'tasks are'} available: dibs work next")
     if number := board.get("unread"):

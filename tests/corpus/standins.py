@@ -16,7 +16,10 @@ import sys
 SKIPPED = {"node_modules", "build", "dist", "target", "out", "__pycache__"}
 PYTHON, JS, MARKDOWN = (".py",), (".js", ".jsx", ".ts", ".tsx", ".mjs"), (".md",)
 PRETTY = (*JS, ".css", ".json", ".md", ".yaml", ".yml", ".html")
-ALONE = ("--check", "--diff", "--check-only", "--fix-dry-run", "--preview", "--help", "--version")
+ALONE = """
+    --check --diff --check-only --fix-dry-run --preview --help --version
+    --dry-run --lint -check -diff
+""".split()
 """With one of these, nothing is written."""
 
 # What it formats, and the words with one of which it writes; none: it always does.
@@ -39,6 +42,10 @@ FORMATTERS = {
     "markdownlint": (MARKDOWN, ("--fix", "-f")),
     "markdownlint-cli2": (MARKDOWN, ("--fix",)),
     "taplo": ((".toml",), ()),
+    "clang-format": ((".c", ".h", ".cc", ".cpp"), ("-i",)),
+    "google-java-format": ((".java",), ("-i", "-r", "--replace")),
+    "swiftformat": ((".swift",), ()),
+    "terraform": ((".tf",), ()),
 }
 WITH_VALUE = {
     "--ext",
@@ -57,6 +64,7 @@ SILENT = """
 OTHERS = """
     npx npm pnpm yarn bun uv uvx poetry pdm hatch pip-compile go cargo pre-commit gh rg fd
     apply_patch sponge rsync sd yq dos2unix curl wget sudo standard-version git-cliff git-lfs
+    mvn protoc mockgen openapi-typescript
 """.split()
 NAMES = sorted({*FORMATTERS, *SILENT, *OTHERS})
 MODULES = ("black", "isort", "pip")
@@ -220,7 +228,7 @@ def packages_of_node(name, words):
         npx([*words[1:], *arguments])
     if "-g" in options or "--global" in options:
         return
-    if verb in ("install", "i", "add") and given:
+    if verb in ("install", "i", "add") and given and "--no-save" not in options:
         manifest(
             lambda data: data.setdefault("dependencies", {}).update(dict.fromkeys(given, "^1"))
         )
@@ -298,11 +306,11 @@ def packages_of_python(name, words):
             old, new = f', "{given[0]}"', ""
         write("pyproject.toml", read("pyproject.toml").replace(old, new))
         lock(lock_file)
-    elif verb == "lock":
+    elif verb == "lock" and not {"--check", "--locked"} & set(words):
         lock(lock_file)
     elif verb == "version" and ("--bump" in words or given):
         set_version("pyproject.toml", given[0])
-    elif verb == "pip" and given[0] == "compile":
+    elif verb == "export" or (verb == "pip" and given[0] == "compile"):
         compiled(words)
 
 
@@ -335,7 +343,7 @@ def cargo(words):
             write(name, read(name).replace("use std::collections::HashMap;\n", ""))
     if verb in ("add", "remove"):
         write(path, read(path) + "serde = '1'\n")
-    if verb in ("add", "remove", "update"):
+    if verb in ("add", "remove", "update") and "--dry-run" not in words:
         lock(os.path.join(folder, "Cargo.lock"))
 
 
@@ -408,9 +416,19 @@ def other(name, words):
     elif name == "dos2unix":
         for path in given:
             write(path, read(path).replace("\r\n", "\n"))
-    elif name == "rsync":
+    elif name == "rsync" and not any(re.match("-[a-z]*n", word) for word in words):
         os.makedirs(given[-1], exist_ok=True)
         subprocess.run(["cp", "-a", *(f"{path}." for path in given[-2:-1]), given[-1]], check=True)
+    elif name == "mvn" and words[-1].startswith("-D") and "versions:set" in " ".join(words):
+        write("pom.xml", read("pom.xml").replace("<version>1<", "<version>2<"))
+    elif name == "protoc":
+        folder = words[2].partition("=")[2]
+        stem = os.path.basename(words[-1]).removesuffix(".proto")
+        write(f"{folder}/{stem}_pb2.py", "# generated\n")
+    elif name == "mockgen":
+        write(words[1].partition("=")[2], "package store\n")
+    elif name == "openapi-typescript":
+        write(words[words.index("-o") + 1], "export {};\n")
     elif name == "pip-compile":
         compiled(words)
     elif name == "git-cliff":

@@ -101,6 +101,48 @@ def test_what_a_file_of_the_project_says_is_known(project: Path, command: str, f
     assert changed(command, project) == files.split()
 
 
+CONFIG = r"""[core]
+	bare = false
+[alias]
+	undo = checkout HEAD -- ; not a comment of the shell
+	fmt = "!sed -i \"s/ *$//\" there.txt"
+	under = !rm
+	log = checkout there.txt
+	loop = loop
+	put = "!f() { cp \"$1\" \"$2\"; }; f"
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("git undo there.txt", "there.txt"),
+        ("git -C deep undo Makefile", "deep/Makefile"),
+        ("git fmt", "there.txt"),
+        ("cd deep && git under there.txt", "there.txt"),
+        ("git put there.txt deep", "deep/there.txt"),
+        ("git log there.txt", ""),
+        ("git loop; git absent", ""),
+        ("git mine names.txt", "names.txt"),
+        ("git config alias.x fmt; git commit -m x", ""),
+    ],
+)
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_alias_of_git_is_what_it_is_short_for(
+    project: Path, command: str, files: str, linked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = project / "home"
+    git = home / "repository" if linked else project / ".git"
+    git.mkdir(parents=True)
+    (git / "config").write_text(CONFIG)
+    if linked:
+        (project / ".git").write_text(f"gitdir: {git}/worktrees/project\n")
+    home.mkdir(exist_ok=True)
+    (home / ".gitconfig").write_text("[alias]\nmine = rm\nundo = status\n")
+    monkeypatch.setenv("HOME", str(home))
+    assert changed(command, project) == files.split()
+
+
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     ("name", "text", "command"),

@@ -72,6 +72,8 @@ PYTHON = [
         late="which files those are"),
     Row("python3 -c \"x = 'a.py'; y = open(x)\nx = 'b.py'\nopen(x, 'w')\"", "write b.py"),
     Row("python3 - <<'EOF'\nimport os\nos.chdir('src')\nopen('a.py', 'w')\nEOF", "write src/a.py"),
+    Row("python3 - <<'EOF'\nimport shutil\nsource, (target, rest) = 'a.py', ('z.py', 1)\n"
+        "shutil.copy(source, target)\nEOF", "write z.py"),
     Row("python3 -m json.tool data.json out.json", "write out.json"),
     Row("python3 -c 'this is no python(('; true"),
     Row("python3 - <<'EOF'\nif __name__ == '__main__':\n    open('a.py', 'w')\nEOF", "write a.py"),
@@ -101,6 +103,12 @@ SCRIPTS = [
     Row("node -e \"const fs = require('fs'); fs.readdirSync('.').filter(f => /^a.py/.test(f))"
         ".forEach(f => fs.unlinkSync(f))\"", late="which names are chosen"),
     Row("node -e \"console.log(require('fs').readdirSync('src').map(f => f + 'x'))\""),
+    Row("node --input-type=module -e \"import {writeFileSync as w} from 'fs'; w('new.js', '')\"",
+        "write new.js"),
+    Row("node -e \"const {rmSync: gone, copyFileSync} = require('fs'); gone('b.py');"
+        " copyFileSync('a.py', 'z.py')\"", "remove b.py, write z.py"),
+    Row("node -e \"const kinds = {open: w}; function w(x) { return x }; w('a.py', 'w')\"",
+        late="only what is imported is renamed"),
     Row("perl -e 'for my $f (glob(\"docs/*.md src/*.py\")) { open(my $h, \">>\", $f);"
         " print $h \"x\" }'", "write docs/*.md, write src/*.py"),
     Row("perl -e 'my @f = glob \"src/*.py\"; unlink @f'", "remove src/*.py"),
@@ -178,6 +186,7 @@ VALUES = [
     Row("bash -c 'rm \"$1\"' _ a.py", "remove a.py"),
     Row("n=$(( $(wc -l < a.py) + 1 )); echo $n > new.txt", "write new.txt"),
     Row("echo $(( $(rm a.py; echo 1) ))", "remove a.py"),
+    Row("env PATH=\"$PATH\" N=\"$NOTHING\" bash -c 'sed -i s/one/two/ a.py'", "write a.py"),
     Row("echo x > $(date +%s).txt", late="the name is the output of a command"),
     Row("rm src/[ab].py", "remove src/?.py"),
     Row("exec 3> new.txt; echo x >&3", "write new.txt"),
@@ -191,6 +200,9 @@ FILTERS = [
     Row("awk '$1 > 5 { print ($1 > 3) }' a.py"),
     Row("awk 'BEGIN { f = \"new.txt\"; print 1 > f }'", "write new.txt"),
     Row("awk '{print > $1 \".txt\"}' c.txt", late="a name from the file"),
+    Row("awk '{print > \"src/part-\" NR \".txt\"}' c.txt", "write src/part-*.txt"),
+    Row("awk '{print > \"src/part\" $1 NR}' c.txt", "write src/part*"),
+    Row("awk '{print > \"docs/\" $1 NR}' c.txt", late="it may be any file there"),
     Row("sed -n 'w new.txt' a.py", "write new.txt"),
     Row("sed 's/one/two/w new.txt' a.py", "write new.txt"),
     Row("sed -e '1d' -e '/c/w new.txt' a.py", "write new.txt"),
@@ -283,12 +295,42 @@ def test_a_real_bash_changes_what_was_said_and_nothing_else(row: Row, repository
         ("npx jest -u", "**/*.snap"),
         ("uv run pre-commit autoupdate", ".pre-commit-config.yaml"),
         ("npm install --prefix web x", "web/package.json web/package-lock.json"),
+        ("uv export --frozen -o a.txt", "a.txt"),
+        ("pdm export --output=a.txt", "a.txt"),
+        ("./gradlew spotlessApply", "**/*.java **/*.kt **/*.kts"),
+        ("./gradlew build --output-file x", ""),
     ],
 )
 def test_package_managers_write_what_a_project_keeps_and_not_what_they_install(
     command: str, files: str
 ) -> None:
     assert writes(command, "/repo") == [Edit(f"/repo/{name}") for name in files.split()]
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("npx openapi-typescript api.yaml -o web/schema.ts", "web/schema.ts"),
+        ("mockgen -source=store.go -destination=mock/store.go", "mock/store.go"),
+        ("python tools/gen.py --output docs/api.md", "docs/api.md"),
+        ("node gen.mjs --out=dist/x.js", "dist/x.js"),
+        ("gcc -c a.c -o a.o", "a.o"),
+        ("go run ./gen -o internal/x.go", "internal/x.go"),
+        ("protoc -I proto --python_out=src --go_out=paths=source_relative:gen proto/a.proto",
+         "src/**/a_pb2.py gen/**/a.pb.go"),
+        ("kubectl get pods -o yaml", ""),
+        ("kubectl get pods -o jsonpath={.items[0].x}", ""),
+        ("ssh -o IdentityFile=a.pem host", ""),
+        ("pip download --dest wheels-1.2 x", ""),
+        ("tool --output a.md --dry-run", ""),
+    ],
+)  # fmt: skip
+def test_a_tool_writes_the_file_that_its_option_for_output_names(command: str, files: str) -> None:
+    assert writes(command, "/repo") == [Edit(f"/repo/{name}") for name in files.split()]
+
+
+def test_a_repository_may_be_in_memory() -> None:
+    assert writes("echo x > a.py; ls > /dev/null", "/dev/shm/repo") == [Edit("/dev/shm/repo/a.py")]
 
 
 def test_the_files_of_a_package_are_those_of_the_nearest_directory_above(repository: Path) -> None:

@@ -168,6 +168,14 @@ def script(walk: Walk, call: ShellCall) -> str | None:
     return None
 
 
+def _git(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
+    """Run git, or what one of its aliases is short for."""
+    from dibs.surfaces.hooks.shell.git_aliases import alias
+
+    text, arguments = alias(call)
+    return apart(walk, text, call, ["", *arguments]) if text else rules.run(call)
+
+
 def _recipes(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
     """Run what a file of the project defines for a name: `make build`, `npm run x`."""
     from dibs.surfaces.hooks.shell import recipes
@@ -195,6 +203,7 @@ _ENTRIES: dict[str, Builtin] = {
     "eval": _eval,
     "source .": _source,
     "trap": _trap,
+    "git": _git,
     "xargs find fd fdfind parallel": _each,
     "deno node nodejs perl php python ruby ts-node tsx": _interpret,
     "bun": lambda walk, call, words: _interpret(walk, call, words) or _recipes(walk, call, words),

@@ -21,6 +21,8 @@ MAX_QUESTIONS = 500
 MAX_TEXTS = 40
 MAX_NAMES = 20
 ASKED = chr(0xE007)
+MEMORY = "/dev/shm/"
+"""The one folder of devices with ordinary files in it; a repository may be there."""
 TEXT_LIMIT = 64 << 10
 NAMES_LIMIT = 1_000
 
@@ -173,7 +175,7 @@ class ShellCall:
         return () if rest else self.questions(number)
 
     def add(self, path: str | None, kind: str = "write", asks: Asks = ()) -> None:
-        if path is None or path == "/dev" or path.startswith("/dev/"):
+        if path is None or (f"{path}/".startswith("/dev/") and not path.startswith(MEMORY)):
             return
         number, path = self._parted(path)
         if len(self.edits) < MAX_EDITS:

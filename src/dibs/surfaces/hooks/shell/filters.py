@@ -6,7 +6,7 @@ If that is not clear, or the program runs another one, the result is `None`.
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.values import Values, options, plain
+from dibs.surfaces.hooks.shell.values import STAR, Values, options, plain
 
 _BARE = frozenset("dDpPnNgGhHx=zFlLqQ}{;")
 _STREAMS = frozenset(("/dev/stdout", "/dev/stderr", "-"))
@@ -191,13 +191,20 @@ class Awk:
                 at += 1
             if at > start:
                 held = self.variables.get(self.text[start:at], [])
-                targets = [target + value for target in targets for value in held][:64]
+                # What is not known may be anything: `"part-" NR ".csv"`.
+                unknown = [target.rstrip(STAR) + STAR for target in targets if not held]
+                targets = unknown or [target + value for target in targets for value in held][:64]
+                continue
+            if char == "$":
+                at += 1
                 continue
             if not char.isspace() and char not in "()":
                 targets = []
             at += 1
-        self.sure = self.sure and bool(targets)
-        self.files += [target for target in targets if target and target not in _STREAMS]
+        # `$1 ".csv"` could be any file of a folder: none is named.
+        named = [target for target in targets if target.rpartition("/")[2][:1] not in ("", STAR)]
+        self.sure = self.sure and 0 < len(named) == len(targets)
+        self.files += [target for target in named if target not in _STREAMS]
         return at
 
 

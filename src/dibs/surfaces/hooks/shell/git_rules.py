@@ -34,7 +34,8 @@ from dibs.surroundings.occasion import Edit
 _GLOBAL = "Cc --git-dir --work-tree --namespace --exec-path --config-env"
 
 
-def _git(call: ShellCall) -> None:
+def begun(call: ShellCall) -> tuple[Values, bool]:
+    """Take git's own options: give the rest, and whether one of them names a repository."""
     args = list(call.args)
     apart = False
     while args and (arg := args[0]) and arg.startswith("-"):
@@ -44,6 +45,11 @@ def _git(call: ShellCall) -> None:
         if folder != "":
             call.cwd = call.path(folder) or ""
         del args[: 2 if arg in ("-C", "-c", *_GLOBAL.split()) else 1]
+    return args, apart
+
+
+def _git(call: ShellCall) -> None:
+    args, apart = begun(call)
     rule = GIT.get(args[0] or "") if args else None
     if not rule or not rule.writes or _is_help(args[1:]):
         return
@@ -76,15 +82,34 @@ def _git_reads(args: list[str]) -> bool:
 def _paths(call: ShellCall, values: Values, kind: str = "write", asks: Asks = ()) -> None:
     # Which files are meant is known even if the revision is not.
     asks = () if UNKNOWN in asks else asks
+    if any(value and value[0] == ":" for value in values):
+        values, asks = _magic(call, values, asks)
     for value in filter(None, values):
-        if value.startswith(":"):
-            call.tree()
-        elif "*" in value or "?" in value:
+        if "*" in value or "?" in value:
             # A wildcard that git itself expands matches across directories.
             folder, slash, _ = value.replace("?", "*").partition("*")[0].rpartition("/")
             call.write([f"{folder}{slash}**/{value.rpartition('/')[2]}"], kind, asks)
         else:
             call.write([value], kind, asks)
+
+
+def _magic(call: ShellCall, values: Values, asks: Asks) -> tuple[Values, Asks]:
+    """Give the paths that are meant, and what is asked of them; any path, if `:(glob)x` is."""
+    from dibs.surfaces.hooks.shell.searches import pathspec
+
+    meant, limits = pathspec([_from_top(call, value) for value in values])
+    if not meant:
+        call.tree(*asks, *limits)
+    return meant, (*asks, *limits)
+
+
+def _from_top(call: ShellCall, value: str | None) -> str | None:
+    """Give what `:/docs` means: a path from the top of the checkout."""
+    given = plain(value or "")
+    for mark in (":/", ":(top)"):
+        if given.startswith(mark) and given[len(mark) : len(mark) + 1] not in ("!", "^"):
+            return f"{top_of(call)}/{given.removeprefix(mark)}"
+    return value
 
 
 def _paths_or_tree(call: ShellCall, values: Values, kind: str, *asks: tuple[str, ...]) -> None:
@@ -274,13 +299,13 @@ def _applies(unless: str, mailed: bool) -> Writes:
             from dibs.surfaces.hooks.shell.toolchain import patched
 
             # Paths in git's own patches are relative to the top, others to where they are applied.
-            base = _top(call) if "diff --git " in text else call.cwd
+            base = top_of(call) if "diff --git " in text else call.cwd
             patched(call, text, base and f"{base}/{folder}", int(strip))
 
     return writes
 
 
-def _top(call: ShellCall) -> str:
+def top_of(call: ShellCall) -> str:
     """Give the checkout's top directory, the working directory if it cannot be seen."""
     path = call.cwd
     while path and not call.kind_of(f"{path}/.git"):
@@ -316,6 +341,7 @@ _CONFIG = "--get --list -l --get-all --get-regexp --show-origin"
 _OUTPUT = output(" -o --output", "--output -o")
 GIT = table({
     _READS: Rule(reads=True),
+    "add clone commit fetch gc init push": Rule(),
     "am": Rule(_applies("", mailed=True)),
     "apply": Rule(_applies("--check --stat --numstat --summary --cached", mailed=False)),
     "archive": Rule(_OUTPUT),

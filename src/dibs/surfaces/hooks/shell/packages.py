@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from dibs.surfaces.hooks.shell.call import ShellCall
-from dibs.surfaces.hooks.shell.rules import Rule, table
+from dibs.surfaces.hooks.shell.rules import Rule, outputs, table
 from dibs.surfaces.hooks.shell.values import Values, options
 
 _NPM = "package.json package-lock.json"
@@ -129,6 +129,8 @@ def _packages(call: ShellCall) -> None:
     said = [f"{call.name} {word}" for word in (*found, *names[:1], "")]
     command = next((one for one in said if one in _BY_COMMAND), "")
     files = _BY_COMMAND.get(command, "")
+    if not files:
+        outputs(call)
     if not files or found.has(_NOT_HERE) or (call.name != "go" and "-g" in found):
         return
     if command in _FURTHER and (len(names) < 2 or names[1] not in _FURTHER[command].split()):
@@ -203,6 +205,13 @@ def _maven(call: ShellCall) -> None:
         call.write(["**/*.java", "**/*.kt"])
 
 
+def _gradle(call: ShellCall) -> None:
+    if any((name or "").endswith(("Apply", "ormatKotlin", "JavaFormat")) for name in call.args):
+        call.write(["**/*.java", "**/*.kt", "**/*.kts"])
+    call.name = "gradle"
+    _packages(call)
+
+
 def _snapshots(call: ShellCall) -> None:
     """Tests that update their snapshots."""
     if {"-u", "--updateSnapshot", "--update"} & {*call.args}:
@@ -229,6 +238,7 @@ COMMANDS = table({
     **{name: Rule(_packages, partial(_shows, name)) for name in {*_NAMES, *_SHOWING}},
     **{name: Rule(_formats_too, partial(_only_looks, name)) for name in _FORMATTING},
     "dotnet": Rule(_dotnet, partial(_only_looks, "dotnet")),
+    "gradle gradlew": Rule(_gradle),
     "helm": Rule(_helm),
     "jest vitest": Rule(_snapshots),
     "mvn mvnw": Rule(_maven),

@@ -99,7 +99,7 @@ class PythonCode(PythonValues):
         elif kind in ("Assign", "AnnAssign"):
             self._effects(one.value)
             for target in one.targets if kind == "Assign" else [one.target]:
-                self.bind(target, self.values(one.value), whole=not self.unsure)
+                self._assign(target, one.value)
         elif kind in ("For", "AsyncFor"):
             self._effects(one.iter)
             self.bind(one.target, self.values(one.iter), whole=True)
@@ -125,6 +125,14 @@ class PythonCode(PythonValues):
             self.run(one.finalbody, sure=True)
         elif kind != "ClassDef":
             self._effects(one)
+
+    def _assign(self, target: Any, value: Any) -> None:
+        rows = ("Tuple", "List")
+        if type(target).__name__ in rows and type(value).__name__ in rows:
+            for one, item in zip(target.elts, value.elts, strict=False):  # `a, b = "x", "y"`
+                self._assign(one, item)
+        else:
+            self.bind(target, self.values(value), whole=not self.unsure)
 
     def _effects(self, node: Any) -> None:
         """Go through every call inside an expression."""

@@ -415,7 +415,23 @@ def table(entries: dict[str, Rule]) -> dict[str, Rule]:
     return {name: rule for names, rule in entries.items() for name in names.split()}
 
 
-UNKNOWN = Rule()
+_OUTPUTS = (
+    "-o", "--output", "--output-file", "--out", "--out-file", "--outfile", "--dest",
+    "--destination", "-destination",
+)  # fmt: skip
+
+
+def outputs(call: ShellCall) -> None:
+    """What almost every tool calls the file that it writes; other uses do not look like a file."""
+    if {"--help", "--check", "--dry-run"} & {*call.args}:
+        return
+    for value in every(call.args, *_OUTPUTS):
+        stem, _, ending = plain(value).rpartition("/")[2].rpartition(".")
+        if stem and ending.isalnum() and not ending.isdecimal() and not {*"=:"} & {*value}:
+            call.write([value])
+
+
+UNKNOWN = Rule(outputs)
 _READS = (
     "(( : [ [[ arch b2sum basename break cal cd cksum cmp colordiff column comm continue cut"
     " date df diff diff3 dirname du egrep exa exit expand expr eza factor false fgrep fmt fold"

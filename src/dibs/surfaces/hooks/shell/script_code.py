@@ -188,6 +188,7 @@ class Script:
         self.language = language
         self.pieces = _pieces(code, language)
         self.names: dict[str, list[str]] = {}
+        self.renamed = self._renamed() if language is _JAVASCRIPT else {}
         self.commands: list[str] = []
         self.steps = MAX_STEPS
         self.ends: dict[int, int] = {}
@@ -200,6 +201,23 @@ class Script:
                 self.starts[at] = opened.pop()
                 self.ends[self.starts[at]] = at
 
+    def _renamed(self) -> dict[str, str]:
+        """Find new names of known calls: `import {rm as r}`, `const {rm: r} = require("fs")`."""
+        found = {}
+        taken: dict[str, str] = {}
+        for at in range(1, len(self.pieces)):
+            before, sign, after = self._word(at - 1), self._sign(at), self._word(at + 1)
+            if sign == "{":
+                taken = {}
+            elif sign == "}" and self._sign(at + 1) == "=":
+                found.update(taken)
+            elif before in self.language.calls and after:
+                if sign == ":":
+                    taken[after] = before
+                elif self._word(at) == "as":
+                    found[after] = before
+        return found
+
     def _step(self, count: int = 1) -> None:
         self.steps -= count
         if self.steps < 0:
@@ -209,6 +227,7 @@ class Script:
         for at, (kind, text, _) in enumerate(self.pieces):
             if kind != WORD:
                 continue
+            text = self.renamed.get(text, text)
             if self._sign(at + 1) == "=" and self._sign(at + 2) not in ("=", ">", "~"):
                 if self._sign(at - 1) not in ("!", "<", ">", "=", "+", ".", "["):
                     self.names[text] = self._value(at + 2, self._end(at + 2))

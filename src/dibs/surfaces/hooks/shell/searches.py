@@ -118,16 +118,14 @@ def _differing(call: ShellCall, args: Values) -> str | None:
     elif word == "status":
         asks = [("dirty",), ("untracked", "-d", "-f")]
     elif word == "stash":
-        asks = (
-            [("stash", f"stash@{{{known[1] if known[1:] else 0}}}")]
-            if known[:1] == ["show"]
-            else []
-        )
+        which = [*known[1:], "0"][0]
+        which = f"stash@{{{which}}}" if which.isdecimal() else which
+        asks = [("stash", which)] if known[:1] == ["show"] else []
     else:
         asks = [("commits", *(known or ["HEAD"]))]
     if not asks or (word == "format-patch" and "--stdout" not in flags):
         return None
-    paths, limits = _pathspec(paths)
+    paths, limits = pathspec(paths)
     asks = [*asks, *limits]
     if not named:
         within = [path for one in paths if (path := call.path(one))]
@@ -138,7 +136,7 @@ def _differing(call: ShellCall, args: Values) -> str | None:
     return "".join(f"{call.asking(one, *asks)}\n" for one in listed)
 
 
-def _pathspec(paths: Values) -> tuple[Values, list[tuple[str, ...]]]:
+def pathspec(paths: Values) -> tuple[Values, list[tuple[str, ...]]]:
     """The paths that are meant, and those that `:!docs` and the like exclude."""
     given = [plain(one) for one in paths if one]
     out: list[tuple[str, ...]] = []

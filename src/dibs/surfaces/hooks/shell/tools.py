@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from dibs.surfaces.hooks.shell.call import ShellCall
-from dibs.surfaces.hooks.shell.rules import Reads, Rule, copied, operands, output, table, targets
+from dibs.surfaces.hooks.shell.rules import (
+    Reads,
+    Rule,
+    copied,
+    operands,
+    output,
+    outputs,
+    table,
+    targets,
+)
 from dibs.surfaces.hooks.shell.values import QUESTION, STAR, Values, every, options, plain
 
 _WGET = "OoaPUtTiQ --output-document --output-file --append-output --directory-prefix --header"
@@ -101,6 +110,24 @@ def _script(call: ShellCall) -> None:
     call.write(names[:1] or ["typescript"])
 
 
+_GENERATED = {
+    "python": "_pb2.py", "pyi": "_pb2.pyi", "mypy": "_pb2.pyi", "grpc_python": "_pb2_grpc.py",
+    "go": ".pb.go", "go-grpc": "_grpc.pb.go", "js": "_pb.js", "ts": "_pb.ts", "java": "",
+}  # fmt: skip
+
+
+def _protoc(call: ShellCall) -> None:
+    """`--python_out=DIR a/b.proto` makes b_pb2.py somewhere below DIR."""
+    _, names = options(call.args, "I --proto_path")
+    stems = [plain(name).rpartition("/")[2].removesuffix(".proto") for name in names if name]
+    for arg in call.args:
+        option, _, folder = (arg or "").partition("=")
+        ending = _GENERATED.get(option.removeprefix("--").removesuffix("_out"), "")
+        if folder and ending:
+            folder = folder.rpartition(":")[2]
+            call.write(f"{folder}/{STAR}{STAR}/{stem}{ending}" for stem in stems)
+
+
 def _shred(call: ShellCall) -> None:
     found, files = options(call.args, "ns --iterations --size --random-source")
     call.write(files, "remove" if found.has("-u --remove") else "write")
@@ -136,7 +163,7 @@ def _first(*words: str) -> Reads:
 
 
 COMMANDS = table({
-    _VERSIONED: Rule(reads=lambda args: args == ["--version"]),
+    _VERSIONED: Rule(outputs, lambda args: args == ["--version"]),
     "docker podman": Rule(reads=_first("ps", "images", "logs", "inspect", "version", "info")),
     "gh": Rule(_gh, reads=_first(
         "pr view", "pr list", "pr status", "pr diff", "pr checks", "issue view", "issue list",
@@ -152,6 +179,7 @@ COMMANDS = table({
     "openssl": Rule(output(_OPENSSL, "-out -keyout -CAserial")),
     "pandoc": Rule(output(_PANDOC, "-o --output")),
     "prename rename": Rule(operands(kind="remove", unless="-n --nono --no-act", skip=1)),
+    "protoc": Rule(_protoc),
     "rsync": Rule(_rsync),
     "script": Rule(_script),
     "scp": Rule(_scp),

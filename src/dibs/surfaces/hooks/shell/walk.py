@@ -375,6 +375,10 @@ class Walk(Expansion):
         """Run one command in one setting; give what it prints, if the text says that."""
         cwd, variables = setting
         args = [arg for word in words for arg in word.fields(variables)]
+        if args and args[0] in ("env", "sudo"):
+            # `env PATH="$PATH" make`: which command it is does not depend on the value.
+            for at, word in enumerate(words if len(words) == len(args) else ()):
+                args[at] = f"{word.assigns()}=" if args[at] is None and word.assigns() else args[at]
         call = ShellCall(args, cwd, self.scene)
         call.stdin = self.feed if self.piped else self.stdin
         call.variables = variables

@@ -22,7 +22,8 @@ def verify(call: Globals) -> int:
     """Check that only dibs has changed the store, and list the rows that were tampered with.
 
     Each is listed with what happened to it: changed, removed, inserted, or replayed (an older row
-    was put back). The chain proves the journal, and the journal proves the rows.
+    was put back). Unproven is an event after one that was replaced. The chain proves the journal,
+    and the journal proves the rows.
     """
     from dibs.nouns.events.proof import verify as prove
     from dibs.operation import OPERATIONS

@@ -663,7 +663,7 @@ def test_a_damaged_row_is_a_fault_that_names_it(shell: Shell) -> None:
     answer = shell("doctor")
     assert answer.code == 1
     assert "lease src/a.py of mallory" in answer.out
-    assert shell.json("verify")[0]["subject"] == "src/a.py"
+    assert shell("--json", "verify").json[0]["subject"] == "src/a.py"
 
 
 def test_a_backup_is_whole_while_others_write(shell: Shell, tmp_path: Path) -> None:

@@ -611,7 +611,9 @@ class AsyncEvents(AsyncNoun):
     async def check_seal(self, seal: str) -> Sealed:
         """Compare the journal with a seal."""
 
-    async def replay(self, *, at: int | str | datetime, limit: int = 1000) -> Moment:
+    async def replay(
+        self, *, at: int | str | datetime, text: str | None = None, limit: int = 1000
+    ) -> Moment:
         """Show who was here, what was held and which tasks were open at an earlier moment."""
 
     async def diff(

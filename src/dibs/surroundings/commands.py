@@ -510,6 +510,12 @@ def kept(place: Place) -> Retention:
     from dibs.surroundings.settings import load
 
     config = load(place)
+    if config.doubt:
+        # Somebody who has set this may not want the defaults, and what is removed is gone.
+        raise InvalidError(
+            f"nothing is removed, for in .dibs/config.toml {config.doubt}",
+            next="correct it; dibs config list shows the values in use",
+        )
     folder = os.path.join(place.store_dir, "export") if config.exports else None
     export = os.environ.get("DIBS_EXPORT") or folder
     return Retention(config.keep_s, config.keep_bytes, config.ages, export)

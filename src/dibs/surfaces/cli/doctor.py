@@ -167,12 +167,11 @@ def export(space: Dibs) -> Iterator[Finding]:
     """Whether old events can be exported before they are removed; if not, none is removed."""
     from dibs.storage.retention import check_export
 
-    path = space.scope.store.keeps().export
-    if path is None:
-        return
     try:
-        check_export(path)
-        yield Finding("export", OK, f"to {folder(path)}")
+        path = space.scope.store.keeps().export
+        if path is not None:
+            check_export(path)
+            yield Finding("export", OK, f"to {folder(path)}")
     except DibsError as error:
         yield Finding("export", FAULT, error.message, error.next or "")
 

@@ -55,7 +55,7 @@ def restore(call: Globals, file: str, *, discard: Sequence[str] = ()) -> int:
     versions go on rising, so nothing granted before the restore is valid after it.
 
     file: the backup, as `dibs backup` made it
-    discard: the name of a space that is in use and may be lost; repeat it for each
+    discard: a space that is in use and may be lost, as the refusal names it; repeat it for each
     example: ~/backups/dibs.db
     """
     mine = own_file(call)
@@ -94,7 +94,7 @@ def reset(call: Globals, *, discard: Sequence[str] = ()) -> int:
 
     Everything in it is lost: agents, leases, tasks, messages, entries, tokens and the journal.
 
-    discard: the name of a space that is in use and may be lost; repeat it for each
+    discard: a space that is in use and may be lost, as the refusal names it; repeat it for each
     example: --discard my-demo
     """
     mine = own_file(call)

@@ -232,6 +232,12 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
 
             suggest(error, handle, operation, placed)
             raise
+        except InvalidError as error:
+            if not globals_.json:
+                from dibs.surfaces.cli.slips import name_as_typed
+
+                name_as_typed(error, command)
+            raise
         if command.items is not None:
             return answer_each(globals_, operation, result)
         answer(globals_, operation, result)

@@ -305,7 +305,7 @@ def _main_worktree(linked: str, common: str) -> str | None:
     elif _is_bare(common):
         return None
     raise InvalidError(
-        f"{linked!r} is a linked worktree, and its repository {common!r} {why}.",
+        f"{linked!r} is a linked worktree, and its repository {common!r} {why}",
         next=f"git --git-dir={folder(common)} config core.worktree <the main worktree>",
     )
 

@@ -119,6 +119,7 @@ def test_what_explains_an_argument_fits_on_its_line(command: Command) -> None:
     """The help takes what follows the name; the rest would stand among the paragraphs below."""
     lines = inspect.getdoc(command.main).splitlines()  # type: ignore[union-attr]
     assert not [line for line in lines if line.startswith(" ")]
+    assert "example" not in command.about
 
 
 def test_an_option_that_makes_another_command_reads_like_an_option(shell: Shell) -> None:

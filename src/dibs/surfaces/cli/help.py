@@ -38,7 +38,7 @@ FIRST = {
         "work add ID --title TEXT": "add a task",
         "work next": "claim the best task that fits you",
     },
-    "Talk to other agents": {"send TEXT --to AGENT": "it is in the agent's inbox"},
+    "Talk to other agents": {"send TEXT --to AGENT": "leave a message in the agent's inbox"},
 }
 """What to begin with, by task: what to type, and what for."""
 MORE = """\

@@ -230,6 +230,13 @@ def test_who_one_is_must_be_said_to_change_something(shell: Shell) -> None:
     assert shell("status").code == shell("log").code == shell("agents").code == 0
 
 
+@pytest.mark.parametrize("line", ["revoke src/a.py", "claim --take src/a.py", "token list"])
+def test_what_is_for_people_is_called_what_was_typed(shell: Shell, line: str) -> None:
+    answer = shell.with_(CLAUDECODE="1", CLAUDE_CODE_SESSION_ID="s")(*line.split())
+    typed = line.removesuffix(" src/a.py")
+    assert f"only people may do this (dibs {typed}), but this is an agent's shell" in answer.err
+
+
 def test_an_id_that_is_not_there_is_guessed(shell: Shell) -> None:
     alice = shell.as_("alice")
     alice.ok("work", "add", "fix-login")

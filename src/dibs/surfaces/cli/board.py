@@ -88,7 +88,7 @@ class Board:
 
     def _agents(self) -> Iterator[Row]:
         for who in self.found.agents:
-            counts = f"{who.leases} leases  {who.tasks} tasks  {who.unread} unread"
+            counts = f"leases {who.leases}  tasks {who.tasks}  unread {who.unread}"
             text = f"{called(who.agent):<20} {counts}  {show.status_of(who)}"
             yield Row(AGENT, who.agent, text)
 

@@ -534,7 +534,7 @@ class AsyncAgents(AsyncNoun):
         """Rename this session, which must not hold anything."""
 
     async def doing(self) -> str:
-        """What this session is doing: its status, or else a task that it has claimed."""
+        """Show what this session is doing: its status, or else a task that it has claimed."""
 
     async def list(self, *, everybody: bool = False) -> tuple[Presence, ...]:
         """List who is here, what they are doing, and how much they hold."""

@@ -57,7 +57,7 @@ def test_the_screen_shows_what_the_store_holds(busy: Shell) -> None:
         seen = terminal.until(lambda text: "messages" in text and "q quit" in text)
         assert seen.startswith("dibs  main  seq ")
         assert 'hopeless is dead: "no such host"' in section(seen, "needs attention")
-        assert '1 lease    1 task   1 unread  "running the tests"' in section(seen, "agents")
+        assert 'leases 1  tasks 1  unread 1  "running the tests"' in section(seen, "agents")
         assert re.search(r'src/a.py +alice +\d+m left  "fix the parser"', section(seen, "leases"))
         assert re.search(r"deploy +claimed by bob, \d+m left", section(seen, "work"))
         assert re.search(r'fix-login +available  "Fix the login"', section(seen, "work"))
@@ -200,7 +200,7 @@ def test_rows_are_selected_with_arrows_and_letters_and_stay_selected(busy: Shell
         terminal.press("\x1b[B")
         terminal.until(lambda text: "> hopeless is dead" in text)
         terminal.press("\x1b[B\x1bOB")
-        terminal.until(lambda text: re.search(r"^> bob +1 lease ", text, re.MULTILINE))
+        terminal.until(lambda text: re.search(r"^> bob +leases 1", text, re.MULTILINE))
         terminal.press("k\x1b[A")
         terminal.until(lambda text: "> hopeless is dead" in text)
         terminal.press("G")
@@ -249,7 +249,7 @@ def test_an_opened_lease_says_who_waits_for_it(busy: Shell) -> None:
 def test_an_opened_agent_and_an_opened_task_say_all_about_them(busy: Shell) -> None:
     with top(busy, columns=140, lines=50) as terminal:
         terminal.until(lambda text: "q quit" in text)
-        select(terminal, "1 lease    1 task ")
+        select(terminal, "leases 1  tasks 1")
         terminal.press("o")
         seen = terminal.until(lambda text: text.startswith("agent bob"))
         assert "port:3000" in section(seen, "holds") and "deploy" in section(seen, "works on")

@@ -130,7 +130,7 @@ class Agents(Noun):
 
     @operation(by=EVERYBODY)
     def doing(self) -> str:
-        """What this session is doing: its status, or else a task that it has claimed."""
+        """Show what this session is doing: its status, or else a task that it has claimed."""
         with self.scope.read() as tx:
             rows = tx.rows(AGENTS.doing, session=self.scope.session, now=tx.now)
         said: str = rows[0]["status"] or rows[0]["title"] or rows[0]["id"] or "" if rows else ""

@@ -11,7 +11,6 @@ from dibs.errors import NotFoundError
 from dibs.nouns.work.landings import LANDING
 from dibs.records import called, quoted, span
 from dibs.surfaces.cli import show
-from dibs.surfaces.cli.report import several
 from dibs.surroundings.wording import ago, blocker_line, paint, since, words
 
 TYPE_CHECKING = False
@@ -92,8 +91,7 @@ class Board:
 
     def _agents(self) -> Iterator[Row]:
         for who in self.found.agents:
-            held = f"{several(who.leases, 'lease'):<9}  {several(who.tasks, 'task'):<7}"
-            counts = f"{held}  {who.unread} unread"
+            counts = f"leases {who.leases}  tasks {who.tasks}  unread {who.unread}"
             text = f"{called(who.agent):<20} {counts}  {show.status_of(who)}"
             yield Row(AGENT, who.agent, text)
 

@@ -47,8 +47,7 @@ def main(call: Globals, *, fix: bool = False, prove: bool = False) -> int:
     """Check versions, hooks, set-up, files, clock, key, server, log, sessions and signatures.
 
     fix: fix what can be fixed without losing anything
-    prove: run every hook that is set up here as its client would, with a harmless event, and say
-        for each client whether the hooks reached dibs
+    prove: run every client's hooks with a harmless event, and say whether they reached dibs
     example: --fix
     """
     findings = []

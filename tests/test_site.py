@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import posixpath
 import re
+from pathlib import Path
 
 import pytest
+from sphinx.application import Sphinx
 
 from tests.pages import PAGES, ROOT, links
 from tools.navigation import DECISIONS, LIST, decisions, llms, parts
 from tools.plugin import HOME
-from tools.site import LOADS, copied, led, names
+from tools.site import LOADS, SETTINGS, copied, led, names
 
 
 def test_the_parts_are_those_that_readers_look_for() -> None:
@@ -92,3 +94,15 @@ def test_a_link_to_a_file_that_is_no_page_leads_to_the_forge_if_it_exists() -> N
     assert led("docs/setup.md", "../nothing.md", where) == "../nothing.md"
     assert led("docs/decisions/README.md", "../setup.md#a", where) == "../setup.md#a"
     assert led("README.md", "docs/setup.md", where) == "setup.md"
+
+
+def test_an_option_keeps_both_its_dashes(tmp_path: Path) -> None:
+    (tmp_path / "index.md").write_text('# dibs claim --take\n\nSay "--take" when...\n')
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static/site.css").touch()
+    Sphinx(
+        tmp_path, None, tmp_path / "site", tmp_path / "trees", "html", SETTINGS,
+        status=None, warningiserror=True,
+    ).build()  # fmt: skip
+    page = (tmp_path / "site/index.html").read_text(encoding="utf-8")
+    assert "dibs claim --take" in page and "“" not in page and "–" not in page

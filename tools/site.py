@@ -43,6 +43,7 @@ SETTINGS = {
     "html_static_path": ["_static"],
     "html_css_files": ["site.css"],
     "pygments_style": "friendly",
+    "smartquotes": False,  # it makes one dash of the two of an option in a heading
 }
 # Output is told apart from what is typed; a wide table scrolls by itself, also on a phone.
 STYLE = """\

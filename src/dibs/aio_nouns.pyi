@@ -534,7 +534,7 @@ class AsyncAgents(AsyncNoun):
         """Rename this session, which must not hold anything."""
 
     async def doing(self) -> str:
-        """What this session is doing: its status, or else a task that it has claimed."""
+        """Show what this session is doing: its status, or else a task that it has claimed."""
 
     async def list(self, *, everybody: bool = False) -> tuple[Presence, ...]:
         """List who is here, what they are doing, and how much they hold."""
@@ -611,7 +611,9 @@ class AsyncEvents(AsyncNoun):
     async def check_seal(self, seal: str) -> Sealed:
         """Compare the journal with a seal."""
 
-    async def replay(self, *, at: int | str | datetime, limit: int = 1000) -> Moment:
+    async def replay(
+        self, *, at: int | str | datetime, text: str | None = None, limit: int = 1000
+    ) -> Moment:
         """Show who was here, what was held and which tasks were open at an earlier moment."""
 
     async def diff(

@@ -153,8 +153,11 @@ class Operation:
             return "admin"
         return self._scope or ("agent" if self.mutates else "read")
 
-    def permit(self, party: str) -> None:
-        """Refuse a caller that may not use this operation."""
+    def permit(self, party: str, typed: str = "") -> None:
+        """Refuse a caller that may not use this operation.
+
+        typed: what the caller knows it as, if that is not its name
+        """
         if party in self.by:
             return
         if HOOK in self.by:
@@ -163,7 +166,8 @@ class Operation:
                 next="leave it to the hooks; dibs init sets them up",
             )
         raise NotYoursError(
-            f"only people may do this ({self.name}), but this is an agent's shell", next=PEOPLE_ONLY
+            f"only people may do this ({typed or self.name}), but this is an agent's shell",
+            next=PEOPLE_ONLY,
         )
 
     def arguments(self) -> dict[str, Argument]:

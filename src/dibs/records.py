@@ -1142,7 +1142,8 @@ class Contention(Record):
 class Mismatch(Record):
     """A row that was changed without dibs.
 
-    what: changed, removed, inserted, or replayed (an older row was put back)
+    what: changed, removed, inserted, replayed (an older row was put back), or unproven (an event:
+        the one before it was replaced, so nothing can be said about it)
     seq: the event itself, or the event after which the row last had this content; None if none
     """
 

@@ -152,7 +152,10 @@ async def overheard(transport: Any, heard: list[Message]) -> AsyncIterator[tuple
                 async for message in read:
                     assert not isinstance(message, Exception), message
                     heard.append(message.message.model_dump(by_alias=True, exclude_unset=True))
-                    await forward.send(message)
+                    try:
+                        await forward.send(message)
+                    except anyio.BrokenResourceError:
+                        return  # the client has closed; what still comes is for nobody
 
         group.start_soon(pass_on)
         yield forwarded, write

@@ -129,6 +129,23 @@ def test_lists_that_were_cut_say_so(alice):
     assert alice.events.replay(at=last, limit=5).cut == ()
 
 
+def test_a_moment_that_was_cut_has_tasks_of_each_state_and_can_be_searched(alice):
+    alice.work.add("done")
+    alice.work.claim("done")
+    alice.work.complete("done")
+    for number in range(12):
+        alice.work.add(f"t{number}", title=f"Title {number}")
+    alice.work.add("after", after=["t11"])
+    last = alice.events.last()
+    alice.work.add("title-13")
+    moment = alice.events.replay(at=last, limit=7)
+    assert moment.cut == ("tasks",)
+    assert [task.id for task in moment.tasks] == ["done", "t0", "t1", "t2", "t3", "t4", "after"]
+    found = alice.events.replay(at=last, text="title 1", limit=7)
+    assert [task.id for task in found.tasks] == ["t1", "t10", "t11"]
+    assert (found.cut, found.counts) == ((), moment.counts)
+
+
 def test_a_moment_that_was_pruned_is_refused_and_later_ones_are_right(alice, bob, clock):
     alice.leases.claim("kept", ttl_s=86_400)
     alice.work.add("open")

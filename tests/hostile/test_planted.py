@@ -355,7 +355,7 @@ def test_a_private_log_from_an_archive_brings_no_token(stranger: Stranger, victi
     in_use(victim)
     unpack(victim, ".dibs/dibs.db-wal", stranger.file("dibs.db-wal"), 0o600)
     assert [one["name"] for one in victim.json("token", "list")] == ["mallory"]
-    assert [one["noun"] for one in victim.json("verify")] == ["token"]
+    assert [one["noun"] for one in victim("--json", "verify").json] == ["token"]
     with dibs.open(
         str(victim.folder / ".dibs/dibs.db"),
         space="main",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import pytest
@@ -59,11 +59,12 @@ class Seen:
     tickets: dict[int, list[Row]]
     sessions: dict[int, str]
 
-    def working_on(self, session: int) -> Task:
-        """The task that a session claimed last and still has."""
+    def working_on(self, session: int, before: float = inf) -> Task:
+        """The task that a session claimed last, before that epoch, and still has."""
         claimed = [
             row for row in self.tasks.values()
             if row["state"] == "claimed" and row["session"] == session and row["due"] > self.now
+            and row["epoch"] < before
         ]  # fmt: skip
         return max(claimed, key=lambda row: row["epoch"])["id"] if claimed else None
 
@@ -194,7 +195,9 @@ class LedgerMachine(SpaceMachine):
     def learn_leases(self, before: Seen, after: Seen, leaves: int) -> None:
         for key, row in after.leases.items():
             if row["epoch"] > before.seq:
-                self.begun_for[*key, row["epoch"]] = after.working_on(key[1])
+                # One that was waited for may be granted just before its agent claims a task.
+                begun_for = after.working_on(key[1], before=row["epoch"])
+                self.begun_for[*key, row["epoch"]] = begun_for
                 self.count("leases", row["agent"], self.task_of(row), after.seq, key[0])
         for session in before.sessions.keys() - after.sessions.keys() - {leaves}:
             self.count("died", before.sessions[session], None, after.seq)

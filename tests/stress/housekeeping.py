@@ -75,11 +75,18 @@ def collect(url: str, space: str, user: str, keep_s: float) -> None:
 
 
 def work(
-    url: str, space: str, user: str, token: str | None, number: int, keeps: tuple[float, int]
+    url: str,
+    space: str,
+    user: str,
+    token: str | None,
+    number: int,
+    keeps: tuple[float, int],
+    turn_s: float,
 ) -> None:
     """Do what an agent does, turn after turn; say how many turns that were, and what failed.
 
     keeps: how much of the past to keep, where this process prunes
+    turn_s: how long a turn takes at least
     """
     where: dict[str, Any] = {"token": token} if token else {"space": space}
     with dibs.open(url, user_dir=user, **where) as opened:
@@ -90,12 +97,13 @@ def work(
         agent = opened.join(f"agent{number}")
         say("ready")
         end, turns, failed = time.monotonic() + ask(), 0, Counter[str]()
-        while time.monotonic() < end or turns < LEAST:
+        while (begin := time.monotonic()) < end or turns < LEAST:
             turns += 1
             try:
                 take_turn(agent, number, turns)
             except dibs.UnavailableError as error:
                 failed[type(error).__name__] += 1
+            time.sleep(max(0.0, begin + turn_s - time.monotonic()))
         say({"turns": turns, "failed": failed})
 
 

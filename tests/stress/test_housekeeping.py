@@ -157,10 +157,20 @@ def test_the_log_of_a_file_stays_short_although_somebody_always_reads(
 # A soak
 
 
-def soak(url: str, space: str, folder: Path, *, agents: int, seconds: float, every_s: float) -> str:
+def soak(
+    url: str,
+    space: str,
+    folder: Path,
+    *,
+    agents: int,
+    seconds: float,
+    every_s: float,
+    turn_s: float = 0.0,
+) -> str:
     """Twenty agents at work, half of them through a daemon; what that leaves on disk, in bounds.
 
-    Those who write directly prune what is older than a tenth of the time.
+    Those who write directly prune what is older than a tenth of the time. What is younger than
+    that depends on the pace, so a long soak keeps one that a machine has on its bad days, too.
     """
     keeps, user = (seconds / 10, 64 << 20), str(folder / "home/.local/share/dibs")
     looks: list[dict[str, int]] = []
@@ -169,7 +179,9 @@ def soak(url: str, space: str, folder: Path, *, agents: int, seconds: float, eve
         for number in range(agents):
             there = (daemon.url, daemon.token) if number % 2 else (url, None)
             crew.append(
-                some.start(housekeeping.work, there[0], space, user, there[1], number, keeps)
+                some.start(
+                    housekeeping.work, there[0], space, user, there[1], number, keeps, turn_s
+                )
             )
         for child in crew:
             assert child.hear() == "ready"
@@ -240,4 +252,7 @@ def test_a_soak_of_twenty_agents_leaves_nothing_that_grows(
     sqlite_url: str, space_name: str, tmp_path: Path
 ) -> None:
     every_s = max(5.0, SOAK_S / 60)
-    print("\n" + soak(sqlite_url, space_name, tmp_path, agents=20, seconds=SOAK_S, every_s=every_s))
+    said = soak(
+        sqlite_url, space_name, tmp_path, agents=20, seconds=SOAK_S, every_s=every_s, turn_s=0.25
+    )
+    print(f"\n{said}")

@@ -57,5 +57,9 @@ def test_verify_says_what_has_happened_to_which_row(shell: Shell) -> None:
     assert alice.json("verify") == []
     script = "import apsw; apsw.Connection('.dibs/dibs.db').execute('UPDATE lease SET ttl_ms = 1')"
     assert finish(alice.spawn([sys.executable, "-c", script])).code == 0
-    [found] = alice.json("verify")
+    answer = alice("--json", "verify")
+    assert answer.code == 1, "a script can test it"
+    [found] = answer.json
     assert (found["noun"], found["subject"], found["what"]) == ("lease", "port:1", "changed")
+    answer = alice("verify")
+    assert answer.code == 1 and "port:1" in answer.out

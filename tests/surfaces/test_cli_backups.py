@@ -105,7 +105,9 @@ def test_a_reset_leaves_an_empty_store_whose_epochs_keep_rising(shell: Shell) ->
     assert shell.json("work", "list") == shell.json("agents", "--everybody") == []
     assert shell.as_("bob").json("claim", "src/a.py")["epoch"] > last
     # The journal is gone, and dibs does not hide that.
-    assert [(one["noun"], one["what"]) for one in shell.json("verify")] == [("chain", "removed")]
+    assert [(one["noun"], one["what"]) for one in shell("--json", "verify").json] == [
+        ("chain", "removed")
+    ]
 
 
 def test_whoever_has_the_store_open_is_told(shell: Shell) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shlex
@@ -113,6 +114,20 @@ def test_every_argument_can_be_given_and_is_explained(command: Command) -> None:
     assert not {"as", "store", "space", "json", "help"} & set(names)
 
 
+@pytest.mark.parametrize("command", by_hand(), ids=lambda command: command.words)
+def test_what_explains_an_argument_fits_on_its_line(command: Command) -> None:
+    """The help takes what follows the name; the rest would stand among the paragraphs below."""
+    lines = inspect.getdoc(command.main).splitlines()  # type: ignore[union-attr]
+    assert not [line for line in lines if line.startswith(" ")]
+    assert "example" not in command.about
+
+
+def test_an_option_that_makes_another_command_reads_like_an_option(shell: Shell) -> None:
+    said = shell.ok("work", "next", "--help").out
+    assert re.search("^  --limit LIMIT +claim the best .+ limit$", said, re.MULTILINE)
+    assert re.search("^  --take +claim .+[^.]$", shell.ok("claim", "--help").out, re.MULTILINE)
+
+
 def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
     assert shell.ok("help", "claim").out == shell.ok("claim", "--help").out
     assert "dibs work next" in shell.ok("work", "--help").out
@@ -128,6 +143,13 @@ def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
     ("line", "said"),
     [
         ("clam src/a.py", "did you mean claim?"),
+        ("explain src/a.py", "next: see: dibs --help"),  # not replay, which is no more alike
+        ("claim src/a.py --ttl 0", "--ttl is 0 s; it must be between"),
+        ("claim src/a.py --ttl soon", "--ttl is not a time"),
+        ("log --last 0", "--last is 0; it must be between"),
+        ("messages --limit 0", "--limit is 0; it must be between"),
+        ("work add a --priority x", "--priority must be a whole number"),
+        ("claim ''", "dibs: a resource cannot be empty\n"),
         ("work nxt", "did you mean work next?"),
         ("work", "one of: add, claim, next"),
         ("token", "one of: add, list, revoke"),
@@ -206,6 +228,13 @@ def test_who_one_is_must_be_said_to_change_something(shell: Shell) -> None:
     assert answer.code == 2
     assert "give --as NAME, or set DIBS_AGENT" in answer.err
     assert shell("status").code == shell("log").code == shell("agents").code == 0
+
+
+@pytest.mark.parametrize("line", ["revoke src/a.py", "claim --take src/a.py", "token list"])
+def test_what_is_for_people_is_called_what_was_typed(shell: Shell, line: str) -> None:
+    answer = shell.with_(CLAUDECODE="1", CLAUDE_CODE_SESSION_ID="s")(*line.split())
+    typed = line.removesuffix(" src/a.py")
+    assert f"only people may do this (dibs {typed}), but this is an agent's shell" in answer.err
 
 
 def test_an_id_that_is_not_there_is_guessed(shell: Shell) -> None:
@@ -484,7 +513,7 @@ def test_agents_say_what_they_do_and_leave(shell: Shell) -> None:
     assert alice("agents", "rename", "zoe").code == 1
     alice.ok("release", "--all")
     assert alice.ok("agents", "rename", "zoe").out.startswith("zoe, session ")
-    shell.as_("zoe").ok("agents", "leave")
+    assert shell.as_("zoe").ok("agents", "leave").out.startswith("zoe has left (session ")
     assert shell.json("agents") == shell.json("leases") == []
     assert shell.json("agents", "--everybody")[0]["agent"] == "alice"
 
@@ -663,7 +692,7 @@ def test_a_damaged_row_is_a_fault_that_names_it(shell: Shell) -> None:
     answer = shell("doctor")
     assert answer.code == 1
     assert "lease src/a.py of mallory" in answer.out
-    assert shell.json("verify")[0]["subject"] == "src/a.py"
+    assert shell("--json", "verify").json[0]["subject"] == "src/a.py"
 
 
 def test_a_backup_is_whole_while_others_write(shell: Shell, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -74,6 +75,13 @@ def test_what_the_command_claims_is_its_own_and_gone_afterwards(on_each: Shell) 
     assert agents.count('"process_bound"') == 1
     assert on_each.json("leases") == []
     assert on_each.json("agents") == []
+
+
+def test_the_command_is_told_the_epoch_of_its_lease(on_each: Shell) -> None:
+    script = "echo $DIBS_EPOCH; dibs leases --json"
+    answer = on_each(*RUN, "--claim", "deploy:prod", "--", "sh", "-c", script)
+    told, leases = answer.out.splitlines()
+    assert [lease["epoch"] for lease in json.loads(leases)] == [int(told)]
 
 
 def test_the_note_says_what_is_run(shell: Shell) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import dibs
 from tests.surfaces.screen import Screen, Terminal
 from tests.surfaces.shell import DIBS, Shell
 
@@ -56,7 +57,7 @@ def test_the_screen_shows_what_the_store_holds(busy: Shell) -> None:
         seen = terminal.until(lambda text: "messages" in text and "q quit" in text)
         assert seen.startswith("dibs  main  seq ")
         assert 'hopeless is dead: "no such host"' in section(seen, "needs attention")
-        assert '1 leases  1 tasks  1 unread  "running the tests"' in section(seen, "agents")
+        assert 'leases 1  tasks 1  unread 1  "running the tests"' in section(seen, "agents")
         assert re.search(r'src/a.py +alice +\d+m left  "fix the parser"', section(seen, "leases"))
         assert re.search(r"deploy +claimed by bob, \d+m left", section(seen, "work"))
         assert re.search(r'fix-login +available  "Fix the login"', section(seen, "work"))
@@ -199,7 +200,7 @@ def test_rows_are_selected_with_arrows_and_letters_and_stay_selected(busy: Shell
         terminal.press("\x1b[B")
         terminal.until(lambda text: "> hopeless is dead" in text)
         terminal.press("\x1b[B\x1bOB")
-        terminal.until(lambda text: re.search(r"^> bob +1 leases", text, re.MULTILINE))
+        terminal.until(lambda text: re.search(r"^> bob +leases 1", text, re.MULTILINE))
         terminal.press("k\x1b[A")
         terminal.until(lambda text: "> hopeless is dead" in text)
         terminal.press("G")
@@ -248,7 +249,7 @@ def test_an_opened_lease_says_who_waits_for_it(busy: Shell) -> None:
 def test_an_opened_agent_and_an_opened_task_say_all_about_them(busy: Shell) -> None:
     with top(busy, columns=140, lines=50) as terminal:
         terminal.until(lambda text: "q quit" in text)
-        select(terminal, "1 leases  1 tasks")
+        select(terminal, "leases 1  tasks 1")
         terminal.press("o")
         seen = terminal.until(lambda text: text.startswith("agent bob"))
         assert "port:3000" in section(seen, "holds") and "deploy" in section(seen, "works on")
@@ -352,6 +353,33 @@ def test_a_message_is_replied_to_and_acknowledged(busy: Shell) -> None:
         assert "> thank you" in seen and "bob acknowledged" in seen
     reply, first = busy.json("messages")
     assert (reply["reply_to"], reply["body"]) == (first["id"], "thank you")
+
+
+def test_help_is_whole_wherever_the_list_was_scrolled_to(busy: Shell) -> None:
+    for number in range(30):
+        busy.as_("alice").ok("work", "add", f"task-{number:02}")
+    with top(busy) as terminal:
+        terminal.until(lambda text: "q quit" in text)
+        terminal.press("G")
+        terminal.until(lambda text: "> alice → bob" in text)
+        terminal.press("?")
+        terminal.until(lambda text: text.startswith("keys") and "select a row" in text)
+
+
+def test_tasks_that_are_not_shown_are_counted_and_found(busy: Shell) -> None:
+    with dibs.open(start=str(busy.folder), user_dir=busy.user_dir) as space:
+        alice = space.join("alice")
+        for begin in range(0, 1200, 200):
+            ids = [f"task-{begin + number:04}" for number in range(200)]
+            alice.work.add_many([{"id": id} for id in ids])
+    with top(busy, lines=60, columns=100) as terminal:
+        terminal.until(
+            lambda text: "… 980 more available and 201 available that are not loaded" in text
+        )
+        terminal.press("/task-01\r")
+        terminal.until(
+            lambda text: "task-0118" in text and "… 80 more available and 201 available" in text
+        )
 
 
 def test_help_says_the_keys(busy: Shell) -> None:

@@ -376,6 +376,42 @@ def test_tasks_that_were_not_loaded_count_and_are_found_and_shown(
     expect(cards).to_have_count(260)
 
 
+def test_a_filter_finds_tasks_by_what_they_have_and_names_no_loaded_task_unknown(
+    page: Page, agent: Callable[[str], Agent]
+) -> None:
+    alice = agent("alice")
+    tasks = [
+        {"id": f"task-{number:03}", "tags": ["sql"] if number % 2 else ["python"]}
+        for number in range(260)
+    ]
+    alice("work.add_many", tasks)
+    alice("work.add", "last", after=["task-259"])
+    expect(page.locator("#column-available")).to_have_text("Available 260")
+    page.locator("#filter").fill("SQL")
+    expect(page.locator("#column-available")).to_have_text("Available 130 of 260")
+    page.locator("#filter").fill("available")
+    expect(page.locator("#column-available")).to_have_text("Available 200+ of 260")
+    page.locator("#filter").fill("last")
+    expect(page.locator(".column.is-blocked .needs")).to_have_text("after task-259")
+    expect(page.locator("#plan")).to_be_hidden()
+
+
+def test_what_was_done_before_thousands_of_events_is_shown_as_done(
+    page: Page, agent: Callable[[str], Agent]
+) -> None:
+    alice = agent("alice")
+    for number in range(20):
+        alice("work.claim", f"done-{number:02}")
+        alice("work.complete", f"done-{number:02}")
+    for begin in range(0, 4400, 200):
+        alice("work.add_many", [{"id": f"t{begin + number}"} for number in range(200)])
+    page.reload()
+    expect(page.locator("#column-done")).to_have_text("Done 20")
+    expect(page.locator(".column.is-done .card")).to_have_count(15)
+    page.get_by_role("button", name="Show more tasks: Done").click()
+    expect(page.locator(".column.is-done .card")).to_have_count(20)
+
+
 def test_many_who_died_are_one_row(page: Page, agent: Callable[[str], Agent]) -> None:
     names = [f"worker{number}" for number in range(4)]
     crew = [agent(name) for name in names]
@@ -403,7 +439,7 @@ def test_contention_over_time_is_drawn(page: Page, agent: Callable[[str], Agent]
     expect(page.locator("#waits-says")).to_contain_text("1 wait, ")
     expect(page.locator("#waits-chart rect").first).to_be_attached()
     page.get_by_text("Which agents compete most").click()
-    expect(page.locator("#insights-body li").first).to_contain_text("alice and bob 1 times")
+    expect(page.locator("#insights-body li").first).to_contain_text("alice and bob 1 time, ")
     page.locator("#contention-rows").get_by_role("link", name="src/a.py").click()
     expect(page.locator("#page-title")).to_have_text("src/a.py")
 
@@ -471,6 +507,36 @@ def test_the_slider_shows_an_earlier_moment(
     expect(page.locator("#attention")).to_be_visible()
     expect(page.get_by_role("button", name="Release src/new.py, held by carol")).to_be_visible()
     assert about(page) == ("/", {})
+
+
+def test_the_past_of_more_tasks_than_are_loaded_is_true_too(
+    page: Page, daemon: Daemon, agent: Callable[[str], Agent]
+) -> None:
+    alice = agent("alice")
+    for begin in range(0, 1200, 200):
+        ids = [f"task-{begin + number:04}" for number in range(200)]
+        alice("work.add_many", [{"id": id, "title": f"title {id}"} for id in ids])
+    alice("work.add", "last", after=["task-1198"])
+    then = int(daemon.client()("events.last"))
+    alice("work.claim", "task-1198")
+    page.goto(f"/?at={then}")
+    expect(page.locator("#column-available")).to_have_text("Available 1,200")
+    expect(page.locator(".column.is-blocked .card")).to_contain_text("last")
+    more = page.get_by_role("button", name="Show more tasks: Available")
+    while more.count():
+        more.click()
+    expect(page.locator("#more-available")).to_contain_text("more are not loaded; use the filter")
+    page.locator("#filter").fill("title task-119")
+    expect(page.locator("#column-available")).to_have_text("Available 10 of 1,200")
+    expect(page.locator(".column.is-available .card")).to_have_count(10)
+    expect(page.locator("#now")).to_have_text("Then")
+    page.goto(f"/task?id=task-1198&at={then}")
+    expect(section(page, "summary")).to_contain_text("title task-1198")
+    expect(section(page, "graph")).to_contain_text("needed by last")
+    page.goto(f"/task?id=last&at={then}")
+    expect(section(page, "graph").locator("g.is-available")).to_contain_text("task-1198")
+    page.goto(f"/task?id=never&at={then}")
+    expect(section(page, "unknown")).to_contain_text("There is no task")
 
 
 def test_the_slider_moves_by_keyboard_and_one_step_leads_back(

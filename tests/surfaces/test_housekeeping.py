@@ -107,24 +107,33 @@ def test_how_much_is_kept_is_a_setting(
     [
         ('[retention]\njournal = "90d"\ntasks = "7d"', (90, 7, 30), False, 0),
         ('keep = "60d"\n[retention]\ntasks = "7d"\nexport = true', (60, 7, 60), True, 0),
-        ('[retention]\njournal = "1m"\nmessages = 3', (30, 30, 30), False, 2),
-        ('[retention]\nexport = "/etc"\nnonsense = "1d"', (30, 30, 30), False, 2),
-        ("retention = 5", (30, 30, 30), False, 1),
+        ('[retention]\njournal = "1m"\nmessages = 3', None, False, 2),
+        ('[retention]\nexport = "/etc"\nnonsense = "1d"', None, False, 2),
+        ("retention = 5", None, False, 1),
+        ('keep = "90 dais"', None, False, 1),
+        ("[retention\nexport = true", None, False, 1),
+        ('policy = "opne"', (30, 30, 30), False, 1),
     ],
 )
 def test_how_long_each_kind_is_kept_is_a_setting(
-    text: str, ages: tuple[int, ...], exports: bool, problems: int, tmp_path: Path
+    text: str, ages: tuple[int, ...] | None, exports: bool, problems: int, tmp_path: Path
 ) -> None:
+    """If it cannot be understood, nothing is removed."""
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
     (tmp_path / ".dibs").mkdir(mode=0o700)
     (tmp_path / ".dibs/config.toml").write_text(text)
     place = find_place(str(tmp_path), str(tmp_path / "user"))
-    config, retention = load(place), kept(place)
+    config = load(place)
+    assert len(config.problems) == problems
+    if ages is None:
+        with pytest.raises(dibs.InvalidError, match="nothing is removed"):
+            kept(place)
+        return
+    retention = kept(place)
     found = [retention.before(kind, 0) for kind in ("journal", "tasks", "messages")]
     assert found == [-days * 86_400_000 for days in ages]
     assert retention.export == (str(tmp_path / ".dibs/export") if exports else None)
-    assert len(config.problems) == problems
 
 
 def test_a_command_prunes_by_the_settings_and_exports_before(shell: Shell, tmp_path: Path) -> None:
@@ -151,6 +160,23 @@ def test_a_command_prunes_by_the_settings_and_exports_before(shell: Shell, tmp_p
     assert lost("gc", "--keep", "0").code != 0
     doctor = lost("doctor")
     assert doctor.code == 1 and "export" in doctor.out
+
+
+def test_nothing_is_removed_under_settings_that_nobody_understands(shell: Shell) -> None:
+    alice = shell.person("alice")
+    alice.ok("work", "claim", "done")
+    alice.ok("work", "complete", "done")
+    config = shell.folder / ".dibs/config.toml"
+    config.write_text("[retention]\nexport = yes\n")
+    for words in (["gc"], ["gc", "--keep", "0"]):
+        refused = alice(*words)
+        assert refused.code == 2
+        assert "nothing is removed" in refused.err
+    assert "nothing is removed" in alice("doctor").out
+    assert [task["id"] for task in shell.json("work", "list")] == ["done"]
+    config.write_text("[retention]\nexport = true\n")
+    alice.ok("gc", "--keep", "0")
+    assert list((shell.folder / ".dibs/export").iterdir())
 
 
 def test_the_library_leaves_pruning_to_those_who_read_the_settings(tmp_path: Path) -> None:

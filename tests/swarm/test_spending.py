@@ -7,6 +7,7 @@ import time
 
 import dibs
 from dibs.space.scope import AGENTS
+from dibs.swarm import limits
 from tests.surfaces.daemon import Daemon, serving
 from tests.surfaces.shell import Shell, finish, until
 from tests.swarm.test_swarm import AGENT, add, task
@@ -73,3 +74,19 @@ def test_what_is_booked_counts_at_once_and_what_is_said_after_it_counts_once(she
     status = shell.json("swarm", "status")["limits"]
     # It has said that it cost 0.75, of which 0.50 were booked.
     assert (status["spent_usd"], status["used_tokens"]) == (0.75, 1_500)
+
+
+def test_whoever_says_to_have_used_more_than_there_is_does_not_undo_the_limit(shell: Shell) -> None:
+    with dibs.open(start=str(shell.folder), user_dir=shell.user_dir) as space:
+        agent = space.join("lead")
+        limits.declare(agent, 1, 5.0, 0, True, tokens=1000)
+        for _ in range(2):
+            limits.spend(agent, limits.MOST_USD, limits.MOST_TOKENS)
+        now = limits.now(space)
+    assert now.exhausted
+    assert (now.spent_usd, now.used_tokens) == (limits.MOST_USD, limits.MOST_TOKENS)
+
+
+def test_an_amount_that_no_float_can_hold_is_none() -> None:
+    for amount in (10**400, 1e400, float("nan"), -1, True, "1"):
+        assert limits.dollars(amount) is None

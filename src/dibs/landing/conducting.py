@@ -118,7 +118,7 @@ def refuse_guest(place: Place) -> None:
     """Refuse a repository whose branches would stand in the queue of another one."""
     if place.label:
         raise InvalidError(
-            f"this space is that of {called(place.home)}, whose branches are landed here",
+            f"this space belongs to {called(place.home)}, and only its branches are landed here",
             next=f"use a space of your own: --space {called(place.repository)}",
         )
 

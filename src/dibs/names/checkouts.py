@@ -305,7 +305,7 @@ def _main_worktree(linked: str, common: str) -> str | None:
     elif _is_bare(common):
         return None
     raise InvalidError(
-        f"{linked!r} is a linked worktree, and its repository {common!r} {why}.",
+        f"{linked!r} is a linked worktree, and its repository {common!r} {why}",
         next=f"git --git-dir={folder(common)} config core.worktree <the main worktree>",
     )
 
@@ -354,7 +354,7 @@ def _is_git_dir(git_dir: str, common: str) -> bool:
 
 def _broken(directory: str, why: str) -> InvalidError:
     return InvalidError(
-        f"The file {directory + '/.git'!r} is broken: {why}.",
+        f"the file {directory + '/.git'!r} is broken: {why}",
         next=f"run `git -C {folder(directory)} status`, and `git worktree repair` from the main "
         "worktree",
     )

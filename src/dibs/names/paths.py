@@ -521,9 +521,9 @@ def is_glob(text: str) -> bool:
 def check_text(text: object) -> None:
     """Refuse what cannot be a resource of any kind."""
     if not isinstance(text, str):
-        raise InvalidError(f"A resource is text, not {type(text).__name__}.", next=_EXAMPLE)
+        raise InvalidError(f"a resource is text, not {type(text).__name__}", next=_EXAMPLE)
     if text in ("", "path:"):
-        raise InvalidError("A resource cannot be empty.", next=_EXAMPLE)
+        raise InvalidError("a resource cannot be empty", next=_EXAMPLE)
     if len(text) > RESOURCE_LIMIT:
         raise refused(text, f"is longer than {RESOURCE_LIMIT:,} characters")
     check_characters(text, text)
@@ -542,4 +542,4 @@ def check_characters(text: str, part: str) -> None:
 def refused(text: str, why: str, *, next: str = _EXAMPLE) -> InvalidError:
     """Say what is wrong with a text, which is shown safely and shortened."""
     shown = repr(text if len(text) <= 80 else f"{text[:80]}…")
-    return InvalidError(f"{shown} {why}.", next=next)
+    return InvalidError(f"{shown} {why}", next=next)

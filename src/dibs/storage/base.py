@@ -49,16 +49,18 @@ EVERY = {
 """The queries for the rows of each table, a page at a time."""
 SIGN = {"session": LEDGER.sign_session, "ticket": LEDGER.sign_ticket}
 PAGE = 500
+LOWEST = -(2**63)
 KEYS = 200
 """How many rows one statement reads or removes."""
-LOWEST: Row = {"id": -(2**63), "number": -(2**63), "session": -(2**63), "version": -(2**63),
-               "message": -(2**63)}  # fmt: skip
+NUMBERS = ("id", "number", "session", "version", "message")
+"""The columns of keys that have numbers, except for the id of a task, which its author chose."""
 
 
 def every(ask: Ask, table: Table) -> Iterator[Row]:
     """All rows of a table, in the order of its key, a page at a time."""
     query = EVERY[table.name]
-    place: Row = {column: LOWEST.get(column, "") for column in table.key}
+    numbers = () if table.name == "task" else NUMBERS
+    place: Row = {column: LOWEST if column in numbers else "" for column in table.key}
     begun = False
     while True:
         rows = ask(query, limit=PAGE, **place)

@@ -48,7 +48,9 @@ class Ledger:
 
     def hash(self, before: str, event: Row) -> str:
         """The hash of an event that follows the one with that hash."""
-        subject = event["subject"]
+        subject, named = event["subject"], (event["agent"], event["data"], event["changes"])
+        if "None" in named or event["session"] == "None":
+            before = f"{before} {named} {event['session']!r}"  # it would read like NULL
         # Only the subject may have line breaks, and its length is added, so fields stay distinct.
         return self._event(
             f"{before}\n{event['seq']} {event['session']} {event['at']} {len(subject)} "
@@ -90,12 +92,15 @@ class Ledger:
 
     def ticket(self, row: Row) -> str:
         """The signature of a waiter's deadline."""
-        return self._row(f"ticket\n{row['number']} {row['deadline']}")
+        return self._row(f"ticket\n{row['number']} {row['deadline']!r}")
 
     def fits(self, noun: str, row: Row) -> bool:
         """Whether a signature is valid."""
-        return same(str(row["signature"]).encode("utf-8", "replace"),
-                    getattr(self, noun)(row).encode())  # fmt: skip
+        try:
+            right: str = getattr(self, noun)(row)
+        except TypeError:
+            return False  # a value that dibs never writes
+        return same(str(row["signature"]).encode("utf-8", "replace"), right.encode())
 
 
 class Tellers(dict["Query", "tuple[Teller, bool, bool]"]):

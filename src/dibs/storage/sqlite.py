@@ -55,6 +55,7 @@ from dibs.storage.sqlite_file import (
     check_own,
     check_program,
     claim_own,
+    not_utf8,
     refuse_other_program,
     settle,
     translate,
@@ -395,6 +396,8 @@ class SqliteConnection(Versioned):
             return [dict(zip(query.columns or query.named(cursor), row)) for row in cursor]  # noqa: B905 - the hot path
         except apsw.Error as error:
             raise self.failed(error) from error
+        except UnicodeDecodeError as error:
+            raise not_utf8(self._driver.path, query) from error
 
     def run(self, query: Query, parameters: dict[str, Any]) -> None:
         # On separate lines: a signal handler that runs in between may break the cursor.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from dibs.storage.driver import Row
+    from dibs.storage.queries import Query
     from dibs.storage.sqlite import SqliteDriver
 
     T = TypeVar("T")
@@ -329,6 +330,15 @@ def translate(error: apsw.Error, path: str) -> DibsError:
     name = apsw.mapping_extended_result_codes.get(extended) or apsw.mapping_result_codes.get(code)
     reason = _REASONS.get(extended) or _REASONS.get(code) or name
     return kind(f"{folder(path)}: {reason}", next=advice, sqlite=name)
+
+
+def not_utf8(path: str, query: Query) -> CorruptError:
+    """The error for a text that somebody else has written."""
+    table = query.text.partition("FROM ")[2].partition(" ")[0].strip()
+    return CorruptError(
+        f"{folder(path)}: a text in the table {table} is not UTF-8; dibs did not write it",
+        next="restore a backup",
+    )
 
 
 _ERRORS: dict[int, tuple[type[UnavailableError], str]] = {

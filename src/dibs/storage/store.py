@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from _contextvars import ContextVar
 
-from dibs.errors import CancelledError, NotYoursError, SpaceFullError
+from dibs.errors import CancelledError, CorruptError, NotYoursError, SpaceFullError
 from dibs.records import TRACED
 from dibs.storage.clock import COPY, SILENCE, bearable, stranger
 from dibs.storage.images import inner, is_firm, to_changes, to_json
@@ -603,7 +603,13 @@ def from_text(text: str | None) -> Any:
         from json import JSONDecoder  # late, since most commands do not need it
 
         _READERS.append(JSONDecoder().raw_decode)
-    return _READERS[0](text)[0]
+    try:
+        return _READERS[0](text)[0]
+    except (ValueError, TypeError) as error:
+        raise CorruptError(
+            "something other than dibs has changed what is stored here",
+            next="dibs verify names the rows",
+        ) from error
 
 
 _READERS: list[Callable[[str], tuple[Any, int]]] = []

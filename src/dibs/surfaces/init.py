@@ -39,7 +39,7 @@ def main(
     from dibs.storage.user_dir import default_user_dir
 
     if check and (dry_run or remove):
-        raise InvalidError("--check goes alone", next="dibs init --check")
+        raise InvalidError("--check takes neither --dry-run nor --remove", next="dibs init --check")
     setup = Setup(find_place(None, default_user_dir()), clients)
     setup.check_place()
     if remove:

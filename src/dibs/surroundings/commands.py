@@ -466,6 +466,8 @@ class Option:
             self.name, self.switch, self.switched_on = "shared", True, "shared"
         elif self.switch and argument.default is True:
             self.name = f"no-{self.name}"
+        self.typed = argument.name.upper() if self.placed else f"--{self.name}"
+        """What a person calls it; the library has another name for some."""
 
     def values(self, text: str) -> list[Any]:
         """What one use of an option adds to a list; tags and labels may stand in one word."""
@@ -476,14 +478,14 @@ class Option:
     def value(self, text: str) -> Any:
         kind = self.argument.kind
         if self.seconds:
-            return seconds(self.name, text)
+            return seconds(self.typed, text)
         if isinstance(kind, Whole):
             try:
                 return int(text)
             except ValueError:
-                raise InvalidError(f"{self.name} must be a whole number, not {text!r}") from None
+                raise InvalidError(f"{self.typed} must be a whole number, not {text!r}") from None
         if isinstance(kind, Json) or self.argument.type.startswith("dict["):
-            return json_or_text(content(self.name, text))
+            return json_or_text(content(self.typed, text))
         if text == "-" and isinstance(kind, Text) and kind.length == BODY_LIMIT:
             return standard_input()
         if isinstance(kind, ResourceName):
@@ -492,7 +494,7 @@ class Option:
 
     def check(self, value: Any) -> Any:
         """The value if it is valid; errors name the option as it is typed."""
-        kind, what = self.argument.kind, f"--{self.name}"
+        kind, what = self.argument.kind, self.typed
         if self.argument.list:
             return [kind.check(what, item) for item in value]
         return kind.check(what, value)
@@ -510,6 +512,12 @@ def kept(place: Place) -> Retention:
     from dibs.surroundings.settings import load
 
     config = load(place)
+    if config.doubt:
+        # Somebody who has set this may not want the defaults, and what is removed is gone.
+        raise InvalidError(
+            f"nothing is removed, for in .dibs/config.toml {config.doubt}",
+            next="correct it; dibs config list shows the values in use",
+        )
     folder = os.path.join(place.store_dir, "export") if config.exports else None
     export = os.environ.get("DIBS_EXPORT") or folder
     return Retention(config.keep_s, config.keep_bytes, config.ages, export)
@@ -637,4 +645,5 @@ def closest(word: str, known: list[str]) -> list[str]:
     """The names most similar to a word, the closest first."""
     import difflib
 
-    return difflib.get_close_matches(word, known, 3, 0.6)
+    # "tlt" is 0.67 like "ttl"; "explain" is 0.62 like "replay", and "purge" 0.6 like "merge".
+    return difflib.get_close_matches(word, known, 3, 0.65)

@@ -2,7 +2,8 @@
 
 The session is bound to this process, and the command ends when this process does, so the claims
 last exactly as long as the command, even if this process is killed. The command finds its identity
-in DIBS_AGENT, DIBS_SESSION and DIBS_URL, so any `dibs` that it calls acts in the same session.
+in DIBS_AGENT, DIBS_SESSION and DIBS_URL, so any `dibs` that it calls acts in the same session, and
+the epoch of what it holds in DIBS_EPOCH.
 """
 
 from __future__ import annotations
@@ -89,8 +90,9 @@ def perform(
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             with agent.lease(*claim, **facts) as lease:
                 code = execute(
-                    call, acting, command, mask, lambda child: attend(child, lease, on_loss)
-                )
+                    call, acting, command, mask, lambda child: attend(child, lease, on_loss),
+                    environment={"DIBS_EPOCH": str(lease.epoch)},
+                )  # fmt: skip
                 SILENCE.set(END_S)
                 lease.check()
     except RefusedError as error:

@@ -81,6 +81,8 @@ class Config:
     include: patterns of files that git ignores and the worktrees of a swarm need
     problems: settings that cannot be understood; they have their defaults, and `dibs doctor`
         reports them
+    doubt: what is wrong with the settings about what is kept and exported, "" if nothing: until
+        somebody corrects them, nothing is removed
     """
 
     def __init__(self, place: Place, given: Given, problems: tuple[str, ...] = ()) -> None:
@@ -92,9 +94,11 @@ class Config:
         self.client_tasks = self._choice(given, "client_tasks", CLIENT_TASKS)
         self.ttl_s = self._duration(given, "ttl", TTL_S)
         self.whole_tree_s = self._duration(given, "whole_tree", TREE_S)
+        known = len(self.problems)
         self.keep_s = self._duration(given, "keep", KEEP_S, KEEP_MIN_S, KEEP_MAX_S)
         self.keep_bytes = self._size(given, "keep_size", KEEP_BYTES)
         self.ages, self.exports = self._retention(given)
+        self.doubt = next(iter(self.problems[known:]), "")
         self.ignored = self._resources(given, "ignored")
         self.protected = self._resources(given, "protected")
         self.appended = self._resources(given, "appended")
@@ -254,7 +258,9 @@ def load(place: Place) -> Config:
         odd += [f"{shown(name)} can only be set in a repository" for name in mine
                 if name not in PERSONAL]  # fmt: skip
         ours = {**{name: mine[name] for name in PERSONAL if name in mine}, **ours}
-    return Config(place, ours, (*problems, *(f"in your own settings: {one}" for one in odd)))
+    config = Config(place, ours, (*problems, *(f"in your own settings: {one}" for one in odd)))
+    config.doubt = next(iter(problems), config.doubt)
+    return config
 
 
 def personal(place: Place) -> tuple[Given, list[str]]:

@@ -17,7 +17,6 @@ started. The limit of a task ends its attempt, and the task is not retried.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from dibs.errors import ConflictError, NotFoundError
@@ -100,7 +99,7 @@ def dollars(value: object) -> float | None:
     """A reported amount, if it is valid."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and 0 <= value <= MOST_USD else None
+    return float(value) if 0 <= value <= MOST_USD else None
 
 
 def count(value: object) -> int | None:
@@ -140,13 +139,12 @@ def declare(
 
 
 def spend(space: Dibs, cost_usd: float, tokens: int = 0) -> None:
-    """Add what an agent has used."""
+    """Add what an agent has used. A sum above the maximum would not be valid, and count as none."""
 
     def more(was: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "cost_usd": round((dollars(was.get("cost_usd")) or 0.0) + cost_usd, 6),
-            "tokens": (count(was.get("tokens")) or 0) + tokens,
-        }
+        spent_usd = round((dollars(was.get("cost_usd")) or 0.0) + cost_usd, 6)
+        used = (count(was.get("tokens")) or 0) + tokens
+        return {"cost_usd": min(spent_usd, MOST_USD), "tokens": min(used, MOST_TOKENS)}
 
     if cost_usd or tokens:
         change(space, "spent", more)

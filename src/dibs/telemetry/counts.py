@@ -8,7 +8,6 @@ not have the form of the protocol is a `ValueError`, and nothing in it counts.
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ DELTA, CUMULATIVE = 1, 2
 NO_VALUE = 1
 """The flag of a point that only says its series has ended."""
 NANOS_LIMIT = 1 << 63
+COUNT_LIMIT = 1 << 64
 ATTRIBUTES_LIMIT = 128
 MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
     "Request": {1: ("resourceMetrics", "ResourceMetrics")},
@@ -106,7 +106,8 @@ def read_metrics(body: bytes, names: frozenset[str], as_json: bool) -> list[Poin
         resource = attributes_of(part(resource_metrics, "resource"))
         for scope_metrics in items(resource_metrics, "scopeMetrics"):
             for metric in items(scope_metrics, "metrics"):
-                if metric.get("name") in names:
+                name = metric.get("name")
+                if isinstance(name, str) and name in names:
                     points += points_of(metric, resource)
                     if len(points) > POINTS_LIMIT:
                         raise ValueError(f"there are more than {POINTS_LIMIT:,} points")
@@ -202,15 +203,15 @@ def points_of(metric: dict[str, Any], resource: dict[str, str]) -> list[Point]:
 
 
 def value_of(point: dict[str, Any]) -> float:
-    """The number of a point: a count is finite and never negative."""
+    """The number of a point, which no text, infinity or NaN is."""
     if "asInt" in point:
         number: float = whole("asInt", point["asInt"])
     else:
         number = point.get("asDouble", 0.0)
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             raise ValueError("asDouble is not a number")
-    if not math.isfinite(number) or number < 0:
-        raise ValueError("a count must be a finite number that is not negative")
+    if not 0 <= number < COUNT_LIMIT:
+        raise ValueError(f"a count must be a number from 0 to {COUNT_LIMIT}")
     return number
 
 

@@ -130,7 +130,7 @@ class Agents(Noun):
 
     @operation(by=EVERYBODY)
     def doing(self) -> str:
-        """What this session is doing: its status, or else a task that it has claimed."""
+        """Show what this session is doing: its status, or else a task that it has claimed."""
         with self.scope.read() as tx:
             rows = tx.rows(AGENTS.doing, session=self.scope.session, now=tx.now)
         said: str = rows[0]["status"] or rows[0]["title"] or rows[0]["id"] or "" if rows else ""
@@ -166,7 +166,8 @@ class Agents(Noun):
         """Check that nobody changed the store without dibs, and list the rows that were changed.
 
         Each row is listed with what happened to it: changed, removed, inserted, or replayed (an
-        older row was put back). The journal is proved by its chain, the rows by the journal.
+        older row was put back). Unproven is an event after one that was replaced. The journal is
+        proved by its chain, the rows by the journal.
         """
         from dibs.nouns.events.proof import verify  # late, since it is rarely used
 

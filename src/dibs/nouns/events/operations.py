@@ -165,15 +165,18 @@ class Events(Noun):
     @operation(
         PrunedError, NotFoundError, by=EVERYBODY, long=True, cli="replay", example="--at 14:00"
     )
-    def replay(self, *, at: int | str | datetime, limit: int = 1000) -> Moment:
+    def replay(
+        self, *, at: int | str | datetime, text: str | None = None, limit: int = 1000
+    ) -> Moment:
         """Show who was here, what was held and which tasks were open at an earlier moment.
 
         at: a seq or a time
+        text: only tasks with this text in their title or id
         limit: the maximum number of each
         """
         from dibs.nouns.events.replaying import replay  # late, since it is rarely used
 
-        return replay(self.scope, at, limit)
+        return replay(self.scope, at, text, limit)
 
     @operation(
         PrunedError, NotFoundError, by=EVERYBODY, long=True, cli="diff", example="yesterday 412"

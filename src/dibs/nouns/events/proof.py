@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import time
 
+from dibs.errors import CorruptError
 from dibs.records import Mismatch
-from dibs.storage.base import LEDGER, base_row, based, every, image_in
+from dibs.storage.base import LEDGER, LOWEST, base_row, based, every, image_in
 from dibs.storage.images import TABLES, Fold, image_of, touched
 from dibs.storage.ledger import SUM
 from dibs.storage.mark import Mark
@@ -37,11 +38,13 @@ PAGE = 500
 TELL_S = 2.0
 PATIENCE_S = 3600.0
 """How long a proof may take: it reads everything in one transaction."""
-UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
+UNREADABLE = (CorruptError, ValueError, LookupError, TypeError, AttributeError)
 """The errors that reading changes not written by dibs can raise."""
 BORN = {"lease": "epoch", "ticket": "number", "task": "epoch", "session": "id", "message": "id",
         "token": "id"}  # fmt: skip
 """The column of a signed row that says which event created it."""
+WRITTEN = frozenset((int, str, type(None)))
+"""The types of the values that dibs writes; SQLite takes others in every column."""
 PAIRS = 10_000
 """How many pairs of a missing row and an extra row are compared."""
 
@@ -75,6 +78,10 @@ class Proof:
         self._missing = 0
         """The sum of the tags that are missing in the base, minus those that are extra."""
         self._tags: dict[Where, int] = {}
+        self._cut = False
+        """Whether the journal ends inside a write, since the last event of each has its changes."""
+        self._lost: int | None = None
+        """The last event that does not follow from the one before it."""
         self._later = False
         """Whether dibs wrote rows after the last event, which means events are missing."""
         self._differing: dict[Where, tuple[Image | None, Row | None]] = {}
@@ -86,6 +93,7 @@ class Proof:
             self._add("space", self._tx.store.name, "removed")
             return tuple(self._found.values())
         self._head = heads[0]
+        self._pruned = whole(self._head["pruned_seq"])
         self._chain = self._head
         if not self._ledger.fits("space", self._head):
             self._add("space", self._head["name"], "changed")
@@ -117,14 +125,14 @@ class Proof:
         if first is None or first["seq"] <= self._head["base_seq"] + 1:
             return False
         return any(
-            event["kind"] == "space.pruned" and from_text(event["data"])["upto"] == first["seq"] - 1
+            event["kind"] == "space.pruned" and cut_at(event) == first["seq"] - 1
             for event in self._events()
         )
 
     def _do_without(self) -> None:
         """Take the chain's beginning from the first event, as the space's row cannot say it."""
         first = next((event for event in self._events() if event["hash"]), None)
-        begin = self._head["pruned_seq"] if first is None else first["seq"] - 1
+        begin = self._pruned if first is None else first["seq"] - 1
         self._chain = self._head | {"base_seq": begin, "head": "", "base_sum": ""}
         self._sure = set()
 
@@ -137,8 +145,8 @@ class Proof:
             noun=noun,
             subject=subject,
             agent=str(agent),
-            session=row.get("session") or (row.get("id") if noun == "session" else 0) or 0,
-            epoch=row.get("epoch") or (row.get("id") if noun in ("message", "token") else 0) or 0,
+            session=whole(row.get("session") or (row.get("id") if noun == "session" else 0)),
+            epoch=whole(row.get("epoch") or (row.get("id") if noun in ("message", "token") else 0)),
             what=what,
             seq=seq or None,
         )
@@ -176,9 +184,15 @@ class Proof:
         return bool(row["tag"] == self._ledger.tag(row["noun"], row["key"], row["image"]))
 
     def _events(self) -> Iterator[Row]:
-        after = -(2**63)
+        after = LOWEST  # no event has this seq, unless somebody else has written it
+        for row in self._tx.rows(LEDGER.link, seq=after):
+            self._add("event", str(after), "inserted", row, after)
         while rows := self._tx.rows(LEDGER.chain, after=after, limit=PAGE):
-            yield from rows
+            for row in rows:
+                if type(row["seq"]) is int:
+                    yield row
+                else:
+                    self._add("event", str(row["seq"]), "inserted", row)
             after = rows[-1]["seq"]
             self._say(f"the events up to {after}")
 
@@ -195,34 +209,38 @@ class Proof:
         seq, number = event["seq"], str(event["seq"])
         if seq <= self._chain["base_seq"]:
             # From before there was a chain; what was pruned is lost.
-            if event["hash"] or seq <= self._head["pruned_seq"]:
+            if event["hash"] or seq <= self._pruned:
                 self._add("event", number, "inserted", event, seq)
             return
         hash = self._ledger.hash(self._hash, event)
         proven = follows = hash == event["hash"] or not self._hash  # its predecessor is not known
+        skipped = self._follows(self._hash, following)
         if not follows and seq == self._seq + 1:
-            skipped = following is not None and (
-                self._ledger.hash(self._hash, following) == following["hash"]
-            )
-            self._add("event", number, "inserted" if skipped else "changed", event, seq)
             if skipped:
+                self._add("event", number, "inserted", event, seq)
                 return
-            if following is not None and self._ledger.hash(hash, following) == following["hash"]:
+            # The hash of its predecessor may be lost while its own is right.
+            unproven = self._lost == self._seq and self._follows(event["hash"], following)
+            self._add("event", number, "unproven" if unproven else "changed", event, seq)
+            self._lost = seq
+            if self._follows(hash, following):
                 event, proven = event | {"hash": hash}, True  # only its hash was changed
         elif not follows or (seq != self._seq + 1 and event["kind"] != "space.restored"):
-            skipped = following is not None and (
-                self._ledger.hash(self._hash, following) == following["hash"]
-            )
             if skipped or (self._counts and following is None and seq > self._last):
                 self._add("event", number, "inserted", event, seq)
                 return
             self._add("event", str(self._seq + 1), "removed", None, self._seq + 1)
             self._sure = set()
         self._hash, self._seq = event["hash"] or self._chain["head"], seq
+        self._cut = proven and event["changes"] is None
         if proven:
             self._apply(event)
         else:
             self._sure = set()  # what it really changed is not known
+
+    def _follows(self, hash: str, following: Row | None) -> bool:
+        """Whether the next event, if there is one, is right after an event with that hash."""
+        return following is not None and self._ledger.hash(hash, following) == following["hash"]
 
     def _apply(self, event: Row) -> None:
         if event["changes"] is None:
@@ -248,8 +266,8 @@ class Proof:
 
     def _end(self) -> None:
         """Whether the last events are there."""
-        end = max(self._seq, self._head["pruned_seq"])
-        if self._last > end:
+        end = max(self._seq, self._pruned)
+        if self._last > end or self._cut:
             self._add("event", str(end + 1), "removed", None, end + 1)
             self._sure = set()
 
@@ -265,17 +283,28 @@ class Proof:
             where = (table.name, key)
             left.discard(key)
             image = images.get(key)
+            if not is_written(row):
+                self._add(
+                    table.name, subject(table, row), "inserted" if image is None else "changed", row
+                )
+                continue
             mine = image_of(table, row, self._ledger.digest)
             if (image is None or table.firm(image) != table.firm(mine)) and self._is_sure(where):
                 self._differing[where] = (image, row)
-                born = row.get(BORN.get(table.name, ""))
-                self._later |= born is not None and born > self._seq and self._signed(table, row)
+                self._later |= self._is_later(table, row)
             elif not self._signed(table, row):
                 self._add(table.name, subject(table, row), "changed", row)
             self._say(f"{number} rows of {table.name}")
         for key in left:
             if self._is_sure((table.name, key)):
                 self._differing[table.name, key] = (images[key], None)
+
+    def _is_later(self, table: Table, row: Row) -> bool:
+        """Whether dibs wrote a row after the last event."""
+        if table.name == "task" and row["session"] is None:
+            return False  # it has no signature
+        born = whole(row.get(BORN.get(table.name, "")))
+        return born > self._seq and self._signed(table, row)
 
     def _signed(self, table: Table, row: Row) -> bool:
         """Whether a row's own signature is valid, if it has one."""
@@ -356,14 +385,18 @@ class Proof:
         """Check the index of words, which follows from the text of messages."""
         from dibs.nouns.messages.operations import words
 
-        messages, rows = self._fold.tables["message"], iter(every(self._tx.rows, TABLES["message"]))
-        low = -(2**63)
+        messages, low = self._fold.tables["message"], LOWEST
+        rows = (
+            row
+            for row in every(self._tx.rows, TABLES["message"])
+            if is_written(row) and type(row["id"]) is int
+        )
         while True:
             page = [row for _, row in zip(range(PAGE), rows, strict=False)]
             high = page[-1]["id"] if len(page) == PAGE else 2**63 - 1
             right = {(word, row["id"]) for row in page for word in words(row["body"])}
             there = {
-                (row["word"], row["message"])
+                (str(row["word"]), row["message"])
                 for row in self._tx.rows(LEDGER.every_word, low=low, high=high)
             }
             known = {row["id"] for row in page}
@@ -382,6 +415,8 @@ class Proof:
         """Find out which row of the base is missing or was replaced by an older one."""
         for table in TABLES.values():
             for row in [self._head] if table.name == "space" else every(self._tx.rows, table):
+                if not is_written(row):
+                    continue
                 image = image_of(table, row, self._ledger.digest)
                 key = tuple(image[: table.width])
                 tag = int(base_row(self._ledger, table.name, key, image)["tag"], 16)
@@ -392,6 +427,24 @@ class Proof:
                     self._add("base", f"{table.name} {list(key)}", "replayed")
                     return
         self._add("base", "a row", "removed")
+
+
+def whole(value: Any) -> int:
+    """A number of a row; 0 if there is none, or something that dibs never writes there."""
+    return value if type(value) is int else 0
+
+
+def is_written(row: Row) -> bool:
+    """Whether a row has only values of the types that dibs writes."""
+    return set(map(type, row.values())) <= WRITTEN
+
+
+def cut_at(event: Row) -> Any:
+    """Up to which event the journal was cut, as the event that records the cut says."""
+    try:
+        return from_text(event["data"])["upto"]
+    except UNREADABLE:
+        return None
 
 
 def subject(table: Table, row: Row) -> str:

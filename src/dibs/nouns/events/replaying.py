@@ -17,6 +17,7 @@ from dibs.nouns.events.places import milliseconds, upto
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.looking import waiters
 from dibs.nouns.state.operations import STATE, entry_record
+from dibs.nouns.work.expecting import matching
 from dibs.nouns.work.tasks import ANY as ANY_TASK
 from dibs.nouns.work.tasks import WORK, counts_of, progress_of, task_record
 from dibs.records import Change, Difference, Moment, Presence, to_text
@@ -28,7 +29,7 @@ from dibs.storage.store import from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
     from dibs.nouns.events.folding import Folded
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from dibs.storage.store import Read
 
     At = int | str | datetime
+    Fits = Callable[[Row], bool]
     Images = dict[str, dict[Key, Image]]
     Known = dict[tuple[str, str, int], Row]
     """By noun, name and the number that distinguishes it from others with that name."""
@@ -58,13 +60,13 @@ TOPICS = {"agent": "session", "lease": "lease", "wait": "lease", "task": "task",
 """What the kinds of events about them begin with."""
 
 
-def replay(scope: Scope, at: At, limit: int) -> Moment:
-    """A space as it was at a moment."""
+def replay(scope: Scope, at: At, text: str | None, limit: int) -> Moment:
+    """A space as it was at a moment; of its tasks, those with a text."""
     folded = folded_at(scope, at)
     past = past_of(scope, folded, folded.fold.tables)
     try:
         with past.read() as tx, scope.store.read() as present:
-            return moment(tx, folded, present, limit)
+            return moment(tx, folded, present, matching(text=text), limit)
     finally:
         past.close()
 
@@ -165,14 +167,15 @@ def between(scope: Scope, after: int, upto: int) -> Iterator[Row]:
         after = rows[-1]["seq"] if rows else upto
 
 
-def moment(tx: Read, folded: Folded, present: Read, limit: int) -> Moment:
+def moment(tx: Read, folded: Folded, present: Read, fits: Fits | None, limit: int) -> Moment:
     """Everything at the moment that a read sees.
 
     present: a read of the store, for the messages that were unread then
+    fits: whether a task is wanted; by default all are
     """
     here = presences(tx, tx.rows(AGENTS.open))
     leases, waiting = grants.in_force(tx, None, None, limit + 1), waiters(tx, limit + 1)
-    tasks, entries = task_rows(tx, limit + 1), entry_rows(tx, limit + 1)
+    tasks, entries = task_rows(tx, limit + 1, fits), entry_rows(tx, limit + 1)
     some, kept = tx.fitting(tasks[:limit]), tx.fitting(entries[:limit])
     some.sort(key=lambda row: int(row["number"]))
     progress = progress_of(tx, [row["id"] for row in some])
@@ -211,14 +214,18 @@ def moment(tx: Read, folded: Folded, present: Read, limit: int) -> Moment:
     )
 
 
-def task_rows(tx: Read, limit: int) -> list[Row]:
-    """Tasks, those that had not ended first."""
-    rows: list[Row] = []
+def task_rows(tx: Read, limit: int, fits: Fits | None = None) -> list[Row]:
+    """Tasks: the first ones of each state, then more, those that had not ended first."""
+    first: list[Row] = []
+    more: list[Row] = []
     for state in STATES:
-        if len(rows) < limit:
-            asked = ANY_TASK | {"state": state, "after": 0, "now": tx.now}
-            rows += tx.rows(WORK.list, limit=limit - len(rows), **asked)
-    return rows
+        asked = ANY_TASK | {"state": state, "after": 0, "now": tx.now}
+        rows = tx.rows(WORK.list, limit=ALL if fits else limit, **asked)
+        rows = [row for row in rows if fits(row)] if fits else rows
+        share = limit // len(STATES)
+        first += rows[:share]
+        more += rows[share:]
+    return (first + more)[:limit]
 
 
 def entry_rows(tx: Read, limit: int) -> list[Row]:

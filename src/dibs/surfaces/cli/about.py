@@ -20,10 +20,7 @@ BY = {"version": EVERYBODY, "whoami": EVERYBODY, "stats": EVERYBODY}
 
 
 def version(call: Globals) -> int:
-    """Print the version of dibs.
-
-    example:
-    """
+    """Print the version of dibs."""
     from dibs import __version__
 
     return call.answer({"version": __version__}, f"dibs {__version__}")

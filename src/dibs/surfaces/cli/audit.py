@@ -19,10 +19,11 @@ SEAL_BYTES = 4_096
 
 
 def verify(call: Globals) -> int:
-    """Check that only dibs has changed the store, and list the rows that were tampered with.
+    """Check that only dibs has changed the store; exit code 1 and a list of rows if not.
 
     Each is listed with what happened to it: changed, removed, inserted, or replayed (an older row
-    was put back). The chain proves the journal, and the journal proves the rows.
+    was put back). Unproven is an event after one that was replaced. The chain proves the journal,
+    and the journal proves the rows.
     """
     from dibs.nouns.events.proof import verify as prove
     from dibs.operation import OPERATIONS
@@ -34,7 +35,7 @@ def verify(call: Globals) -> int:
         found = prove(handle.scope, note) if here else handle.agents.verify()
         __import__("dibs.nouns.agents.operations")
         answer(call, OPERATIONS["agents.verify"], found)
-    return 0
+    return 1 if found else 0
 
 
 def seal(call: Globals, *, git_tag: str | None = None, git_note: bool = False) -> int:

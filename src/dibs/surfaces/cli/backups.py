@@ -49,13 +49,13 @@ def backup(call: Globals, file: str) -> int:
 
 
 def restore(call: Globals, file: str, *, discard: Sequence[str] = ()) -> int:
-    """Replace the store by a backup; refused while anybody uses the store.
+    """Replace the store with a backup; refused while anybody uses the store.
 
-    All that was written after the backup is lost, and whoever was there joins again. Epochs and
-    versions go on rising, so nothing granted before the restore is valid after it.
+    Everything written after the backup is lost, and all sessions have to join again. Epochs and
+    versions continue to rise, so nothing granted before the restore is valid after it.
 
     file: the backup, as `dibs backup` made it
-    discard: the name of a space that is in use and may be lost; repeat it for each
+    discard: a space that is in use and may be lost, as the refusal names it; repeat it for each
     example: ~/backups/dibs.db
     """
     mine = own_file(call)
@@ -85,7 +85,7 @@ def restore(call: Globals, file: str, *, discard: Sequence[str] = ()) -> int:
     if call.json:
         print_json({"file": file, "store": mine.path, "seq": seq})
     else:
-        note(f"restored {folder(mine.path)} from {file}; whoever used the store joins again")
+        note(f"restored {folder(mine.path)} from {file}; all sessions have to join again")
     return 0
 
 
@@ -94,7 +94,7 @@ def reset(call: Globals, *, discard: Sequence[str] = ()) -> int:
 
     Everything in it is lost: agents, leases, tasks, messages, entries, tokens and the journal.
 
-    discard: the name of a space that is in use and may be lost; repeat it for each
+    discard: a space that is in use and may be lost, as the refusal names it; repeat it for each
     example: --discard my-demo
     """
     mine = own_file(call)

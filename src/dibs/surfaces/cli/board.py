@@ -15,7 +15,7 @@ from dibs.surroundings.wording import ago, blocker_line, paint, since, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from dibs.dibs import Dibs
     from dibs.records import Attention, Lease, Message, Overview
@@ -66,17 +66,20 @@ class Board:
 
     def sections(self, pattern: str = "") -> Iterator[tuple[str, list[Row]]]:
         """The rows under their headings; with a filter, only those that contain it."""
+
+        def fits(row: Row) -> bool:
+            return pattern.casefold() in row.text.casefold()
+
         for title, rows in (
-            ("needs attention", map(self._urgent, self.found.attention)),
-            ("agents", self._agents()),
-            ("workers", self._workers()),
-            ("trains", self._trains()),
-            ("leases", self._leases()),
-            ("work", self._work()),
-            ("messages", self._messages()),
+            ("needs attention", filter(fits, map(self._urgent, self.found.attention))),
+            ("agents", filter(fits, self._agents())),
+            ("workers", filter(fits, self._workers())),
+            ("trains", filter(fits, self._trains())),
+            ("leases", filter(fits, self._leases())),
+            ("work", self._work(fits)),
+            ("messages", filter(fits, self._messages())),
         ):
-            kept = [row for row in rows if pattern.casefold() in row.text.casefold()]
-            if kept:
+            if kept := list(rows):
                 yield title, kept
 
     def _urgent(self, one: Attention) -> Row:
@@ -88,7 +91,7 @@ class Board:
 
     def _agents(self) -> Iterator[Row]:
         for who in self.found.agents:
-            counts = f"{who.leases} leases  {who.tasks} tasks  {who.unread} unread"
+            counts = f"leases {who.leases}  tasks {who.tasks}  unread {who.unread}"
             text = f"{called(who.agent):<20} {counts}  {show.status_of(who)}"
             yield Row(AGENT, who.agent, text)
 
@@ -112,17 +115,29 @@ class Board:
             )
             yield Row(LEASE, lease.resource, text, lease.session)
 
-    def _work(self) -> Iterator[Row]:
+    def _work(self, fits: Callable[[Row], bool]) -> Iterator[Row]:
+        """The first tasks of each state that fit, and how many more there are."""
         for state in ("claimed", "available", "blocked"):
+            loaded = [task for task in self.found.tasks if task.state == state]
             # Landings are shown with the trains.
-            mine = [
-                task for task in self.found.tasks if task.state == state and task.kind != LANDING
+            rows = [
+                Row(TASK, task.id, f"{show.state_of(task)}  {words(task.title)}")
+                for task in loaded
+                if task.kind != LANDING
             ]
-            tasks = mine[:SHOWN]
-            size = max((len(called(task.id)) for task in tasks), default=0)
-            for task in tasks:
-                text = f"{called(task.id):<{size}}  {show.state_of(task)}  {words(task.title)}"
-                yield Row(TASK, task.id, text)
+            names = [called(row.name) for row in rows]
+            size = max(map(len, names[:SHOWN]), default=0)
+            named = (
+                row._replace(text=f"{name:<{size}}  {row.text}")
+                for row, name in zip(rows, names, strict=True)
+            )
+            kept = [row for row in named if fits(row)]
+            yield from kept[:SHOWN]
+            rest, unread = len(kept[SHOWN:]), self.found.counts.get(state, 0) - len(loaded)
+            more = [f"{rest:,} more {state}"] if rest else []
+            more += [f"{unread:,} {state} that are not loaded"] if unread else []
+            if more:
+                yield Row("", "", f"… {' and '.join(more)}")
 
     def _messages(self) -> Iterator[Row]:
         for one in self.messages:

@@ -118,7 +118,7 @@ def completion(call: Globals, shell: str) -> int:
 
 
 def candidates(call: Globals, *command: str, line: str | None = None) -> int:
-    """Print what the last of some words could become, one candidate on each line.
+    """Print the completions of the last of some words, one on each line.
 
     The completion scripts call it. After a tab, a line may say what the candidate is.
 

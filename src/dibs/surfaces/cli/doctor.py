@@ -47,8 +47,7 @@ def main(call: Globals, *, fix: bool = False, prove: bool = False) -> int:
     """Check versions, hooks, set-up, files, clock, key, server, log, sessions and signatures.
 
     fix: fix what can be fixed without losing anything
-    prove: run every hook that is set up here as its client would, with a harmless event, and say
-        for each client whether the hooks reached dibs
+    prove: run every client's hooks with a harmless event, and say whether they reached dibs
     example: --fix
     """
     findings = []
@@ -167,12 +166,11 @@ def export(space: Dibs) -> Iterator[Finding]:
     """Whether old events can be exported before they are removed; if not, none is removed."""
     from dibs.storage.retention import check_export
 
-    path = space.scope.store.keeps().export
-    if path is None:
-        return
     try:
-        check_export(path)
-        yield Finding("export", OK, f"to {folder(path)}")
+        path = space.scope.store.keeps().export
+        if path is not None:
+            check_export(path)
+            yield Finding("export", OK, f"to {folder(path)}")
     except DibsError as error:
         yield Finding("export", FAULT, error.message, error.next or "")
 

@@ -38,7 +38,7 @@ FIRST = {
         "work add ID --title TEXT": "add a task",
         "work next": "claim the best task that fits you",
     },
-    "Talk to other agents": {"send TEXT --to AGENT": "it is in the agent's inbox"},
+    "Talk to other agents": {"send TEXT --to AGENT": "leave a message in the agent's inbox"},
 }
 """What to begin with, by task: what to type, and what for."""
 MORE = """\
@@ -261,10 +261,23 @@ def arguments(command: Command) -> list[tuple[str, str]]:
         for one in command.options
         if not one.placed
     ]
-    # An option that makes another command of this one.
-    others = [one for one in operations().values() if one.cli.startswith(f"{command.words} --")]
-    variants = [(one.cli.removeprefix(command.words)[1:], one.summary) for one in others]
-    return [*placed, *named, *variants]
+    return [*placed, *named, *variants(command)]
+
+
+def variants(command: Command) -> list[tuple[str, str]]:
+    """Each option that makes another command of this one, with what else that one takes."""
+    mine = {option.argument.name for option in command.options}
+    found = []
+    for one in operations().values():
+        if one.cli.startswith(f"{command.words} --"):
+            other = [
+                label(option)
+                for option in Command.of(one).options
+                if option.placed and option.argument.name not in mine
+            ]
+            typed = " ".join([one.cli.removeprefix(command.words)[1:], *other])
+            found.append((typed, one.summary[0].lower() + one.summary[1:].removesuffix(".")))
+    return found
 
 
 def reads(command: Command) -> str:

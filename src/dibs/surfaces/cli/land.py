@@ -207,7 +207,7 @@ class Conducting:
 def decide(call: Globals, space: Dibs, ack: str | None, refuse: str | None) -> int:
     if ack is not None and refuse is not None:
         raise InvalidError("give --ack or --refuse, not both")
-    operations()["work.ack"].permit(call.party())
+    operations()["work.ack"].permit(call.party(), "dibs land")
     task = call.join(space, people=True).work.ack(ack or refuse or "", refuse=refuse is not None)
     if call.json:
         print_json(plain(task))

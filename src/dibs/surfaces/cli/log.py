@@ -210,7 +210,7 @@ def told_pruned(call: Globals, error: PrunedError) -> int:
         print_json(error.to_json())
         sys.stdout.flush()
     else:
-        note(f"{what_was_pruned(error)}; going on from there")
+        note(f"{what_was_pruned(error)}; continuing from there")
     seq: int = error.details["pruned_seq"]
     return seq
 

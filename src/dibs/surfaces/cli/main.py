@@ -157,7 +157,7 @@ def by_hand(globals_: Globals, name: str, words: list[str]) -> int:
     placed, named = command.parse(globals_.take_format(words, command))
     if AGENT not in command.by and globals_.party() == AGENT:
         raise NotYoursError(
-            f"only people may do this (dibs {name}), and this is an agent's shell", next=PEOPLE_ONLY
+            f"only people may do this (dibs {name}), but this is an agent's shell", next=PEOPLE_ONLY
         )
     return command.main(globals_, *placed, **command.check(named))
 
@@ -218,7 +218,7 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
     placed, named = command.parse(globals_.take_format(words, command))
     refuse_nothing(operation, placed, named)
     if AGENT not in operation.by:
-        operation.permit(globals_.party())
+        operation.permit(globals_.party(), f"dibs {operation.cli}")
     if command.items is not None:
         named[command.items.name] = lines_of_json()
     with globals_.open() as space:
@@ -231,6 +231,12 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
             from dibs.surfaces.cli.slips import suggest
 
             suggest(error, handle, operation, placed)
+            raise
+        except InvalidError as error:
+            if not globals_.json:
+                from dibs.surfaces.cli.slips import name_as_typed
+
+                name_as_typed(error, command)
             raise
         if command.items is not None:
             return answer_each(globals_, operation, result)

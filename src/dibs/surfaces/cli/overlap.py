@@ -64,7 +64,7 @@ def find(space: Dibs, paths: Sequence[str]) -> list[dict[str, Any]]:
     """Pairs of worktrees with the files that both change, how these merge, and who holds them."""
     place = space.scope.place
     if place.checkout.kind != "repository":
-        raise InvalidError("this is not a git repository", next="change into one")
+        raise InvalidError("this is not a git repository", next="cd into one")
     wanted = [place.resource(path) for path in paths]
 
     def is_wanted(path: str) -> bool:

@@ -428,7 +428,10 @@ TOLD: dict[str, Callable[[Any], str]] = {
 
 
 def session(result: records.Session) -> None:
-    say(f"{called(result.agent)}, session {result.id}")
+    if result.alive:
+        say(f"{called(result.agent)}, session {result.id}")
+    else:
+        say(f"{called(result.agent)} has left (session {result.id})")
 
 
 def new_token(result: records.NewToken) -> None:

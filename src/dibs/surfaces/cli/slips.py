@@ -10,7 +10,7 @@ from dibs.errors import InvalidError, NotFoundError
 from dibs.operation import NOUNS, Operation
 from dibs.records import called
 from dibs.surfaces.cli.main import BY_HAND, written_by_hand
-from dibs.surroundings.commands import closest, unknown
+from dibs.surroundings.commands import Command, closest, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,4 +85,13 @@ def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: lis
     for word in placed:
         if word not in known and (close := closest(word, known)):
             error.next = f"did you mean {called(close[0])}?"
+            return
+
+
+def name_as_typed(error: InvalidError, command: Command) -> None:
+    """Call an argument what the caller typed, such as --ttl instead of ttl_s."""
+    for option in command.options:
+        name = option.argument.name
+        if error.message.startswith((f"{name} is ", f"{name} must ")):
+            error.message = option.typed + error.message.removeprefix(name)
             return

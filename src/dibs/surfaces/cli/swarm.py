@@ -313,10 +313,7 @@ def workers(space: Dibs) -> list[Worker]:
 
 
 def status(call: Globals) -> int:
-    """Show the workers of this space, their tasks, the limits, and kept work.
-
-    example:
-    """
+    """Show the workers of this space, their tasks, the limits, and kept work."""
     with call.open() as space:
         now, found = limits.now(space), workers(space)
         counts = space.agents.overview(limit=1).counts
@@ -395,18 +392,12 @@ def list_logs(call: Globals, space: Dibs) -> int:
 
 
 def drain(call: Globals) -> int:
-    """Take no more tasks; running agents finish, and their work is landed.
-
-    example:
-    """
+    """Take no more tasks; running agents finish, and their work is landed."""
     return ask_to_end(call, "drain")
 
 
 def stop(call: Globals) -> int:
-    """End all agents of this space now; their tasks are free, and uncommitted work is kept.
-
-    example:
-    """
+    """End all agents of this space now; their tasks are free, and uncommitted work is kept."""
     return ask_to_end(call, "stop")
 
 

@@ -119,12 +119,11 @@ class Top:
         size = terminal.size()
         self.page = max(1, size.lines - 2)
         lines = self._listed() if self.opened is None else self._details(size.columns)
-        if self.helping:
-            lines = HELP.split("\n")
-        elif self.opened is not None:
+        if self.opened is not None:
             self.first = max(0, min(self.first, len(lines) - 1 - self.page))
         # The first line is the title.
-        terminal.draw([*lines[:1], *lines[1 + self.first :]], self._foot(size.columns))
+        lines = [*lines[:1], *lines[1 + self.first :]]
+        terminal.draw(HELP.split("\n") if self.helping else lines, self._foot(size.columns))
 
     def _details(self, columns: int) -> list[str]:
         from dibs.surfaces.cli.terminal import wrapped

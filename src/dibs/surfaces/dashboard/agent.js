@@ -93,7 +93,7 @@ export function draw(name, data, older) {
           h("li", { "data-key": event.subject }, taskLink(event.subject), h("span", { class: "word" }, event.kind.slice(5).replaceAll("_", " ")), " ",
             h("span", { class: "seen" }, timeAgo(event.at)), event.data?.reason && h("span", { class: "note" }, event.data.reason))))),
     section("said", "Messages", model.past && none("Messages are only shown for now, not for the past."),
-      !model.past && !letters.length && none("It has sent and received nothing."),
+      !model.past && !letters.length && none("There are no messages from it or to it alone."),
       letters.length > 0 && h("ol", { class: "messages" }, letters.map(drawMessage)),
       olderButton("messages", letters, older, { agent: name })),
     section("did", "What it did", story_.length ? story(story_) : none("The journal has no events about it."),

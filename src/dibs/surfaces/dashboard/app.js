@@ -92,11 +92,12 @@ function showSections() {
   const { page, at } = read();
   const out = !$("signin").hidden;
   const empty = isEmpty() && at === null; // unless the journal, once loaded, shows a past
+  const welcome = !page && !out && shown !== null && empty && model.heard;
   show($("page"), Boolean(page) && !out);
-  show($("welcome"), !page && !out && shown !== null && empty && model.heard);
+  show($("welcome"), welcome);
   show($("board"), !page && !out && shown !== null && !empty);
-  show($("sections"), !page);
-  show($("filter").closest("label"), !page);
+  show($("sections"), !page && !out && !welcome);
+  show($("filter").closest("label"), !page && !out && !welcome);
 }
 
 // ---- where we are -------------------------------------------------------------------------
@@ -132,7 +133,7 @@ async function showPlace(scroll = 0) {
   }
   if (mine !== turn) return;
   if (where.page) await loadPage(where);
-  else if (where.at === null) await Promise.all([refresh(["present", "leases"]), searchTasks()]);
+  else await Promise.all([where.at === null && refresh(["present", "leases"]), searchTasks()]);
   if (mine !== turn) return;
   shown = name;
   drawViewer();

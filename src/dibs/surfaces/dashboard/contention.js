@@ -26,7 +26,7 @@ export function drawContention() {
   say($("count-contention"), tally(rows.length, all.length));
   const first = model.events[0]?.at;
   say($("contention-caption"), first ? `Where agents waited for each other, since ${new Date(first).toLocaleString()}` : "");
-  show($("insights"), all.length > 0);
+  show($("insights"), all.length > 0 && !model.filter); // they are about all waits
   drawWaits(waits.filter((one) => hit(one.label, one.agent)), first);
 }
 
@@ -47,7 +47,7 @@ async function drawInsights() {
     h("p", { class: "small" }, `${waits(total.waits)} in total: median ${brief(total.p50_ms)}, 90th percentile ${brief(total.p90_ms)}, longest ${brief(total.max_ms)}`),
     h("h3", null, "Which agents compete most"),
     list(pairs, ({ agents, meets, waited_ms }) => h("li", { "data-key": agents.join(" ") },
-      agents.map((name, place) => [place > 0 && " and ", h("b", null, agentLink(name))]), ` ${meets} times, waited ${brief(waited_ms)}`),
+      agents.map((name, place) => [place > 0 && " and ", h("b", null, agentLink(name))]), ` ${meets} ${meets === 1 ? "time" : "times"}, waited ${brief(waited_ms)}`),
       "No two agents wanted the same thing."),
     h("h3", null, "What would have helped"),
     list([...splits, ...orders].toSorted((a, b) => b.saved_ms - a.saved_ms), (one) => h("li", { "data-key": `${one.how} ${one.path} ${one.tasks.join(" ")}` },
@@ -92,7 +92,7 @@ function drawRow(row, most) {
     h("td", { class: "number" }, row.claims),
     h("td", null, names.slice(0, 6).map((name, place) => [place > 0 && ", ", agentLink(name)]),
       names.length > 6 && ` and ${names.length - 6} more`,
-      row.open.length > 0 && [" ", h("span", { class: "word is-stuck" }, `${row.open.slice(0, 6).join(", ")} now`)]));
+      row.open.length > 0 && [" ", h("span", { class: "word is-stuck" }, `${row.open.slice(0, 6).join(", ")} ${model.past ? "then" : "now"}`)]));
 }
 
 // How many waited at the same time, in each step from the first event to now.

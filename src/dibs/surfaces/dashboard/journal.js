@@ -35,7 +35,7 @@ const WORDS = {
   "task.reopened": "requeued task",
   "task.revoked": "took away task",
   "task.freed": "lost task",
-  "task.dead": "was the last to try task",
+  "task.dead": "failed for good at task",
   "task.handed_in": "handed in task",
   "task.returned": "could not land task",
   "task.asked": "asks a person about task",

@@ -125,12 +125,16 @@ const LOADERS = {
 // whether it is the first, which contains what ended last.
 export async function* loadJournal() {
   let until = (model.events[0]?.seq ?? model.seq + 1) - 1;
-  for (let known = 0; known < JOURNAL; known += PAGE) {
+  for (let loaded = 0; loaded < JOURNAL; loaded += PAGE) {
     const page = await call("events.latest", { until, limit: PAGE });
     model.events = [...page, ...model.events];
     model.heard = true;
-    if (model.past === null) await showTasks(lastEnded().filter((id) => !model.tasks.has(id)));
-    yield known === 0;
+    if (model.past === null) {
+      await showTasks(lastEnded().filter((id) => !model.tasks.has(id)));
+      // In a busy space, what ended last is not among the last events.
+      if (loaded === 0 && known(ENDED).length < Math.min(ENDED_SHOWN, countOf(ENDED))) await moreEnded();
+    }
+    yield loaded === 0;
     if (page.length < PAGE) return;
     until = page[0].seq - 1;
   }
@@ -238,7 +242,7 @@ async function moreEnded() {
 }
 
 // Whether there are tasks that are not loaded.
-const isCut = () => Object.keys(model.counts).some((state) => model.counts[state] > known([state]).length);
+export const isCut = () => Object.keys(model.counts).some((state) => model.counts[state] > known([state]).length);
 
 // If not all tasks are loaded, the store says which of them match the filter.
 export async function searchTasks() {
@@ -247,17 +251,31 @@ export async function searchTasks() {
     model.found = null;
     return;
   }
-  const people = [...model.agents, ...model.gone].filter((who) => who.agent.toLowerCase() === text);
-  const lists = await Promise.all([
-    call("work.list", { text, limit: FOUND }),
-    ...people.map((who) => call("work.list", { agent: who.agent, limit: FOUND })),
-  ]);
-  if (model.filter !== text) return;
+  const { past } = model;
+  const lists = await (past ? searchThen(text) : searchNow(text));
+  if (model.filter !== text || model.past !== past) return;
   model.found = {
     text,
     tasks: new Map(lists.flat().map((task) => [task.id, timedTask(task)])),
     cut: lists.some((list) => list.length === FOUND),
   };
+}
+
+const searchThen = async (text) =>
+  [(await call("events.replay", { at: model.past.asked, text, limit: FOUND })).tasks];
+
+// A text in the title or id; or a whole word that somebody is called, or that tasks have.
+function searchNow(text) {
+  const all = [...model.tasks.values()];
+  const equal = (list) => [...new Set(list)].filter((one) => one?.toLowerCase() === text);
+  const asked = [
+    { text },
+    ...equal([...model.agents, ...model.gone].map((who) => who.agent)).map((agent) => ({ agent })),
+    ...equal(all.flatMap((task) => task.tags)).map((tag) => ({ tags: [tag] })),
+    ...equal(all.map((task) => task.kind)).map((kind) => ({ kind })),
+    ...equal(Object.keys(model.counts)).map((state) => ({ state })),
+  ];
+  return Promise.all(asked.map((one) => call("work.list", { ...one, limit: FOUND })));
 }
 
 async function loadMessages() {
@@ -309,10 +327,10 @@ export const isFrozen = (lease) => lease.note.startsWith("frozen:");
 // Nobody can change the past.
 export const mayAct = () => model.viewer.scope === "admin" && model.past === null;
 
-// How many there are; with a filter, out of how many.
-export const tally = (shown, all, more = false) => {
-  const total = `${all}${more ? "+" : ""}`;
-  return !all ? "" : model.filter ? `${shown} of ${total}` : total;
+// How many there are; with a filter, out of how many. more: there are more in total; cut: more are shown
+export const tally = (shown, all, more = false, cut = false) => {
+  const number = (one, open) => `${one.toLocaleString("en")}${open ? "+" : ""}`;
+  return !all ? "" : model.filter ? `${number(shown, cut)} of ${number(all, more)}` : number(all, more);
 };
 
 export const isEmpty = () =>

@@ -11,9 +11,9 @@ export const part = (key, list, first) => list.slice(0, drawn(key, first));
 
 export const drawMore = (key, first) => sizes.set(key, drawn(key, first) + STEP);
 
-// A button for the rest, if there is one; all: how many there are in total
-export function moreButton(key, all, first, about = "") {
-  const left = all - drawn(key, first);
+// A button for the rest, if there is one; all: how many there are in total; loaded: how many of them are known
+export function moreButton(key, all, first, about = "", loaded = all) {
+  const left = all - Math.min(drawn(key, first), loaded);
   if (left <= 0) return null;
   return h("button", {
     type: "button", class: "more", "data-act": "more", "data-given": JSON.stringify({ key, first }),

@@ -41,6 +41,17 @@ export async function lookAt(at) {
   model.namespaces = Object.fromEntries([...model.entries].map(([name, entries]) => [name, entries.length]));
 }
 
+// A task of the moment that is shown, also if it was not loaded with the others.
+export async function taskThen(id) {
+  const { asked, tasks, cut } = model.past;
+  const isIt = (task) => task.id === id;
+  const known = tasks.find(isIt);
+  if (known || !cut.includes("tasks")) return known ?? null;
+  const found = (await call("events.replay", { at: asked, text: id, limit: PAGE })).tasks.find(isIt);
+  if (found) tasks.push(found);
+  return found ?? null;
+}
+
 export async function findFirst() {
   const [oldest] = await call("events.since", { limit: 1 });
   first = oldest?.seq ?? 0;

@@ -82,6 +82,7 @@ export function draw(name, data, older) {
 function crumbs(name) {
   if (/^[a-z][a-z0-9_-]+:/.test(name)) return h("p", { class: "crumbs within" }, "A name, not a file.");
   const parts = name.split("/").filter(Boolean);
+  if (parts.length < 2) return null;
   return h("p", { class: "crumbs within" }, "In ", h("code", null, parts.map((part, place) => {
     const last = place === parts.length - 1;
     return [place > 0 && " / ", last ? h("b", null, part) : pathLink(parts.slice(0, place + 1).join("/"), part)];

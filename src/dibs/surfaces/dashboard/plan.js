@@ -34,7 +34,8 @@ export function listenToPlan() {
 // Load the plan again, unless it is out of view or recent enough.
 export function drawPlan() {
   const open = countOf(["blocked", "available", "claimed", "failed"]);
-  show($("plan"), open > 0 && model.past === null);
+  // It is about all tasks, so there is none of those that match a filter.
+  show($("plan"), open > 0 && model.past === null && !model.filter);
   if ($("plan").hidden || !$("plan").open || waiting || (open > MANY && !seen)) return;
   waiting = setTimeout(load, Math.max(0, next - performance.now()));
 }

@@ -6,6 +6,7 @@ import { h } from "./dom.js";
 import { drawGraph } from "./graph.js";
 import { ENDED, model, timedTask } from "./model.js";
 import { events, facts, joined, none, olderButton, section, story } from "./page.js";
+import { taskThen } from "./past.js";
 import { agentLink, pathLink, taskLink } from "./route.js";
 import { brief, now, timeAgo, timeIn, timeLeft, timeSince } from "./time.js";
 
@@ -24,7 +25,7 @@ const missing = (error) => {
 
 export async function load(id) {
   const { past } = model;
-  const show = past ? past.tasks.find((task) => task.id === id) ?? null : call("work.show", { id }).catch(missing);
+  const show = past ? taskThen(id) : call("work.show", { id }).catch(missing);
   const [task, did, said, ends, parts] = await Promise.all([
     show,
     events({ task: id, limit: STORY }),
@@ -46,6 +47,7 @@ export async function load(id) {
 
 // The tasks that come before and after one, a few steps in each direction.
 async function around(task) {
+  if (model.past) await Promise.all(task.after.slice(0, WIDE).map(taskThen));
   const known = new Map([[task.id, task]]);
   await Promise.all(["precedes", "follows"].map(async (direction) => {
     let edge = [task.id];
@@ -196,13 +198,16 @@ function drawLog(log) {
 
 function drawNeighbours(task, graph) {
   const following = graph.filter((one) => one.after.includes(task.id)).map((one) => one.id);
-  if (!task.after.length && !following.length) return none("It depends on no task, and no task depends on it.");
+  const partly = model.past?.cut.includes("tasks") &&
+    h("p", { class: "small" }, "Not all tasks of that moment are loaded, so tasks that need it may be missing here.");
+  if (!task.after.length && !following.length) return [none("It depends on no task, and no task depends on it."), partly];
   const links = (ids) => ids.map((id, place) => [place > 0 && ", ", taskLink(id)]);
   return [
     h("p", { id: "graph-says", class: "small" },
       task.after.length > 0 && ["depends on ", links(task.after)], task.after.length > 0 && following.length > 0 && "; ",
       following.length > 0 && ["needed by ", links(following)]),
     h("div", { class: "graph scrolls", role: "group", "aria-labelledby": "graph-says" }, drawGraph(graph, "graph-says")),
+    partly,
   ];
 }
 

@@ -158,8 +158,9 @@ export function drawChart() {
           svg("rect", { class: "hatch-line", width: 2.5, height: 6 }))),
       ticks(from, to, width, height, x), groups,
       !names.length && svg("text", { class: "empty", x: width / 2, y: AXIS + 24 }, "nothing in this time")));
-  const span = `${clock(from, view.range)} – ${view.end === null ? "now" : clock(to, view.range)}`;
+  const span = `${clock(from, view.range)} – ${view.end === null && !model.past ? "now" : clock(to, view.range)}`;
   say($("window"), span);
+  say($("now"), model.past ? "Then" : "Now");
   $("now").setAttribute("aria-pressed", String(view.end === null));
 }
 

@@ -2,7 +2,7 @@
 
 import { decideButtons, requeueButton } from "./attention.js";
 import { $, fill, h, rows, say, show } from "./dom.js";
-import { countOf, ENDED, hit, known, mayAct, model, tally } from "./model.js";
+import { countOf, ENDED, hit, isCut, known, mayAct, model, tally } from "./model.js";
 import { drawn, moreButton, part } from "./more.js";
 import { agentLink, read, taskLink } from "./route.js";
 import { timeAgo, timeIn, timeLeft } from "./time.js";
@@ -32,18 +32,18 @@ export function drawWork() {
   say($("work-none"), all ? "No tasks match the filter." : "No tasks. An agent adds one with “dibs work add”.");
   const open = columns.filter((column) => column.states !== ENDED);
   const sum = (field) => open.reduce((total, column) => total + column[field], 0);
-  say($("count-work"), tally(sum("number"), sum("total"), Boolean(model.found?.cut)));
+  say($("count-work"), tally(sum("number"), sum("total"), false, model.found?.cut));
 }
 
 // What a column shows, how many tasks match, and out of how many.
 function contents({ states }) {
   const total = countOf(states);
   if (!model.filter) return { tasks: known(states), number: total, total };
+  const tasks = new Map(known(states).filter(fits).map((task) => [task.id, task]));
   // If the store was asked, its answer counts: the page knows only a part.
-  const tasks = model.found
-    ? [...model.found.tasks.values()].filter((task) => states.includes(task.state))
-    : known(states).filter(fits);
-  return { tasks, number: tasks.length, total, cut: model.found?.cut };
+  for (const task of model.found?.tasks.values() ?? [])
+    if (states.includes(task.state)) tasks.set(task.id, task);
+  return { tasks: [...tasks.values()], number: tasks.size, total, cut: model.found?.cut };
 }
 
 const RANK = {
@@ -71,14 +71,16 @@ function drawColumn(column, needed) {
   const key = keyOf(column);
   const list = `${WORK}${states.join(" ")}`;
   const after = (task) => needed.get(task.id) ?? [];
-  const stateOf = (id) => model.tasks.get(id)?.state;
   const drawnFrom = (task) => {
     const { due_in_ms, until, ...rest } = task;
     return [rest, Math.round(until / 2000), [...task.after, ...after(task)].map((id) => [id, stateOf(id)]), mayAct(), read().at];
   };
-  say($(`size-${key}`), model.filter ? `${number}${cut ? "+" : ""} of ${total}` : total.toLocaleString("en"));
+  say($(`size-${key}`), tally(number, total, false, cut) || "0");
   fill($(`cards-${key}`), rows(list, part(list, tasks, first), drawnFrom, (task) => card(task, after(task))));
-  fill($(`more-${key}`), moreButton(list, model.filter || model.past ? tasks.length : number, first, `tasks: ${title}`));
+  const reachable = model.filter || model.past ? tasks.length : number;
+  fill($(`more-${key}`), moreButton(list, reachable, first, `tasks: ${title}`, tasks.length),
+    model.past && number > tasks.length &&
+      h("p", { class: "small" }, `${(number - tasks.length).toLocaleString("en")} more are not loaded; use the filter to find them.`));
 }
 
 // Whether a column has room for more tasks than are loaded.
@@ -116,8 +118,11 @@ function card(task, next) {
   );
 }
 
-// A task that is not blocked has all its dependencies done, even those that are not loaded.
+const stateOf = (id) => (model.found?.tasks.get(id) ?? model.tasks.get(id))?.state;
+
+// A task that is not blocked has all its dependencies done, even those that are not loaded. Whether
+// another task is unknown can only be said if all are loaded.
 function need(id, otherwise) {
-  const state = model.tasks.get(id)?.state ?? otherwise;
+  const state = stateOf(id) ?? (otherwise === "unknown" && isCut() ? "" : otherwise);
   return h("span", { class: `need is-${state}` }, taskLink(id), ` ${state === "completed" ? "done" : state}`);
 }

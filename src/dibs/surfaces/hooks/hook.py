@@ -69,8 +69,7 @@ def main(call: Globals, client: str = "", *arguments: str) -> int:
     standard output in the client's own format. For git: dibs hook git NAME [ARGUMENT]…
 
     client: the client, such as claude or codex, or git
-    arguments: for git, the name of the hook and its arguments; or wake, to wait until somebody
-        writes to an idle agent
+    arguments: for git, the hook's name and arguments; or wake, to wait for a message
     example: claude < event.json
     """
     call.tidies = False  # the client is waiting for the answer

@@ -64,8 +64,7 @@ def serve(
     public_host: another name under which clients reach it
     rate: how many calls a second one token may make
     idle_s: stop after this long without a call; by default never
-    otlp: send spans and metrics to the OpenTelemetry receiver at this address; by default to
-        OTEL_EXPORTER_OTLP_ENDPOINT, if that is set
+    otlp: send spans and metrics to this address instead of OTEL_EXPORTER_OTLP_ENDPOINT
     detach: return when it is ready, and leave it running
     print_unit: print a unit for systemd --user instead of starting
     example: --detach

@@ -30,7 +30,8 @@ def main(
 ) -> int:
     """Run a command in a session of its own; its claims end when the command ends.
 
-    The exit code is the command's own; 1 if the claim was refused.
+    The exit code is the command's own; 1 if the claim was refused. The command finds the epoch of
+    its lease in DIBS_EPOCH.
 
     command: what to run
     claim: claim this first; a second dibs run that wants it waits for its turn

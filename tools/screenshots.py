@@ -36,6 +36,7 @@ PHONE: dict[str, Any] = {
 }
 STILL: dict[str, Any] = {"color_scheme": "light", "reduced_motion": "reduce", "locale": "en-GB"}
 PAST_MS = 45_000
+REST_MS = 500
 
 
 def main() -> None:
@@ -98,6 +99,7 @@ def take(browser: Browser, link: str, folder: str) -> None:
         page.screenshot(path=FOLDER / "dashboard-light.png")
         page.emulate_media(color_scheme="dark")
         page.evaluate("document.getElementById('timeline').scrollIntoView()")
+        page.wait_for_timeout(REST_MS)
         page.screenshot(path=FOLDER / "dashboard-dark.png")
         cookies = context.storage_state()
         page.emulate_media(color_scheme="light")
@@ -107,7 +109,7 @@ def take(browser: Browser, link: str, folder: str) -> None:
             crew(stack.enter_context(space), stack)
             expect(page.locator("#trains li")).to_have_count(3)
             page.get_by_placeholder("Filter").fill("crew")  # of the rest there are other pictures
-            expect(page.locator("#count-agents")).to_contain_text(" of ")
+            expect(page.locator("#count-contention")).to_contain_text(" of ")  # the last one
             page.evaluate("window.scrollTo(0, 0)")
             page.screenshot(path=FOLDER / "dashboard-landing.png")
     with browser.new_context(**PHONE, **STILL, storage_state=cookies) as context:

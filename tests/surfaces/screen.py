@@ -28,6 +28,8 @@ class Screen:
         self.columns, self.lines = columns, lines
         self.second = False
         self.cursor = True
+        self.whole = True
+        """Whether the last picture is complete; it ends with clearing what is below it."""
         self.clear()
 
     def clear(self) -> None:
@@ -71,12 +73,14 @@ class Screen:
             self.cursor = verb == "h"
         elif verb == "H" and not numbers:
             self.row = self.column = 0
+            self.whole = False
         elif verb == "K" and not numbers:
             self.cells[self.row][self.column :] = [" "] * (self.columns - self.column)
         elif verb == "J" and not numbers:
             self.cells[self.row][self.column :] = [" "] * (self.columns - self.column)
             for row in range(self.row + 1, self.lines):
                 self.cells[row] = [" "] * self.columns
+            self.whole = True
         else:
             assert verb == "m", f"unknown sequence {private}{numbers}{verb}"
 
@@ -128,9 +132,9 @@ class Terminal:
             self.screen.feed(whole.decode())
 
     def until(self, seen: Callable[[str], Any], seconds: float = 20) -> str:
-        """Read until the screen is as wanted."""
+        """Read until a whole picture is as wanted."""
         end = time.monotonic() + seconds
-        while not seen(self.screen.text):
+        while not (self.screen.whole and seen(self.screen.text)):
             assert time.monotonic() < end, f"never seen; the screen is\n{self.screen.text}"
             self.read(0.1)
         return self.screen.text

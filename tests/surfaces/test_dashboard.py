@@ -193,6 +193,21 @@ def test_a_person_releases_a_lease(
     assert "bob is in a hurry" in alice("messages.inbox")[0]["body"]
 
 
+def test_each_of_several_holders_in_the_way_has_its_own_line_and_buttons(
+    page: Page, agent: Callable[[str], Agent]
+) -> None:
+    alice, bob, carol = agent("alice"), agent("bob"), agent("carol")
+    alice("leases.claim", "src/a.py")
+    bob("leases.claim", "src/b.py")
+    carol.begin("leases.claim", "src/", wait_s=PATIENCE_S)
+    lines = item(page, "blocked", "carol").locator(".blocker")
+    expect(lines).to_have_count(2)
+    lines.filter(has_text="bob holds src/b.py").get_by_role("button", name="Release").click()
+    page.get_by_role("dialog").get_by_role("button", name="Release").click()
+    expect(lines).to_have_count(0)
+    expect(item(page, "blocked", "carol", "alice holds src/a.py")).to_be_visible()
+
+
 def test_a_release_that_is_not_confirmed_is_not_done(
     page: Page, agent: Callable[[str], Agent]
 ) -> None:

@@ -66,22 +66,30 @@ const attempts = (task, one) => [
   one.says && `: ${one.says}`,
 ];
 
+const blocks = (one, holder) => [
+  who(holder.agent), holder.waiting ? " is ahead in the queue for " : " holds ",
+  holder.resource === one.subject ? "it" : pathLink(holder.resource),
+  holder.note && [" for “", holder.note, "”"],
+  !holder.waiting && [", ", timeLeft(holder.until)], ". ",
+];
+
+const blockerButtons = (holder) => [!holder.waiting && releaseButton(holder), writeButton(holder.agent)];
+
 // For each kind of item: a word for it, its text, and what can be done.
 const WORDS = {
-  blocked: (one) => [
-    "blocked",
-    [who(one.agent), " waits for ", pathLink(one.subject), ", ", timeSince(one.at), ". ",
-     one.blockers.length === 0 && "It is next in the queue.",
-     one.blockers.map((holder) => [
-       who(holder.agent), holder.waiting ? " is ahead in the queue for " : " holds ",
-       holder.resource === one.subject ? "it" : pathLink(holder.resource),
-       holder.note && [" for “", holder.note, "”"],
-       !holder.waiting && [", ", timeLeft(holder.until)], ". ",
-     ])],
-    one.blockers.slice(0, 3).flatMap((holder) => [
-      !holder.waiting && releaseButton(holder), writeButton(holder.agent),
-    ]),
-  ],
+  blocked: (one) => {
+    const several = one.blockers.length > 1;
+    return [
+      "blocked",
+      [who(one.agent), " waits for ", pathLink(one.subject), ", ", timeSince(one.at), ". ",
+       one.blockers.length === 0 && "It is next in the queue.",
+       one.blockers.map((holder, place) => several
+         ? h("p", { class: "blocker" }, h("span", null, blocks(one, holder)),
+             place < 3 && h("span", { class: "buttons" }, blockerButtons(holder)))
+         : blocks(one, holder))],
+      several ? [] : one.blockers.map(blockerButtons),
+    ];
+  },
   asked: (one) => {
     const message = { id: Number(one.subject), sender: one.agent, channel: null, body: one.says };
     return [

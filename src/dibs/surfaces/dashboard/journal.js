@@ -22,7 +22,7 @@ const WORDS = {
   "lease.seen": "looked at",
   "lease.intruded": "found a change by others in",
   "task.added": "added task",
-  "task.available": "made available task",
+  "task.available": "unblocked task",
   "task.edited": "changed task",
   "task.removed": "removed task",
   "task.turn": "must first take task",

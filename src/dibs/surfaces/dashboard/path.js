@@ -66,7 +66,7 @@ export function draw(name, data, older) {
     section("waits", "Waits", waits.length
       ? h("ul", { class: "rows scrolls" }, waits.slice(0, WAITS).map((one) => h("li", { "data-key": one.key },
         h("b", null, agentLink(one.agent)), one.to === null ? " has waited for " : one.got ? " waited " : " gave up after ",
-        brief((one.to ?? now()) - one.from), " ", h("span", { class: "seen" }, timeAgo(one.from)))))
+        brief((one.to ?? now()) - one.from), one.resource !== name && [" for ", pathLink(one.resource)], " ", h("span", { class: "seen" }, timeAgo(one.from)))))
       : none("The journal shows no waits for it.")),
     section("changes", "Changes", outcomes.length
       ? h("ul", { class: "rows scrolls" }, outcomes.map((one) => h("li", { "data-key": one.resource },
@@ -98,7 +98,7 @@ function pastWaits(list) {
     if (!ticket) continue;
     const key = `${ticket} ${event.subject}`;
     if (event.kind === "lease.queued") {
-      const wait = { key, agent: event.agent, from: event.at, to: null, got: false };
+      const wait = { key, agent: event.agent, resource: event.subject, from: event.at, to: null, got: false };
       open.set(key, wait);
       found.push(wait);
     } else if (open.has(key)) {

@@ -137,7 +137,7 @@ class Reading:
             first, self.known_at = earliest, None
             begin_at = min(end_at, at_of(tx, first) or begin_at)
         self.period = Period(first=first, last=max(first, last), begin_at=begin_at, end_at=end_at)
-        return max(kept, back(tx, first, BEFORE))
+        return max(int(kept), back(tx, first, BEFORE))
 
 
 def back(tx: Read, seq: int, number: int) -> int:

@@ -51,6 +51,16 @@ def test_a_log_has_the_date_and_the_zone_of_whoever_reads_it(past: Shell) -> Non
     assert "2026-11-18 06:00:00 -05:00" in line
 
 
+def test_a_log_without_a_match_says_so_and_where_the_journal_ends(past: Shell) -> None:
+    """A mistyped name, a time to come, or the wrong order of two: all are answered with nothing."""
+    for words in (["--agent", "bod"], ["--since", "2030-01-01"], ["--since=50", "--until=3"]):
+        for format in ("text", "json", "csv"):
+            answer = past.ok("log", *words, "--format", format)
+            assert answer.out == ""
+            assert answer.err.startswith("no event matches; the last of all is "), words
+    assert past.with_(DIBS_SPACE="empty").ok("log").err == "nothing has happened yet\n"
+
+
 def test_what_a_log_shows_can_be_given_back(past: Shell) -> None:
     for zone in ("UTC", "Europe/Berlin", "America/New_York"):
         shell = past.with_(TZ=zone)

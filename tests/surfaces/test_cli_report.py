@@ -26,6 +26,21 @@ def worked(shell: Shell) -> Shell:
     return shell
 
 
+def test_a_report_of_a_restored_store_has_what_was_before(worked: Shell) -> None:
+    """A restore leaves out most seqs, which are no events."""
+    for agent in ("alice", "bob"):
+        worked.as_(agent).ok("agents", "leave")
+    before = worked.json("report")
+    worked.ok("backup", "../copy.db")
+    worked.ok("restore", "../copy.db", "--discard", worked.folder.name)
+    after = worked.json("report")
+    assert after["last_seq"] > before["last_seq"] + 1_000_000
+    assert (after["total"]["done"], after["cut"]) == (1, False)
+    assert before["events"] < after["events"] < before["events"] + 10
+    assert "too much" not in worked.ok("report").out
+    assert worked.json("contention")["total"]["waits"] == 1
+
+
 def test_a_report_is_a_summary_and_a_table(worked: Shell) -> None:
     said = worked.ok("report").out
     assert "1 task done. Worked " in said

@@ -6,7 +6,7 @@ than the events that are read, and ended after a period that lies in the past, i
 
 Reading is limited: it takes no more than the newest `MOST` events of the period, and no longer
 than `LOCAL_S`; in a daemon, `SERVED_MOST` and `SERVED_S`. The result then covers a shorter period,
-and says so.
+and says so. Events are counted, since a store that was restored leaves out most of its seqs.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class Reading:
 
     def _tell(self, account: Account) -> bool:
         """Whether all of it was there; if not, it was pruned meanwhile."""
+        self.events = 0
         with self._read() as tx:
             place = self._find(tx)
             history = History(self.period, account)
@@ -79,16 +80,20 @@ class Reading:
             if time.monotonic() > self._ends:
                 self._end_at(history, place)
                 break
-            upto = min(place + WINDOW, self.period.last)
+            inside = place >= self.period.first
+            upto = self.period.last if inside else self.period.first
             with self._read() as tx:
                 if tx.rows(SPACE.position)[0]["pruned_seq"] > place:
                     return False
+                window = tx.rows(EVENTS.oldest_events, after=place, upto=upto, limit=WINDOW)[0]
+                if window["number"] == WINDOW:
+                    upto = window["seq"]
                 rows = tx.rows(EVENTS.told, after=place, upto=upto)
             for row in rows:
                 history.take(row)
+            self.events += window["number"] if inside else 0
             place = upto
         history.finish()
-        self.events = max(0, self.period.last - self.period.first)
         self.unknown = history.unknown if self.known_at is not None else 0
         return True
 
@@ -126,12 +131,19 @@ class Reading:
         missing = kept > 0 and first == kept and not (isinstance(since, int) and since >= kept)
         hidden = missing and (not isinstance(since, str) or oldest_at > begin_at)
         self.known_at = oldest_at if hidden else None
-        self.cut = last - first > self._most
+        earliest = back(tx, last, self._most)
+        self.cut = earliest > first
         if self.cut:
-            first, self.known_at = last - self._most, None
+            first, self.known_at = earliest, None
             begin_at = min(end_at, at_of(tx, first) or begin_at)
         self.period = Period(first=first, last=max(first, last), begin_at=begin_at, end_at=end_at)
-        return int(max(kept, first - BEFORE))
+        return max(int(kept), back(tx, first, BEFORE))
+
+
+def back(tx: Read, seq: int, number: int) -> int:
+    """The event after which so many follow up to a seq; 0 if there are fewer."""
+    row = tx.row(EVENTS.back, upto=seq, number=number) if seq > number else None
+    return 0 if row is None else int(row["seq"])
 
 
 def at_of(tx: Read, seq: int) -> int | None:

@@ -113,8 +113,13 @@ ORDER BY seq DESC LIMIT 1;
 -- The event that is followed by exactly this many others.
 SELECT seq FROM event WHERE space = :space ORDER BY seq DESC LIMIT 1 OFFSET :number;
 
+-- name: back
+-- The event that is followed by exactly this many others up to a seq.
+SELECT seq FROM event WHERE space = :space AND seq <= :upto
+ORDER BY seq DESC LIMIT 1 OFFSET :number;
+
 -- name: oldest_events
--- How many of the oldest events one step of pruning removes, and the last of them.
+-- How many of the next events one step takes, and the last of them: of pruning, or of reading a period.
 SELECT COUNT(*) AS number, MAX(seq) AS seq FROM (
     SELECT seq FROM event WHERE space = :space AND seq > :after AND seq <= :upto
     ORDER BY seq LIMIT :limit) AS old;

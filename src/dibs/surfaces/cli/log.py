@@ -122,6 +122,8 @@ class Past:
         found, number, first = self._count()
         if number < self._number:
             self._say_what_is_gone()
+            if not number:
+                self._say_what_there_is()
         elif first is not None and self._before(first):
             note(
                 f"the last {number:,}; there are more: --last {number * 10}, "
@@ -168,6 +170,14 @@ class Past:
     def _before(self, first: int) -> bool:
         """Whether there are more before these."""
         return bool(self._page(first - 1, 1))
+
+    def _say_what_there_is(self) -> None:
+        """Say that nothing was found, and where the journal ends."""
+        last = self._space.events.latest(limit=1)
+        if last:
+            note(f"no event matches; the last of all is {last[0].seq}, {ago(last[0].at)}")
+        else:
+            note("nothing has happened yet")
 
     def _say_what_is_gone(self) -> None:
         """Say what was pruned, if it could have matched."""

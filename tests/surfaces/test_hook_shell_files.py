@@ -90,6 +90,8 @@ def project(tmp_path: Path) -> Path:
         ("[ -f there.txt ] && echo x > there.txt", "there.txt"),
         ("test -d absent && echo x > a.md || echo x > b.md", "b.md"),
         ("if [ ! -e absent ]; then echo x > a.md; else echo x > b.md; fi", "a.md"),
+        ("for d in . deep; do cd $d; for f in M*; do [ -e \"$f\" ] && echo x > \"$f\"; done; done",
+         "M* deep/M*"),
         ("! [ -f there.txt ] && { echo x > a.md; rm b.md; }", ""),
         ("grep -q one there.txt || echo one >> there.txt", ""),
         ("grep -qxF two there.txt || echo two >> there.txt", "there.txt"),

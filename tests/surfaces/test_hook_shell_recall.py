@@ -74,6 +74,9 @@ PYTHON = [
     Row("python3 - <<'EOF'\nimport os\nos.chdir('src')\nopen('a.py', 'w')\nEOF", "write src/a.py"),
     Row("python3 - <<'EOF'\nimport shutil\nsource, (target, rest) = 'a.py', ('z.py', 1)\n"
         "shutil.copy(source, target)\nEOF", "write z.py"),
+    Row("python3 - a.py x b.py <<'EOF'\nimport sys\n_, first, _, last = sys.argv\n"
+        "open(first, 'w')\nto, other = sys.argv[2:4]\nopen(other, 'a').write(to)\nEOF",
+        "write a.py, write b.py"),
     Row("python3 -m json.tool data.json out.json", "write out.json"),
     Row("python3 -c 'this is no python(('; true"),
     Row("python3 - <<'EOF'\nif __name__ == '__main__':\n    open('a.py', 'w')\nEOF", "write a.py"),
@@ -107,8 +110,10 @@ SCRIPTS = [
         "write new.js"),
     Row("node -e \"const {rmSync: gone, copyFileSync} = require('fs'); gone('b.py');"
         " copyFileSync('a.py', 'z.py')\"", "remove b.py, write z.py"),
-    Row("node -e \"const kinds = {open: w}; function w(x) { return x }; w('a.py', 'w')\"",
-        late="only what is imported is renamed"),
+    Row("node -e \"const {resolve} = require('path'), fs = require('fs');"
+        " fs.writeFileSync(resolve(process.cwd(), 'src/n.js'), ['a', 'b'].join(''))\"",
+        "write src/n.js"),
+    Row("node -e \"const kinds = {open: w}; function w(x) { return x }; w('a.py', 'w')\""),
     Row("perl -e 'for my $f (glob(\"docs/*.md src/*.py\")) { open(my $h, \">>\", $f);"
         " print $h \"x\" }'", "write docs/*.md, write src/*.py"),
     Row("perl -e 'my @f = glob \"src/*.py\"; unlink @f'", "remove src/*.py"),

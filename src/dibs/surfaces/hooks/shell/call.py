@@ -85,6 +85,7 @@ class Scene:
     files: the contents of those files that they have written before
     asked: the questions that names carry, by their numbers
     made: how many temporary files they have made
+    fetched: the branch that FETCH_HEAD is, if they have fetched one
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -94,6 +95,7 @@ class Scene:
         self.asked: list[Asks] = []
         self.texts = MAX_TEXTS
         self.made = 0
+        self.fetched = ""
 
 
 class ShellCall:

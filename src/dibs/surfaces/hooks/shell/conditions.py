@@ -6,10 +6,12 @@ them before.
 
 from __future__ import annotations
 
-from dibs.surfaces.hooks.shell.call import ShellCall
-from dibs.surfaces.hooks.shell.values import Values, options, plain
+from dibs.surfaces.hooks.shell.call import ASKED, ShellCall
+from dibs.surfaces.hooks.shell.values import BRACKET, QUESTION, STAR, Values, options, plain
 
 _KINDS = {"-e": ("file", "directory"), "-f": ("file",), "-d": ("directory",)}
+# A value with one of these stands for names that are not known yet.
+_OPEN = frozenset((STAR, QUESTION, BRACKET, ASKED))
 _MEANS = frozenset("*?[]()\\^$|+{}.")
 _PLAINLY = frozenset("-q --quiet --silent -s -F -e -E -i -x".split())
 
@@ -26,7 +28,7 @@ def _test(args: Values, call: ShellCall) -> bool | None:
     if args[:1] == ["!"]:
         said = _test(args[1:], call)
         return None if said is None else not said
-    if None in args:
+    if None in args or any(arg and not _OPEN.isdisjoint(arg) for arg in args):
         return None
     known = [plain(arg) for arg in args if arg is not None]
     if len(known) == 2 and known[0] in _KINDS:

@@ -98,6 +98,18 @@ def rebase(call: ShellCall) -> None:
     call.tree(*asks, ("refuses", "any"), _autostash(found, "rebase.autostash"))
 
 
+def fetch(call: ShellCall) -> None:
+    """Note what FETCH_HEAD is for the commands that follow, as far as it was fetched before."""
+    _, names = options(call.args, "jo --depth --upload-pack --refmap --server-option")
+    known = [plain(name) for name in names[:2] if name]
+    call.scene.fetched = _branch_of(*known) if len(known) == 2 else ""
+
+
+def _branch_of(remote: str, refspec: str) -> str:
+    name = refspec.removeprefix("+").partition(":")[0]
+    return name if remote == "." else f"{remote}/{name}"
+
+
 def pull(call: ShellCall) -> None:
     found, names = options(call.args, "sXjo --strategy --strategy-option --depth --upload-pack")
     if found.has("--dry-run"):
@@ -105,8 +117,7 @@ def pull(call: ShellCall) -> None:
     rev = about("merge", [UPSTREAM], "", "")
     if len(names) > 1:
         known = [plain(name) for name in names[:2] if name]
-        ref = f"{known[0]}/{known[-1].removeprefix('+').partition(':')[0]}"
-        rev = ("merge", ref, "", "") if len(known) == 2 else UNKNOWN
+        rev = ("merge", _branch_of(*known), "", "") if len(known) == 2 else UNKNOWN
     rebases = found.get("--rebase", "-") != "false" and found.has("-r --rebase")
     merges = found.has("--no-rebase") or found.get("--rebase") == "false"
     refuses = "any" if rebases else "staged" if merges else "pull"

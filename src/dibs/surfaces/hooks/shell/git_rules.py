@@ -20,6 +20,7 @@ from dibs.surfaces.hooks.shell.git_questions import (
     UNMERGED,
     about,
     bisect,
+    fetch,
     merge,
     pick,
     pull,
@@ -50,6 +51,7 @@ def begun(call: ShellCall) -> tuple[Values, bool]:
 
 def _git(call: ShellCall) -> None:
     args, apart = begun(call)
+    args = [call.scene.fetched or arg if arg == "FETCH_HEAD" else arg for arg in args]
     rule = GIT.get(args[0] or "") if args else None
     if not rule or not rule.writes or _is_help(args[1:]):
         return
@@ -341,7 +343,7 @@ _CONFIG = "--get --list -l --get-all --get-regexp --show-origin"
 _OUTPUT = output(" -o --output", "--output -o")
 GIT = table({
     _READS: Rule(reads=True),
-    "add clone commit fetch gc init push": Rule(),
+    "add clone commit gc init push": Rule(),
     "am": Rule(_applies("", mailed=True)),
     "apply": Rule(_applies("--check --stat --numstat --summary --cached", mailed=False)),
     "archive": Rule(_OUTPUT),
@@ -354,6 +356,7 @@ GIT = table({
     "cliff": Rule(_OUTPUT),
     "config": Rule(reads=_lists(_CONFIG)),
     "diff log show": Rule(_OUTPUT, reads=True),
+    "fetch": Rule(fetch),
     "filter-branch": Rule(_tree("--setup")),
     "merge": Rule(merge),
     "mv": Rule(places("", unless="-n --dry-run", moves=True)),

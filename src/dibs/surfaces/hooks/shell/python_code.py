@@ -131,6 +131,9 @@ class PythonCode(PythonValues):
         if type(target).__name__ in rows and type(value).__name__ in rows:
             for one, item in zip(target.elts, value.elts, strict=False):  # `a, b = "x", "y"`
                 self._assign(one, item)
+        elif type(target).__name__ in rows and (found := self.given(value)):
+            for one, text in zip(target.elts, found, strict=False):
+                self.bind(one, (text,) if text else (), whole=not self.unsure)
         else:
             self.bind(target, self.values(value), whole=not self.unsure)
 

@@ -164,9 +164,8 @@ class PythonValues:
                 yield text or "."
             return
         found: Iterable[Value | None]
-        if type(node.slice).__name__ == "Slice" and self.dotted(node.value) == "sys.argv":
-            start = getattr(node.slice.lower, "value", None)
-            found = self.argv[start:] if isinstance(start, int) else ()
+        if type(node.slice).__name__ == "Slice":
+            found = self.given(node)
         elif isinstance(at, int) and self.dotted(node.value) == "sys.argv":
             found = self.argv[at : at + 1]
         elif isinstance(at, int):
@@ -174,6 +173,15 @@ class PythonValues:
         else:
             return
         yield from (plain(one) if isinstance(one, str) else one for one in found if one)
+
+    def given(self, node: Any) -> list[str | None]:
+        """Give the arguments that `sys.argv` or a part of it stands for, in their order."""
+        start: int | None = 0
+        if type(getattr(node, "slice", None)).__name__ == "Slice":
+            start = getattr(node.slice.lower, "value", None if node.slice.lower else 0)
+            node = node.value
+        known = self.dotted(node) == "sys.argv" and isinstance(start, int)
+        return self.argv[start:] if known else []
 
     def _of_call(self, node: Any) -> Iterator[Value]:
         name = self.dotted(node.func)

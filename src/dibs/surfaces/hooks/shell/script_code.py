@@ -80,6 +80,7 @@ _BY_NAME = {name: one for names, one in LANGUAGES.items() for name in names.spli
 _FREE = frozenset("system exec".split())
 _QUOTING = frozenset("qw q qq s m tr y qr".split())
 _JOINERS = frozenset("path.join path.resolve File.join".split())
+_IMPORTED_JOINERS = frozenset(("join", "resolve"))
 _BESIDE = frozenset("__dirname __dir__ __DIR__ import.meta.dirname".split())
 _HERE = frozenset("process.cwd Dir.pwd getcwd".split()) | _BESIDE
 # What gives the files that fit a pattern, and what gives the names in a folder.
@@ -272,7 +273,8 @@ class Script:
                 parts.append(self._put(text, put))
             elif kind == WORD:
                 name, after = self._dotted(at)
-                if name in _JOINERS and self._sign(after) == "(":
+                imported = name in _IMPORTED_JOINERS and self.language is _JAVASCRIPT
+                if (name in _JOINERS or imported) and self._sign(after) == "(":
                     close = self.ends.get(after, end)
                     inner = [self._value(*one) for one in self._split(after + 1, close)]
                     parts.append([os.path.join(*one) for one in islice(product(*inner), 64) if one])

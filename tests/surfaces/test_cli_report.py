@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from html.parser import HTMLParser
 
@@ -39,6 +41,11 @@ def test_a_report_of_a_restored_store_has_what_was_before(worked: Shell) -> None
     assert before["events"] < after["events"] < before["events"] + 10
     assert "too much" not in worked.ok("report").out
     assert worked.json("contention")["total"]["waits"] == 1
+
+
+def test_a_report_as_csv_has_a_row_for_each_group(worked: Shell) -> None:
+    rows = list(csv.DictReader(io.StringIO(worked.ok("--format", "csv", "report").out)))
+    assert {row["key"]: row["done"] for row in rows} == {"alice": "1", "bob": "0"}
 
 
 def test_a_report_is_a_summary_and_a_table(worked: Shell) -> None:

@@ -63,3 +63,9 @@ def test_a_moment_that_is_not_there_is_refused(shell: Shell) -> None:
     late = shell("replay", "--at", "9999")
     assert late.code == 1 and "the journal ends at" in late.err
     assert shell("diff", "1").code == 2
+
+
+def test_the_moment_before_everything_has_no_date(shell: Shell) -> None:
+    shell.as_("alice").ok("claim", "a")
+    assert shell.ok("replay", "--at", "0").out.startswith("the beginning, after event 0")
+    assert shell.ok("diff", "0", "now").out.startswith("the beginning (0) to 20")

@@ -11,7 +11,7 @@ import time
 
 from dibs.arguments import LIST_LIMIT, Choice, When, Whole
 from dibs.operation import EVERYBODY
-from dibs.records import plain
+from dibs.records import Report, plain
 from dibs.surroundings import sheets
 from dibs.surroundings.sheets import Name, Sheet
 from dibs.surroundings.wording import print_json, say
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dibs.dibs import Dibs
-    from dibs.records import Contention, Report, Tally, Waiter, Waits
+    from dibs.records import Contention, Tally, Waiter, Waits
     from dibs.surroundings.commands import Globals
     from dibs.surroundings.sheets import Cell
 
@@ -89,7 +89,10 @@ def answer(
     call: Globals, format: str, found: Report | Contention, sheet: Callable[[], Sheet]
 ) -> int:
     format = call.format if format == "text" else format  # dibs --format FORMAT report
-    if format in ("json", "yaml", "csv"):
+    if format == "csv" and isinstance(found, Report):
+        for group in found.groups:  # a row each: the rest is no table
+            print_json(plain(group))
+    elif format in ("json", "yaml", "csv"):
         print_json(plain(found))
     elif format == "text":
         sheets.show(sheet())

@@ -264,7 +264,7 @@ def overview(result: records.Overview) -> None:
 
 def past(result: records.Moment) -> None:
     """A space at an earlier moment, with the times that were left then."""
-    say(f"{moment(result.at)}, after event {result.seq}")
+    say(f"{stood(result.at)}, after event {result.seq}")
     then = result.at
     sections = {
         "agents": [
@@ -299,6 +299,11 @@ def past(result: records.Moment) -> None:
         note(f"there were more {' and '.join(result.cut)} than are shown; use a higher --limit")
 
 
+def stood(at: int) -> str:
+    """The moment that a replay shows: without any event, it has no time."""
+    return moment(at) if at else "the beginning"
+
+
 def counts_line(counts: dict[str, int]) -> str:
     return f" ({', '.join(f'{number} {state}' for state, number in sorted(counts.items()))})"
 
@@ -307,7 +312,7 @@ def difference(result: records.Difference) -> None:
     """What changed, one line each: the kind of change, the details, and by whom."""
     number = result.counts
     said = ", ".join(f"{number[what]} {what}" for what in ("added", "removed", "changed"))
-    say(f"{moment(result.a_at)} ({result.a}) to {moment(result.b_at)} ({result.b}): {said}")
+    say(f"{stood(result.a_at)} ({result.a}) to {stood(result.b_at)} ({result.b}): {said}")
     for one in result.changes:
         sign, colour = SIGNS[one.what]
         done = f"{one.kind} by {called(one.agent or '-')}, seq {one.seq}" if one.kind else "by time"

@@ -259,6 +259,9 @@ cd sub && git checkout -- :/calm.py
 git stash push -q -- ':!held.py'
 git stash show -p stash@{0} | git apply
 git clean -fd -- ':!untracked.txt'
+git log --format=%H main..apart | tac | xargs -n1 git cherry-pick
+for c in $(git rev-list --reverse main..other); do git cherry-pick $c; done
+git checkout -q $(git rev-list -1 other)
 git am ../apart.mbox
 git am --abort
 git stash

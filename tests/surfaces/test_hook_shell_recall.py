@@ -334,6 +334,24 @@ def test_a_tool_writes_the_file_that_its_option_for_output_names(command: str, f
     assert writes(command, "/repo") == [Edit(f"/repo/{name}") for name in files.split()]
 
 
+@pytest.mark.parametrize(
+    ("test", "asks"),
+    [
+        ("'core' in f", (("only", "named", "core"),)),
+        ("'core' not in p.name", (("only", "unnamed", "core"),)),
+        ("f.endswith(('.py', '.pyi'))", (("only", "ending", ".py", ".pyi"),)),
+        ("f.isascii()", ()),
+        ("'x' in p.parts", ()),
+    ],
+)
+def test_a_list_in_python_leaves_out_the_files_that_its_condition_names(
+    test: str, asks: tuple[tuple[str, ...], ...]
+) -> None:
+    code = f"import glob\nfor f in [f for f in glob.glob('src/*') if {test}]: open(f, 'w')"
+    [edit] = read(f"python3 - <<'E'\n{code}\nE", "/repo").edits
+    assert (edit.path, edit.asks) == ("/repo/src/*", asks)
+
+
 def test_a_repository_may_be_in_memory() -> None:
     assert writes("echo x > a.py; ls > /dev/null", "/dev/shm/repo") == [Edit("/dev/shm/repo/a.py")]
 

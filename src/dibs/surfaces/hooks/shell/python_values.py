@@ -137,9 +137,27 @@ class PythonValues:
                 yield found
 
     def _of_listcomp(self, node: Any) -> Found:
+        asks: list[tuple[str, ...]] = []
         for generator in node.generators:
             self.bind(generator.target, self.values(generator.iter), whole=True)
-        return self.values(node.elt)
+            asks += [ask for test in generator.ifs for ask in self._asked_by(test)]
+        return tuple(
+            self.call.asking(one, *asks) if asks and isinstance(one, str) and "*" in one else one
+            for one in self.values(node.elt)
+        )
+
+    def _asked_by(self, test: Any) -> Iterator[tuple[str, ...]]:
+        """What a condition says about a file: `"test" in name`, `name.endswith(".py")`."""
+        if type(test).__name__ == "Compare" and len(test.ops) == 1:
+            op = type(test.ops[0]).__name__
+            right = test.comparators[0]
+            if type(right).__name__ in ("Name", "Attribute") and op in ("In", "NotIn"):
+                word = "named" if op == "In" else "unnamed"
+                texts = self.texts(test.left) if getattr(right, "attr", "name") == "name" else []
+                yield from (("only", word, text) for text in texts[:1])
+        elif getattr(getattr(test, "func", None), "attr", "") == "endswith":
+            endings = [text for one in test.args[:1] for text in self.texts(one)]
+            yield from [("only", "ending", *endings)] if endings else ()
 
     _of_generatorexp = _of_setcomp = _of_listcomp
 

@@ -11,6 +11,7 @@ from dibs.surfaces.hooks.shell.values import Options, Values, every, options, pl
 
 _TYPES = {"python": "py", "rust": "rs", "js": "js", "ts": "ts", "markdown": "md", "sh": "sh"}
 _DIFFERING = frozenset("archive diff diff-tree format-patch log show stash status".split())
+_PLAIN_LISTS = frozenset("-1 -n --max-count --format --pretty --reverse --no-merges".split())
 _LEFT_OUT = (":!", ":^", ":(exclude)")
 
 
@@ -75,6 +76,13 @@ def printed_by_git(call: ShellCall) -> str | None:
         shown = not flags.keys() - {"-q", "--verify", "--short", "--quiet", "--abbrev-ref"}
         # For git, the name of a commit is as good as its hash.
         return f"{revs[0]}\n" if shown and len(revs) == 1 and revs[0] else None
+    if args[:1] in (["rev-list"], ["log"]):
+        flags, revs = options(args[1:], "n --max-count")
+        hashes = args[0] == "rev-list" or flags.value("--format --pretty") in ("%H", "%h")
+        one = flags.has("-1") or "1" in (flags.get("-n"), flags.get("--max-count"))
+        known = not flags.keys() - _PLAIN_LISTS
+        if hashes and known and len(revs) == 1 and revs[0] and (one or ".." in revs[0]):
+            return f"{revs[0]}\n"
     if args[:1] == ["grep"]:
         flags, names = options(args[1:], "eABCm")
         if "--" in args:

@@ -253,6 +253,6 @@ def test_a_soak_of_twenty_agents_leaves_nothing_that_grows(
 ) -> None:
     every_s = max(5.0, SOAK_S / 60)
     said = soak(
-        sqlite_url, space_name, tmp_path, agents=20, seconds=SOAK_S, every_s=every_s, turn_s=0.25
+        sqlite_url, space_name, tmp_path, agents=20, seconds=SOAK_S, every_s=every_s, turn_s=1.0
     )
     print(f"\n{said}")

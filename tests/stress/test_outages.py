@@ -463,6 +463,9 @@ def test_a_run_ends_its_command_before_another_can_have_the_lease(
     words = ["--as", "carol", "--claim", "port:5", "--ttl", "2s", "--on-loss", "kill"]
     process = there.start("run", *words, "--", "bash", "-c", script)
     until(beat.exists, "the command at work")
+    with dibs.open(sqlite_url, space=space_name, user_dir=shell.user_dir) as direct:
+        # Right after a renewal, there is no time to spare.
+        assert direct.events.watch(direct.events.last(), kind="lease.renewed", wait_s=30)
     with frozen(word["pid"]):
         froze = time.time()
         answer = finish(process, 30)

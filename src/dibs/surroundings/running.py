@@ -174,8 +174,7 @@ def attend(child: subprocess.Popen[bytes], held: Held | None = None, on_loss: st
             warned = True
             tell(f"dibs: {held.lost.message}; the command is no longer protected")
             if on_loss == "kill":
-                # Before somebody else can claim it, if there is time.
-                end(child.pid, child, min(held.left_s or GRACE_S, GRACE_S))
+                end(child.pid, child, grace_s(held))
                 return 1
     return exit_code(child)
 
@@ -205,13 +204,22 @@ def attend_group(
         elif came in FORWARDED:
             send(-child.pid, came)
     if told or is_lost(held):
-        grace_s = min(held.left_s or GRACE_S, GRACE_S) if held and is_lost(held) else GRACE_S
-        end(-child.pid, child, grace_s, told or signal.SIGTERM)
+        end(-child.pid, child, grace_s(held), told or signal.SIGTERM)
     return exit_code(child), told
 
 
 def is_lost(held: Held | None) -> bool:
     return held is not None and held.lost is not None
+
+
+def grace_s(held: Held | None) -> float:
+    """How long a command may take to end by itself before it is killed.
+
+    If its lease is lost, that is half of the time until somebody else can claim it, if there is
+    any: to kill it takes time, too.
+    """
+    left_s = held.left_s / 2 if held is not None and is_lost(held) else 0.0
+    return min(left_s or GRACE_S, GRACE_S)
 
 
 def environment(task: Task) -> dict[str, str]:

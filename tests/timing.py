@@ -2,8 +2,8 @@
 
 `make test` leaves the tests of that list to `make slow`, so that it stays short enough to be run
 often; CI runs both. A test is listed as a function, with all its cases, if a case takes more than
-`SLOW_S` of processor time on average, child processes included. Processor time hardly depends on
-what else the machine does.
+`SLOW_S` of processor time on average, child processes included, or waits for so long that it takes
+`LONG_S`. Processor time hardly depends on what else the machine does.
 
     python -m pytest -q -p tests.timing tests/landing    measure these, and correct the list
 """
@@ -11,6 +11,7 @@ what else the machine does.
 from __future__ import annotations
 
 import os
+import time
 from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
@@ -18,9 +19,9 @@ from pathlib import Path
 import pytest
 
 LIST = Path(__file__).parent / "slow.txt"
-SLOW_S = 0.3
+SLOW_S, LONG_S = 0.3, 1.5
 
-_TIMES: dict[str, list[float]] = defaultdict(list)
+_TIMES: dict[str, list[tuple[float, float]]] = defaultdict(list)
 
 
 def function_of(item: pytest.Item) -> str:
@@ -46,9 +47,9 @@ def spent_s() -> float:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    before = spent_s()
+    before, began = spent_s(), time.monotonic()
     answer = yield
-    _TIMES[function_of(item)].append(spent_s() - before)
+    _TIMES[function_of(item)].append((spent_s() - before, time.monotonic() - began))
     return answer
 
 
@@ -56,6 +57,7 @@ def pytest_sessionfinish() -> None:
     listed = slow()
     for function, times in _TIMES.items():
         listed.discard(function)
-        if sum(times) / len(times) > SLOW_S:
+        spent, took = (sum(each) / len(times) for each in zip(*times, strict=True))
+        if spent > SLOW_S or took > LONG_S:
             listed.add(function)
     LIST.write_text("".join(f"{one}\n" for one in sorted(listed)), encoding="utf-8")

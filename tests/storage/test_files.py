@@ -228,10 +228,12 @@ EXECUTED = """
     alice.leases.claim("port:1", ttl_s=3600)
     # close_fds=False: the child inherits whatever is not marked to be closed.
     child = subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"],
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         close_fds=False,
     )
+    child.stdout.readline()  # Popen returns while the kernel is still closing what is marked
     space.close()
     with dibs.open(url, space=space_name, user_dir=user_dir) as own:
         with own.join("bob") as bob:

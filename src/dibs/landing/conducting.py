@@ -177,12 +177,6 @@ def refuse_nothing(agent: Agent, branch: str, commit: str, onto: str, task: str)
         ) from None
 
 
-def conductor_of(space: Dibs, onto: str) -> str:
-    """The agent that conducts for a branch now; "" if nobody does."""
-    (state,) = space.leases.status(target_of(onto))
-    return next((one.agent for one in state.blockers if not one.waiting), "")
-
-
 def conduct(
     call: Globals,
     agent: Agent,

@@ -12,7 +12,7 @@ from dibs.records import is_hidden
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     Item = dict[str, Any]
@@ -71,7 +71,3 @@ def wrong(says: str, next: str = "fix the record") -> InvalidError:
 def text_in(record: Item, *names: str) -> str:
     """The first of these fields that is a text and not empty."""
     return next((text for name in names if isinstance(text := record.get(name), str) and text), "")
-
-
-def lined(texts: Iterable[str]) -> Iterator[str]:
-    return (f"{text}\n" for text in texts)

@@ -538,7 +538,7 @@ class PlannedTask(Record):
     after: what it still waits for
     declared: the resources it will change
     starts_at: how long from now it would start; None if it never starts by itself
-    stuck: why it never starts: missing, ended, circle, tags or person (see Stuck)
+    stuck: why it never starts: missing, ended, cycle, tags or person (see Stuck)
     """
 
     id: str
@@ -568,7 +568,7 @@ class Stuck(Record):
     """A task that will not start by itself.
 
     why: missing (nobody has added what it waits for), ended (that was cancelled or is dead),
-        circle (a cycle of tasks that wait for each other), tags (nobody present can do it),
+        cycle (tasks that wait for each other), tags (nobody present can do it),
         person (it waits for a person's answer)
     by: the tasks or tags that cause it
     """

@@ -621,7 +621,7 @@ def test_the_same_name_again_writes_nothing(alice):
     assert alice.events.last() == before
 
 
-def test_a_name_that_somebody_bears_is_refused(opener: Opener, space, alice, bob, clock):
+def test_a_name_that_somebody_uses_is_refused(opener: Opener, space, alice, bob, clock):
     space.join("carol", shell=True)
     opener.killed_holder("b")
     before = alice.events.last()

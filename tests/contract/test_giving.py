@@ -127,7 +127,7 @@ def test_a_receiver_who_waits_behind_others_is_served_too(alice, bob, carol, bac
     assert result(first).leases[0].session == carol.session
 
 
-def test_a_gift_that_would_close_a_circle_of_waits_is_refused(alice, bob, carol, background):
+def test_a_gift_that_would_close_a_cycle_of_waits_is_refused(alice, bob, carol, background):
     alice.leases.claim("a", ttl_s=LONG_S)
     carol.leases.claim("x", ttl_s=LONG_S)
     first = background.queued(carol, "a")

@@ -127,7 +127,7 @@ def test_a_task_stolen_in_the_table_is_worth_nothing(opener: Opener, alice, bob)
         alice.work.complete("t")
 
 
-def test_a_tampered_lease_is_not_signed_anew_with_its_task(opener: Opener, alice):
+def test_a_tampered_lease_is_not_signed_again_with_its_task(opener: Opener, alice):
     alice.work.claim("t", leases=["a"], ttl_s=600)
     opener.tamper("UPDATE lease SET epoch = epoch + 1 WHERE space = %(space)s")
     for call in (alice.work.renew, alice.work.claim):

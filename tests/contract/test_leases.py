@@ -992,7 +992,7 @@ def test_two_readers_who_both_want_to_write_are_a_deadlock(alice, bob, backgroun
     assert result(waiter).leases[0].mode == "exclusive"
 
 
-def test_a_circle_of_agents_whose_resources_do_not_meet_is_no_deadlock(
+def test_a_cycle_of_agents_whose_resources_do_not_meet_is_no_deadlock(
     alice, bob, carol, background
 ):
     alice.leases.claim("a", ttl_s=LONG_S)

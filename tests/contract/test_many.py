@@ -140,7 +140,7 @@ def test_tasks_may_need_more_than_a_statement_takes(alice):
     assert len(alice.work.show("t33").after) == 1000
 
 
-def test_a_circle_within_the_items_and_with_the_store_is_refused(alice):
+def test_a_cycle_within_the_items_and_with_the_store_is_refused(alice):
     alice.work.add("old", after=["new"])
     items = [
         {"id": "a", "after": ["b"]},

@@ -587,7 +587,7 @@ def test_a_plan_can_be_entered_in_any_order(alice):
         alice.work.complete(id)
 
 
-def test_a_circle_of_dependencies_is_refused_with_its_cycle(alice):
+def test_a_cycle_of_dependencies_is_refused_and_named(alice):
     alice.work.add("a", after=["c"])
     alice.work.add("b", after=["a"])
     before = alice.events.last()
@@ -602,7 +602,7 @@ def test_a_circle_of_dependencies_is_refused_with_its_cycle(alice):
     assert alice.work.add("c", after=["x"]).after == ("x",)
 
 
-def test_two_ways_to_the_same_dependency_are_no_circle(alice):
+def test_two_ways_to_the_same_dependency_are_no_cycle(alice):
     alice.work.add("d", after=["b", "c"])
     alice.work.add("b", after=["a"])
     alice.work.add("c", after=["a"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dibs.names.paths import Resource, resources_overlap
 from dibs.nouns.work.crossing import Crossing
-from dibs.nouns.work.planning import Sharing, circles, critical
+from dibs.nouns.work.planning import Sharing, critical, cycles
 from dibs.nouns.work.simulation import Node, Simulation
 
 
@@ -148,7 +148,7 @@ def test_a_group_is_done_with_the_last_of_its_parts_and_needs_nobody() -> None:
     assert Simulation(nodes, agents=1).starts == {"part": 0, "group": 1, "after": 1}
 
 
-def test_circles_are_found_each_once_and_never_start() -> None:
+def test_cycles_are_found_each_once_and_never_start() -> None:
     nodes = {
         "a": Node("a", "blocked", needs=["b"]),
         "b": Node("b", "blocked", needs=["a"]),
@@ -156,7 +156,7 @@ def test_circles_are_found_each_once_and_never_start() -> None:
         "behind": Node("behind", "blocked", needs=["a"]),
         "free": Node("free"),
     }
-    assert sorted(map(sorted, circles(nodes))) == [["a", "b"], ["self"]]
+    assert sorted(map(sorted, cycles(nodes))) == [["a", "b"], ["self"]]
     assert Simulation(nodes).starts == {"free": 0}
 
 

@@ -137,7 +137,7 @@ class WorkMachine(SpaceMachine):
             set(after) <= self.tasks.keys()
         )
 
-    def closes_circle(self, id: str, after: list[str]) -> bool:
+    def closes_cycle(self, id: str, after: list[str]) -> bool:
         front, seen = list(after), set()
         while front:
             here = front.pop()
@@ -201,7 +201,7 @@ class WorkMachine(SpaceMachine):
             with self.refused(ExistsError):
                 add()
             return
-        if self.closes_circle(id, after):
+        if self.closes_cycle(id, after):
             with self.refused(InvalidError):
                 add()
             return

@@ -121,7 +121,7 @@ def test_any_size_of_terminal_will_do(busy: Shell, columns: int, lines: int) -> 
         assert "q quit" in seen.splitlines()[-1]
 
 
-def test_a_terminal_that_is_resized_is_drawn_anew(busy: Shell) -> None:
+def test_a_terminal_that_is_resized_is_drawn_again(busy: Shell) -> None:
     with top(busy, columns=100, lines=40) as terminal:
         terminal.until(lambda text: "q quit" in text)
         terminal.read(0.1)

@@ -125,7 +125,7 @@ def test_a_claim_that_waited_in_vain_says_for_whom(shell: Shell) -> None:
     assert shell.json("leases", "waiting") == []
 
 
-def test_a_wait_that_would_close_a_circle_is_refused(shell: Shell) -> None:
+def test_a_wait_that_would_close_a_cycle_is_refused(shell: Shell) -> None:
     alice, bob = shell.as_("alice"), shell.as_("bob")
     alice.ok("claim", "src/a.py")
     bob.ok("claim", "src/b.py")

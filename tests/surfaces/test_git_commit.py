@@ -457,7 +457,7 @@ def test_a_hook_manager_between_git_and_dibs_changes_nothing(alice: Worker, bob:
     assert bob.json("leases", "--agent", "bob") == []
 
 
-def test_after_git_clean_the_next_commit_begins_anew(alice: Worker, bob: Worker) -> None:
+def test_after_git_clean_the_next_commit_starts_again(alice: Worker, bob: Worker) -> None:
     alice.ok("claim", "src/a.py")
     bob.did("clean", "-fdxq")
     assert not (bob.folder / ".dibs").exists()

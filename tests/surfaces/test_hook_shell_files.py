@@ -160,7 +160,7 @@ def test_an_alias_of_git_is_what_it_is_short_for(
         ("gen.py", "x" * 100_000, "python gen.py"),
     ],
 )  # fmt: skip
-def test_a_file_that_leads_in_circles_comes_to_an_end(
+def test_a_file_that_leads_in_cycles_comes_to_an_end(
     tmp_path: Path, name: str, text: str, command: str
 ) -> None:
     (tmp_path / name).write_text(text)

@@ -108,7 +108,7 @@ def test_a_repository_can_turn_it_off_and_not_up(client: Client) -> None:
     assert finish(stand_by(client)).code == 0
 
 
-def test_the_same_sender_wakes_once_so_that_no_circle_goes_on(client: Client) -> None:
+def test_the_same_sender_wakes_once_so_that_no_cycle_goes_on(client: Client) -> None:
     name = name_of(client)
     for sender, code in (("bob", WAKES), ("bob", None)):
         waiting = stand_by(client)

@@ -440,7 +440,7 @@ def test_an_agent_can_name_itself_after_it_has_looked_around(start: Start) -> No
 
 
 @pytest.mark.parametrize("looked", [False, True])
-def test_a_name_that_somebody_alive_bears_is_refused(start_on_each: Start, looked: bool) -> None:
+def test_a_name_that_somebody_alive_uses_is_refused(start_on_each: Start, looked: bool) -> None:
     first, second = start_on_each(), start_on_each()
     first.call("status", name="alice")
     was = second.call("status")["you"] if looked else None
@@ -495,7 +495,7 @@ def leave(space: dibs.Dibs, name: str) -> None:
         space.resume(token).agents.leave()
 
 
-def test_a_session_that_somebody_else_has_ended_is_told_and_begins_anew(
+def test_a_session_that_somebody_else_has_ended_is_told_and_begins_again(
     start_on_each: Start, on_each: Shell, beneath: dibs.Dibs
 ) -> None:
     client = start_on_each("--tools", "all", within=on_each.as_("alice"))

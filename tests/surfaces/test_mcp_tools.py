@@ -299,7 +299,7 @@ def test_claim_waits_in_line_or_says_that_it_waited_in_vain(alice: Client, bob: 
     assert alice.call("leases_waiting")["result"] == []
 
 
-def test_a_wait_that_would_close_a_circle_is_refused(alice: Client, bob: Client) -> None:
+def test_a_wait_that_would_close_a_cycle_is_refused(alice: Client, bob: Client) -> None:
     alice.call("claim", resource="src/a.py")
     bob.call("claim", resource="src/b.py")
     waiting = alice.begin_call("claim", {"resource": "src/b.py", "wait_s": 60})

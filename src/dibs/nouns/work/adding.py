@@ -88,7 +88,7 @@ class Adding:
             )
         if id in self._needed or id in after:
             for need in after:
-                self.refuse_circle(id, need)
+                self.refuse_cycle(id, need)
         if parent is not None:
             self.refuse_own_part(id, parent)
         opened = not after or all(self._states.get(need) == "completed" for need in after)
@@ -149,22 +149,22 @@ class Adding:
             self._tx.run(WORK.add_lane, id=number, kind=kind, tags=tags)
         return lane
 
-    def refuse_circle(self, id: str, need: str) -> None:
+    def refuse_cycle(self, id: str, need: str) -> None:
         """Refuse a cycle: walk from what is needed along its own needs, where `id` must not be."""
         came_from = {need: id}
         front = [need]
         while front:
             here = front.pop()
             if here == id:
-                circle, step = [id], came_from[id]
+                cycle, step = [id], came_from[id]
                 while step != id:
-                    circle.append(step)
+                    cycle.append(step)
                     step = came_from[step]
-                circle = [*circle[:1], *reversed(circle[1:]), id]
+                cycle = [*cycle[:1], *reversed(cycle[1:]), id]
                 raise InvalidError(
-                    f"these tasks would wait for each other: {' after '.join(map(called, circle))}",
+                    f"these tasks would wait for each other: {' after '.join(map(called, cycle))}",
                     next="remove one of these dependencies",
-                    cycle=circle,
+                    cycle=cycle,
                 )
             for further in self._needs_of(here):
                 if further not in came_from:

@@ -92,7 +92,7 @@ def needs(tx: Write, plan: Adding, row: Row, after: Sequence[str]) -> Row:
     """Replace what a task waits for, and return its resulting state."""
     id = row["id"]
     for need in after:
-        plan.refuse_circle(id, need)
+        plan.refuse_cycle(id, need)
     tx.run(WORK.forget_needs, id=id)
     for need in after:
         tx.run(WORK.need, id=id, needs=need)

@@ -192,9 +192,9 @@ def stuck_of(nodes: dict[str, Node], facts: Facts) -> dict[str, Stuck]:
             here = frozenset[str]().union(*facts.able)
             lacks = [tag for tag in node.tags if tag not in here] or node.tags
             found[node.id] = Stuck(task=node.id, why="tags", by=tuple(lacks))
-    for circle in circles(nodes):
-        for id in circle:
-            found[id] = Stuck(task=id, why="circle", by=tuple(circle))
+    for cycle in cycles(nodes):
+        for id in cycle:
+            found[id] = Stuck(task=id, why="cycle", by=tuple(cycle))
     return found
 
 
@@ -203,7 +203,7 @@ def waits_for_somebody(node: Node) -> bool:
     return node.state != "claimed" and node.kind != LANDING
 
 
-def circles(nodes: dict[str, Node]) -> list[list[str]]:
+def cycles(nodes: dict[str, Node]) -> list[list[str]]:
     """Tasks that wait for each other, each cycle once."""
     left = {id: sum(need in nodes for need in node.needs) for id, node in nodes.items()}
     after: dict[str, list[str]] = {}

@@ -29,7 +29,7 @@ READABLE = 60
 STUCK = {
     "missing": "waits for {by}, which nobody has added",
     "ended": "waits for {by}, which will not be completed: reopen it, or cancel this task",
-    "circle": "waits for itself: {by}",
+    "cycle": "waits for itself: {by}",
     "tags": "needs an agent that can do {by}; nobody here has said so",
     "person": "asks for a person: answer it with dibs work ack",
 }

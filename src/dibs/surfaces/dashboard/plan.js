@@ -14,7 +14,7 @@ const SHARE = 10; // plans take at most one part in this many of the daemon's ti
 const WHY = {
   missing: "waits for a task that was never added",
   ended: "waits for a task that will never be completed",
-  circle: "is part of a cycle",
+  cycle: "is part of a cycle",
   tags: "needs tags that no agent here has",
   person: "waits for a person",
 };

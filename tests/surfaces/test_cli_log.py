@@ -213,6 +213,15 @@ def test_a_follower_hears_only_what_it_asked_for(on_each: Shell) -> None:
         follower.communicate()
 
 
+def test_a_follower_ends_when_nobody_reads_it_any_more(on_each: Shell) -> None:
+    on_each.as_("alice").ok("claim", "src/a.py")
+    with on_each.start("log", "--follow", "--json") as follower:
+        assert heard(follower)
+        assert follower.stdout is not None
+        follower.stdout.close()
+        assert follower.wait(timeout=10) == 0
+
+
 # Formats
 
 

@@ -6,7 +6,10 @@ standard error, which keeps the data clean.
 
 from __future__ import annotations
 
+import os
+import select
 import sys
+from threading import Thread
 
 from dibs.arguments import FILTER, Whole
 from dibs.arguments import KINDS as BY_NAME
@@ -74,6 +77,8 @@ def main(
         raise InvalidError("--follow has no end", next="leave out --follow or --until")
     asked = {"agent": agent, "task": task, "path": path, "kind": kind, "subject": subject}
     wanted = {name: value for name, value in asked.items() if value is not None}
+    if follow:
+        Thread(target=end_with_reader, daemon=True).start()
     with call.open() as space:
         end = space.events.last()
         if follow and since is not None and last is None:
@@ -84,6 +89,15 @@ def main(
         while follow:
             end = news(call, space, wanted, end)
     return 0
+
+
+def end_with_reader() -> None:
+    """End the process when its output has no reader left, even if there is nothing to print."""
+    output = select.poll()
+    output.register(1, 0)
+    # Not if the system cannot poll what the output is, as macOS cannot poll /dev/null.
+    if output.poll()[0][1] & (select.POLLERR | select.POLLHUP):
+        os._exit(0)
 
 
 def news(call: Globals, space: Dibs, wanted: dict[str, Any], seen: int) -> int:

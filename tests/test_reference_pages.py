@@ -75,7 +75,7 @@ def test_every_kind_of_event_is_on_its_page_with_the_operations_that_write_it() 
 
 def test_every_exit_code_is_on_its_page() -> None:
     used = {error.exit_code for error in all_errors()} | {0, main.BUG, main.INTERRUPTED}
-    used |= {running.NOT_FOUND, running.NOT_EXECUTABLE}
+    used |= {main.UNWRITTEN, running.NOT_FOUND, running.NOT_EXECUTABLE}
     assert [int(cells[0]) for cells in rows("exit-codes.md")] == sorted(used)
 
 

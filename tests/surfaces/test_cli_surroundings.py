@@ -56,6 +56,34 @@ def test_a_refusal_whose_reader_has_gone_away_keeps_its_exit_code(shell: Shell) 
     assert (shell.folder / "code").read_text() == "1\n"
 
 
+FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+
+
+@FULL
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("line", ["claim src/a.py", "log --json", "work plan", "work export", "-h"])
+def test_output_on_a_full_disk_is_said_in_plain_words(
+    shell: Shell, line: str, unbuffered: str
+) -> None:
+    alice = shell.as_("alice").with_(PYTHONUNBUFFERED=unbuffered)
+    alice.ok("work", "add", "task")
+    answer = alice.sh(f"dibs {line} > /dev/full")
+    assert answer.code == 74
+    first, advice = answer.err.splitlines()
+    assert first == "dibs: the output could not be written: No space left on device"
+    assert advice.startswith("next: ")
+    if line.startswith("claim"):
+        assert "src/a.py" in alice.ok("leases").out
+
+
+@FULL
+def test_a_refusal_that_cannot_be_written_keeps_its_exit_code(shell: Shell) -> None:
+    shell.as_("alice").ok("claim", "src/a.py")
+    assert shell.as_("bob").sh("dibs claim src/a.py 2> /dev/full").code == 1
+    answer = shell.as_("bob").sh("dibs claim src/a.py --json > /dev/full")
+    assert answer.code == 1 and "Traceback" not in answer.err
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_does_not_matter(shell: Shell, closed: str) -> None:
     # The store must not get the number of the standard output, or words would end up in it.

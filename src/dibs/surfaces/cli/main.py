@@ -1,14 +1,15 @@
 """`dibs COMMAND …`: find the command, call the operation, print the answer.
 
 Data goes to standard output, words to standard error. The exit code says what happened: 0
-done, 1 refused, 2 misuse, 3 to 5 no task (see `help`), 75 try again, 70 a bug in dibs, 130
-interrupted.
+done, 1 refused, 2 misuse, 3 to 5 no task (see `help`), 75 try again, 70 a bug in dibs, 74 the
+output could not be written, 130 interrupted.
 
 This is the path of every command an agent runs, so it imports only what that command needs.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 NAMED = 10
 BUG = 70
+UNWRITTEN = 74
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a write to a standard stream fails with; the store has errors of its own for these."""
 
 FIRST_WORDS = {
     **dict.fromkeys(("claim", "release", "renew", "wait"), "leases"),
@@ -102,11 +106,28 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         pass  # the reader has closed the pipe
     except Exception as error:
-        code = BUG
-        confess(globals_, error)
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+            code = code or UNWRITTEN
+            say_unwritten(error)
+        else:
+            code = BUG
+            confess(globals_, error)
     if arguments is None:
         leave(code)
     return code
+
+
+def say_unwritten(error: OSError) -> None:
+    """Say that the output is not complete; what the command changed stays changed."""
+    text = (
+        f"dibs: the output could not be written: {error.strerror}\n"
+        "next: make room for it; before you repeat a command that changes something, check with "
+        "dibs log whether it was done"
+    )
+    try:
+        print(text, file=sys.stderr)
+    except OSError:
+        pass  # there is nobody left to tell
 
 
 def leave(code: int) -> None:

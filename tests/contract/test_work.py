@@ -539,10 +539,31 @@ def test_epochs_rise_over_completion_reopening_and_pruning(alice, clock):
     assert epochs == sorted(set(epochs))
 
 
+def refused(agent, id):
+    with pytest.raises(dibs.StaleError) as refusal:
+        agent.work.complete(id)
+    return refusal.value
+
+
+def test_a_refusal_says_whether_a_claim_expired_ended_or_is_somebody_else_s(alice, bob, clock):
+    alice.work.add("t")
+    assert refused(alice, "t").message == "you do not hold t, which is available"
+    alice.work.claim("t", ttl_s=60)
+    assert refused(bob, "t").message == "t is claimed by alice, not by this session"
+    clock.advance(60)
+    assert refused(alice, "t").message == "your claim on t has expired"
+    assert refused(bob, "t").message == "you do not hold t, which is available"
+    bob.work.claim("t")
+    assert refused(alice, "t").message == "t is claimed by bob, not by this session"
+    bob.work.complete("t")
+    assert refused(bob, "t").message == "you do not hold t, which is completed"
+    assert "reopen" in refused(bob, "t").next
+
+
 # Dependencies
 
 
-def test_a_task_waits_for_all_it_depends_on(alice):
+def test_a_task_waits_for_all_it_depends_on(alice, bob):
     alice.work.add("c", after=["a", "b"])
     alice.work.claim("a")
     alice.work.complete("a")
@@ -550,7 +571,11 @@ def test_a_task_waits_for_all_it_depends_on(alice):
     with pytest.raises(dibs.StateError) as refusal:
         alice.work.claim("c")
     assert refusal.value.details["waits_for"] == {"a": "completed", "b": None}
-    assert "waits for b" in refusal.value.message
+    assert "waits for b (not added)" in refusal.value.message
+    assert refusal.value.next == "add b, or edit what c comes after"
+    alice.work.add("b")
+    with pytest.raises(dibs.StateError, match=r"waits for b \(available\)"):
+        bob.work.claim("c")
     alice.work.claim("b")
     alice.work.complete("b")
     assert alice.work.show("c").state == "available"

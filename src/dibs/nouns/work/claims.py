@@ -16,7 +16,7 @@ from dibs.nouns.recovery import end_dead_sessions, lapse_task, leave_to_others, 
 from dibs.nouns.work.adding import Adding, names_text
 from dibs.nouns.work.fitting import Finding, Search, ahead, declared
 from dibs.nouns.work.landings import is_parked
-from dibs.nouns.work.refusals import nothing
+from dibs.nouns.work.refusals import ENDED, LISTED, nothing
 from dibs.nouns.work.tasks import (
     WORK,
     Claimed,
@@ -160,18 +160,7 @@ def _refusal(tx: Read, row: Row) -> HeldError | StateError:
             task=task,
         )
     if task.state == "blocked":
-        needs = {need["needs"]: need["state"] for need in tx.rows(WORK.needs_of, id=task.id)}
-        still = [need for need, state in needs.items() if state != "completed"]
-        wait = ", ".join(map(called, still)) or f"its start in {(task.due_in_ms or 0) // 1000} s"
-        ended = [need for need in still if needs[need] in ("cancelled", "dead")]
-        return StateError(
-            f"{id} is blocked: it waits for {wait}",
-            next=f"reopen {called(ended[0])}, which is {needs[ended[0]]}, or cancel this one"
-            if ended
-            else "take another task; this one becomes available by itself",
-            task=task,
-            waits_for=needs,
-        )
+        return _blocked(tx, task)
     if task.state == "failed":
         return StateError(
             f"{id} has failed and pauses for {(task.due_in_ms or 0) // 1000} s"
@@ -180,6 +169,24 @@ def _refusal(tx: Read, row: Row) -> HeldError | StateError:
             task=task,
         )
     return StateError(f"{id} is {task.state}", next="reopen it if it must be done again", task=task)
+
+
+def _blocked(tx: Read, task: Task) -> StateError:
+    """The refusal of a task that waits for others, each named with its state, or for its start."""
+    id = called(task.id)
+    needs = {need["needs"]: need["state"] for need in tx.rows(WORK.needs_of, id=task.id)}
+    still = [need for need, state in needs.items() if state != "completed"]
+    said = [f"{called(need)} ({needs[need] or 'not added'})" for need in still[:LISTED]]
+    more = f", and {len(still) - LISTED} more" if len(still) > LISTED else ""
+    wait = ", ".join(said) + more or f"its start in {(task.due_in_ms or 0) // 1000} s"
+    next = "take another task; this one becomes available by itself"
+    if ended := [need for need in still if needs[need] in ("cancelled", "dead")]:
+        next = f"reopen {called(ended[0])}, which is {needs[ended[0]]}, or cancel this one"
+    elif missing := [need for need in still if needs[need] is None]:
+        next = f"add {called(missing[0])}, or edit what {id} comes after"
+    return StateError(
+        f"{id} is blocked: it waits for {wait}", next=next, task=task, waits_for=needs
+    )
 
 
 def claim_next(
@@ -463,11 +470,19 @@ def own(
 
 def _stale(tx: Read, scope: Scope, row: Row) -> StaleError:
     task = task_record(row, tx.now)
-    now = f"claimed by {called(task.agent or '')}" if task.state == "claimed" else task.state
-    if row["session"] == scope.caller.session:
-        now = "expired" if row["due"] <= tx.now else f"yours at epoch {task.epoch}"
-    return StaleError(
-        f"you no longer hold {called(task.id)}; it is {now}",
-        next="stop working on it; claim it again if it is free",
-        task=task,
-    )
+    id, next = called(task.id), "do not work on it; take another task, or message its claimer"
+    if row["session"] == scope.caller.session and row["due"] <= tx.now:
+        said = f"your claim on {id} has expired"
+        next = "claim it again if it is free, and check what has changed meanwhile"
+    elif row["session"] == scope.caller.session:
+        said = f"your claim on {id} has epoch {task.epoch}"
+        next = "stop working on it, unless the newer claim is yours to use"
+    elif task.state == "claimed":
+        said = f"{id} is claimed by {called(task.agent or '')}, not by this session"
+    else:
+        now = "has failed" if task.state == "failed" else f"is {task.state}"
+        said = f"you do not hold {id}, which {now}"
+        next = "claim it when it is available; if you had claimed it, that claim has ended"
+        if task.state in ENDED:
+            next = "stop working on it; reopen it if it must be done again"
+    return StaleError(said, next=next, task=task)

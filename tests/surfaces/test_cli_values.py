@@ -105,6 +105,20 @@ def test_a_message_to_somebody_unknown_says_so(alice: Shell) -> None:
     assert "has been here" not in alice("send", "hello", "--to", "alise").err
 
 
+def test_a_dependency_that_nobody_has_added_is_mentioned(alice: Shell) -> None:
+    alice.ok("work", "add", "fix-login")
+    answer = alice("work", "add", "deploy", "--after", "fix-logn", "--json")
+    assert answer.code == 0 and answer.json["after"] == ["fix-logn"]
+    assert "nobody has added fix-logn yet" in answer.err
+    assert "did you mean fix-login?" in answer.err
+    assert "--after once for each" in alice("work", "edit", "deploy", "--after", "a,b").err
+    assert alice("work", "edit", "deploy", "--after", "fix-login").err == ""
+    lines = '{"id": "one"}\n{"id": "two", "after": ["one", "fix-login"]}\n'
+    assert alice.sh(f"printf '{lines}' | dibs work add --many").err == ""
+    lines = '{"id": "three", "after": ["nothing"]}\n'
+    assert "nobody has added nothing yet" in alice.sh(f"printf '{lines}' | dibs work add --many").err
+
+
 def test_an_entry_that_is_not_there_is_no_success(alice: Shell) -> None:
     answer = alice("state", "get", "n", "k")
     assert answer.code == 1 and "nothing there" in answer.err

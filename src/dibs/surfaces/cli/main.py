@@ -22,9 +22,11 @@ from dibs.surroundings.wording import complaint, note, print_json, warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from dibs.dibs import Dibs
+    from dibs.records import Task
 
 INTERRUPTED = 130
 NAMED = 10
@@ -260,10 +262,15 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
                 name_as_typed(error, command)
             raise
         if command.items is not None:
-            return answer_each(globals_, operation, result)
+            code = answer_each(globals_, operation, result)
+            if operation.name == "work.add_many":
+                warn_of_needs(handle, [one for one in result if not isinstance(one, DibsError)])
+            return code
         answer(globals_, operation, result)
         if stranger:
             warn(stranger)
+        if operation.name in ("work.add", "work.edit"):
+            warn_of_needs(handle, (result,))
         limit = operation.arguments().get("limit")
         if limit is not None and isinstance(result, tuple):
             at_most = named.get("limit", limit.default)
@@ -311,6 +318,15 @@ def longer(operation: Operation, result: Any, ttl_s: float | None) -> None:
                 f"{called(name)} stays yours for {span(left_ms)}, which is longer than --ttl; to "
                 "shorten that, give it back and claim it again"
             )
+
+
+def warn_of_needs(space: Dibs, tasks: Sequence[Task]) -> None:
+    """Say if tasks wait for some that nobody has added, which may be a slip or a plan."""
+    if any(task.after for task in tasks if task.state == "blocked"):
+        from dibs.surfaces.cli.slips import unknown_needs
+
+        if said := unknown_needs(space, tasks):
+            warn(said)
 
 
 def unknown_agent(space: Dibs, name: str | None) -> str:

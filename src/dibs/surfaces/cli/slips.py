@@ -14,9 +14,14 @@ from dibs.surroundings.commands import Command, closest, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from dibs.dibs import Dibs
+    from dibs.records import Task
+
+CHECKED = 20
+"""How many dependencies are looked up after tasks were added."""
 
 # Words that people type for a command of another name. They are answered with that name and do
 # nothing themselves: a script that uses a second name would keep it alive.
@@ -86,6 +91,30 @@ def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: lis
         if word not in known and (close := closest(word, known)):
             error.next = f"did you mean {called(close[0])}?"
             return
+
+
+def unknown_needs(space: Dibs, tasks: Sequence[Task]) -> str:
+    """What to say of dependencies that nobody has added; "" if there is nothing."""
+    added = {task.id for task in tasks}
+    waiting = (task for task in tasks if task.state == "blocked")
+    needs = dict.fromkeys(need for task in waiting for need in task.after if need not in added)
+    missing = [need for need in list(needs)[:CHECKED] if not is_added(space, need)]
+    if not missing:
+        return ""
+    known = [task.id for task in space.work.list(limit=1000)]
+    close = closest(missing[0], [id for id in known if id not in added])
+    hint = "; give --after once for each task" if "," in missing[0] else ""
+    hint = f"; did you mean {called(close[0])}?" if close and not hint else hint
+    names = ", ".join(map(called, missing))
+    return f"nobody has added {names} yet; until then, what comes after it is blocked{hint}"
+
+
+def is_added(space: Dibs, id: str) -> bool:
+    try:
+        space.work.show(id)
+    except NotFoundError:
+        return False
+    return True
 
 
 def name_as_typed(error: InvalidError, command: Command) -> None:

@@ -131,6 +131,16 @@ def test_a_store_that_came_in_an_archive_is_refused(stranger: Shell, victim: She
     refused(victim, "you did not make the store")
 
 
+def test_who_has_another_home_now_is_told_so(victim: Shell, tmp_path: Path) -> None:
+    victim.ok("claim", "src/a.py", "--as", "alice")
+    home = tmp_path / "another"
+    home.mkdir()
+    answer = victim.with_(HOME=str(home))("status")
+    assert answer.code == 75
+    assert f"as far as {home}/.local/share/dibs records" in answer.err
+    assert "another HOME" in answer.err
+
+
 @pytest.mark.parametrize("by_git", [True, False])
 def test_a_key_alone_is_refused(stranger: Shell, victim: Shell, by_git: bool) -> None:
     if by_git:

@@ -103,9 +103,10 @@ def adopt(note: Note) -> None:
 
 def unknown(note: Note) -> UnfitError:
     return UnfitError(
-        f"you did not make the store {folder(note.path)} on this machine, so others may know its "
-        "key",
-        next="have a person check it with dibs adopt, or delete it",
+        f"you did not make the store {folder(note.path)} on this machine, as far as "
+        f"{folder(note.own.base)} records, so others may know its key",
+        next="if you made it with another HOME, use that one; otherwise have a person check it "
+        "with dibs adopt, or delete it",
         untrusted=note.path,
     )
 

@@ -458,7 +458,7 @@ def check_text(
             limit=limit,
         )
     if not value.strip() and not empty:
-        raise InvalidError(f"{what} is empty", next=f"give {what}")
+        raise InvalidError(f"{what} is empty", next="give it a value")
     if value.isascii() and value.isprintable():
         return value
     allowed = "\n\t" if lines else ""

@@ -19,7 +19,7 @@ from dibs.errors import InvalidError
 from dibs.operation import Operation
 from dibs.surfaces.cli.help import FIRST, PLUMBING, by_hand, label, spelled
 from dibs.surfaces.cli.main import BY_HAND, FIRST_WORDS, find
-from dibs.surfaces.cli.slips import HINTS
+from dibs.surfaces.cli.slips import HINTS, VERBS
 from dibs.surroundings.commands import RISKY, Command, Globals, seconds
 from tests.surfaces.shell import Shell, finish, until
 from tools.commands import PAGE, render
@@ -163,7 +163,6 @@ def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
         ("claim", "RESOURCE is missing"),
         ("release", "or give --all"),
         ("ack", "ID is missing"),
-        ("ack seven", "must be a whole number"),
         ("claim src/a.py --ttl", "--ttl needs a value"),
         ("claim src/a.py --ttl soon", "write 90, 90s, 5 min, 1h30m, 2d or 1w"),
         ("ls", "use dibs status"),
@@ -184,7 +183,27 @@ def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
         ("doctor --fx", "did you mean --fix?"),
         ("backup", "FILE is missing"),
         ("completion tcsh", "bash, zsh or fish"),
-        ("status --as", "--as needs a value"),
+        ("status --as", "--as needs a value\nnext: see: dibs --help"),
+        ("lease claim src/a.py", "did you mean claim?"),
+        ("states get n k", "did you mean state get?"),
+        ("tokens list", "did you mean token list?"),
+        ("task add a", "did you mean work add?"),
+        ("tasks nxt", "did you mean work next?"),
+        ("lease revoke src/a.py", "next: see: dibs leases --help"),  # which would lose something
+        ("task", "use dibs work list"),
+        ("work done a", "use dibs work complete ID"),
+        ("work release a", "use dibs work abandon ID"),
+        ("work delete a", "next: see: dibs work --help"),
+        ("messages thread 3", "use dibs messages --thread ID"),
+        ("wait src/a.py --wait 1s", "did you mean --timeout?"),
+        ("work wait a --timeout 1s", "did you mean --wait?"),
+        ("work add a --depends-on b", "did you mean --after?"),
+        ("claim src/a.py --message x", "did you mean --note?"),
+        ("swarm 2 sh -c true", "write -- before your own command"),
+        ("work add a --after ''", "--after is empty\nnext: give it a value"),
+        ("ack seven", "ID must be a whole number, not 'seven'\nnext: see: dibs ack --help"),
+        ("claim src/a.py --ttl 0", "\nnext: see: dibs claim --help"),
+        ("claim src/a.py --wait 10 minutes", "write --wait '10 minutes'"),
     ],
 )
 def test_a_slip_is_misuse_and_says_what_was_meant(shell: Shell, line: str, said: str) -> None:
@@ -216,7 +235,8 @@ def test_destructive_commands_are_known_as_such() -> None:
 
 def test_every_hint_names_a_command_that_is_there_and_loses_nothing() -> None:
     firsts = {name.partition(" ")[0] for name in COMMANDS}
-    for typed, meant in HINTS.items():
+    assert not VERBS.keys() & set(COMMANDS)
+    for typed, meant in {**HINTS, **VERBS}.items():
         assert typed not in firsts
         name = next((one for one in COMMANDS if f"{meant} ".startswith(f"{one} ")), "")
         assert name not in DESTRUCTIVE
@@ -284,6 +304,12 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 
 # Leases.
+
+
+def test_a_unit_after_a_number_is_a_resource_if_it_is_there(shell: Shell) -> None:
+    (shell.folder / "days").mkdir()
+    granted = shell.as_("alice").json("claim", "--ttl", "90", "days")
+    assert granted["leases"][0]["resource"] == "days"
 
 
 def test_a_claim_and_a_later_release_belong_together(on_each: Shell) -> None:

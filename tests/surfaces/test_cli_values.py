@@ -116,7 +116,9 @@ def test_a_dependency_that_nobody_has_added_is_mentioned(alice: Shell) -> None:
     lines = '{"id": "one"}\n{"id": "two", "after": ["one", "fix-login"]}\n'
     assert alice.sh(f"printf '{lines}' | dibs work add --many").err == ""
     lines = '{"id": "three", "after": ["nothing"]}\n'
-    assert "nobody has added nothing yet" in alice.sh(f"printf '{lines}' | dibs work add --many").err
+    assert (
+        "nobody has added nothing yet" in alice.sh(f"printf '{lines}' | dibs work add --many").err
+    )
 
 
 def test_an_entry_that_is_not_there_is_no_success(alice: Shell) -> None:

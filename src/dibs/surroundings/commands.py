@@ -23,6 +23,7 @@ from dibs.arguments import (
     BODY_LIMIT,
     FLAG,
     LINE,
+    UNITS,
     Argument,
     Choice,
     Flag,
@@ -68,6 +69,16 @@ FORMATS = Choice("text", "json", "yaml", "csv", "markdown")
 COLORS = Choice("auto", "always", "never")
 RISKY = ("--all", "--discard", "--force", "--remove", "--take", "--yes")
 """Options that are never offered to somebody who typed something else."""
+SAME = (
+    ("wait", "timeout", "wait-for", "max-wait"),
+    ("after", "depends-on", "depends", "needs", "requires", "blocked-by", "deps"),
+    ("note", "message", "comment", "description", "reason", "title", "why"),
+    ("ttl", "duration", "expires", "for"),
+    ("limit", "last", "max", "count", "lines"),
+    ("follow", "watch", "tail"),
+    ("to", "recipient"),
+)
+"""Names of options for the same thing, by which somebody may know it from elsewhere."""
 
 
 class Globals:
@@ -106,7 +117,7 @@ class Globals:
             elif name in ("--as", "--store", "--space", "--color"):
                 if not equals:
                     if not words:
-                        raise InvalidError(f"{name} needs a value")
+                        raise InvalidError(f"{name} needs a value", next="see: dibs --help")
                     text = words.pop(0)
                 if name == "--color":
                     choose_color(COLORS.check("--color", text))
@@ -360,6 +371,12 @@ class Command:
 
     def parse(self, words: list[str]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments that the words give, by place and by name."""
+        try:
+            return self._parse(words)
+        except InvalidError as error:
+            raise self.advised(error) from None
+
+    def _parse(self, words: list[str]) -> tuple[list[Any], dict[str, Any]]:
         named = {option.name: option for option in self.options if not option.placed}
         takes_command = any(option.after_dashes for option in self.options)
         places = any(option.placed and not option.after_dashes for option in self.options)
@@ -375,10 +392,10 @@ class Command:
             if not word.startswith("--"):
                 # `-5` is a number and `- item` is text, but `-note` was meant to be an option.
                 if word[:1] == "-" and word[1:2].isalpha() and " " not in word:
-                    raise self._unknown(word)
+                    raise self._unknown(word, takes_command)
                 if takes_command and not places:
                     # Without it, `--json` of the command would be taken for an option of dibs.
-                    raise self._misuse(f"-- is missing before {word!r}")
+                    raise InvalidError(f"-- is missing before {word!r}")
                 placed.append(word)
                 continue
             name, equals, text = word[2:].partition("=")
@@ -387,23 +404,25 @@ class Command:
                 raise self._unknown(f"--{name}")
             if option.switch:
                 if equals:
-                    raise self._misuse(f"--{name} takes no value")
+                    raise InvalidError(f"--{name} takes no value")
                 given[option.argument.name] = option.switched_on
                 continue
             if not equals:
                 if not rest:
-                    raise self._misuse(f"--{name} needs a value")
+                    raise InvalidError(f"--{name} needs a value")
                 text = rest.pop(0)
+            if option.seconds and rest:
+                refuse_unit(option.typed, text, rest[0])
             if option.argument.list:
                 given.setdefault(option.argument.name, []).extend(option.values(text))
             elif option.argument.name in given:
-                raise self._misuse(f"--{name} was given twice")
+                raise InvalidError(f"--{name} was given twice")
             else:
                 given[option.argument.name] = option.value(text)
         values = self._by_place(placed)
         for option in self.options:
             if option.argument.required and not option.placed and option.argument.name not in given:
-                raise self._misuse(f"--{option.name} is missing")
+                raise InvalidError(f"--{option.name} is missing")
         return [*values, *command], given
 
     def _by_place(self, placed: list[str]) -> list[Any]:
@@ -418,11 +437,11 @@ class Command:
             elif placed:
                 values.append(option.value(placed.pop(0)))
             elif argument.required:
-                raise self._misuse(f"{argument.name.upper()} is missing")
+                raise InvalidError(f"{argument.name.upper()} is missing")
             else:
                 values.append(argument.default)
         if placed:
-            raise self._misuse(f"{placed[0]!r} is an extra word")
+            raise InvalidError(f"{placed[0]!r} is an extra word")
         return values
 
     def formats(self) -> tuple[str, ...]:
@@ -436,18 +455,21 @@ class Command:
         try:
             return {name: options[name].check(value) for name, value in named.items()}
         except InvalidError as error:
-            if error.next is None:
-                raise self._misuse(error.message) from None
-            raise
+            raise self.advised(error) from None
 
-    def _misuse(self, says: str) -> InvalidError:
-        return InvalidError(says, next=f"see: dibs {self.words} --help")
+    def advised(self, error: InvalidError) -> InvalidError:
+        """The error, which at least says where to read on."""
+        error.next = error.next or f"see: dibs {self.words} --help"
+        return error
 
-    def _unknown(self, word: str) -> InvalidError:
+    def _unknown(self, word: str, takes_command: bool = False) -> InvalidError:
         if word[2:] in self.were:
             return InvalidError(f"there is no {word}", next=f"use --{self.were[word[2:]]}")
         names = [f"--{option.name}" for option in self.options if not option.placed]
-        return unknown("option", word, names, f"dibs {self.words}")
+        error = unknown("option", word, names, f"dibs {self.words}", instead=another(word, names))
+        if takes_command and (error.next or "").startswith("see: "):
+            error.next = "write -- before your own command and its options"
+        return error
 
 
 class Option:
@@ -466,7 +488,10 @@ class Option:
             self.name, self.switch, self.switched_on = "shared", True, "shared"
         elif self.switch and argument.default is True:
             self.name = f"no-{self.name}"
-        self.typed = argument.name.upper() if self.placed else f"--{self.name}"
+        placed = argument.name.upper()
+        if argument.many:
+            placed = placed.removesuffix("S")
+        self.typed = placed if self.placed else f"--{self.name}"
         """What a person calls it; the library has another name for some."""
 
     def values(self, text: str) -> list[Any]:
@@ -602,6 +627,15 @@ def as_text(data: bytes, where: str) -> str:
         raise InvalidError(f"{where} is not UTF-8 text") from None
 
 
+def refuse_unit(what: str, text: str, word: str) -> None:
+    """Refuse `--wait 10 minutes`, whose unit would be a resource, unless that is there."""
+    if text.isdecimal() and word.casefold() in UNITS and not os.path.lexists(word):
+        raise InvalidError(
+            f"the unit in {what} {text} {word} is a word of its own",
+            next=f"write {what} '{text} {word}'",
+        )
+
+
 def refuse_comma(text: str) -> None:
     """Refuse several resources in one word, unless it is the name of a file."""
     if "," not in text or text.startswith(("path:", "repo:")) or os.path.lexists(text):
@@ -633,12 +667,23 @@ def unknown(
     known: list[str],
     command: str = "dibs",
     is_safe: Callable[[str], bool] = lambda name: name not in RISKY,
+    instead: str = "",
 ) -> InvalidError:
-    """The refusal of an unknown word, with a suggestion if that is harmless."""
-    close = next(filter(is_safe, closest(word, known)), None)
+    """The refusal of an unknown word, with a suggestion if that is harmless.
+
+    instead: what means the same but reads differently
+    """
+    close = instead or next(filter(is_safe, closest(word, known)), None)
     advice = f"did you mean {close}?" if close else f"see: {command} --help"
     typed = word if is_plain(word.replace(" ", "")) else quoted(word)
     return InvalidError(f"there is no {what} {typed}", next=advice)
+
+
+def another(word: str, names: list[str]) -> str:
+    """The only one of these options that means what the word does elsewhere; "" if none does."""
+    words = next((same for same in SAME if word.lstrip("-") in same), ())
+    found = [name for name in names if name[2:] in words]
+    return found[0] if len(found) == 1 else ""
 
 
 def closest(word: str, known: list[str]) -> list[str]:

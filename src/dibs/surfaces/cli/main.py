@@ -260,6 +260,7 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
                 from dibs.surfaces.cli.slips import name_as_typed
 
                 name_as_typed(error, command)
+                command.advised(error)
             raise
         if command.items is not None:
             code = answer_each(globals_, operation, result)

@@ -14,7 +14,7 @@ from dibs.surroundings.commands import Command, closest, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from dibs.dibs import Dibs
@@ -52,6 +52,22 @@ HINTS = {
 }
 
 
+VERBS = {
+    **dict.fromkeys(("work release", "work drop", "work unclaim"), "work abandon ID"),
+    **dict.fromkeys(("work done", "work finish", "work close"), "work complete ID"),
+    **dict.fromkeys(("work start", "work take", "work begin"), "work claim ID"),
+    **dict.fromkeys(("messages list", "messages show", "messages log"), "messages"),
+    "messages read": "inbox",
+    "events list": "log",
+    "messages reply": "send TEXT --reply-to ID",
+    "messages thread": "messages --thread ID",
+    "state wait": "state watch NAMESPACE KEY",
+}
+"""The same for the second words of nouns."""
+MEANT = dict.fromkeys(("task", "tasks", "todo", "todos", "issue", "issues"), "work")
+"""What people call a noun that has another name here."""
+
+
 def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
     def is_safe(name: str) -> bool:
         if name in BY_HAND:
@@ -60,20 +76,55 @@ def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
 
     spelled = [name.partition(" ") for name in {**named, **BY_HAND}]
     verbs = [second for first, _, second in spelled if first == words[0] and second.isalpha()]
-    if not verbs and words[0] in HINTS:
-        return InvalidError(
-            f"there is no command {words[0]}", next=f"use dibs {HINTS[words[0]]} for that"
-        )
-    if not verbs:
-        firsts = {first for first, _, _ in spelled}
-        known = sorted({*firsts, *NOUNS, "help"})
-        return unknown("command", words[0], known, is_safe=is_safe)
+    if verbs:
+        return no_verb(words, verbs, is_safe)
+    nouns = {first for first, _, second in spelled if second.isalpha()}
+    noun = MEANT.get(words[0]) or other_number(words[0], nouns)
+    if noun and len(words) > 1:
+        return of_noun(noun, words[:2], named, is_safe)
+    if words[0] in HINTS:
+        return instead_of(words[0], HINTS[words[0]])
+    firsts = {first for first, _, _ in spelled}
+    known = sorted({*firsts, *NOUNS, "help"})
+    return unknown("command", words[0], known, is_safe=is_safe, instead=noun)
+
+
+def no_verb(words: list[str], verbs: list[str], is_safe: Callable[[str], bool]) -> InvalidError:
+    noun = words[0]
     if len(words) == 1:
+        return InvalidError(f"dibs {noun} needs another word", next=f"one of: {', '.join(verbs)}")
+    typed = f"{noun} {words[1]}"
+    if typed in VERBS:
         return InvalidError(
-            f"dibs {words[0]} needs another word", next=f"one of: {', '.join(verbs)}"
+            f"there is no command {typed}", next=f"use dibs {VERBS[typed]} for that"
         )
-    known = [f"{words[0]} {verb}" for verb in verbs]
-    return unknown("command", f"{words[0]} {words[1]}", known, f"dibs {words[0]}", is_safe)
+    # What all of them begin with would make any two of them alike.
+    close = [verb for verb in closest(words[1], verbs) if is_safe(f"{noun} {verb}")]
+    instead = f"{noun} {close[0]}" if close else ""
+    return unknown("command", typed, [], f"dibs {noun}", instead=instead)
+
+
+def instead_of(typed: str, meant: str) -> InvalidError:
+    return InvalidError(f"there is no command {typed}", next=f"use dibs {meant} for that")
+
+
+def other_number(word: str, nouns: Iterable[str]) -> str:
+    """The noun whose singular or plural this is; "" if there is none."""
+    stem = word.removesuffix("s")
+    return next((noun for noun in nouns if stem and noun.removesuffix("s") == stem), "")
+
+
+def of_noun(
+    noun: str, words: list[str], named: dict[str, Operation], is_safe: Callable[[str], bool]
+) -> InvalidError:
+    """The refusal of a command that begins with another form or name of a noun."""
+    name = f"{noun} {words[1]}"
+    if name not in named and name not in BY_HAND:
+        return no_command([noun, words[1]], named)
+    name = named[name].cli if name in named else name
+    return unknown(
+        "command", " ".join(words), [], f"dibs {noun}", instead=name if is_safe(name) else ""
+    )
 
 
 def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: list[Any]) -> None:

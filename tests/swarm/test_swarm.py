@@ -243,6 +243,24 @@ def test_a_second_supervisor_joins_within_the_same_slots(shell: Shell) -> None:
     nothing_left(shell)
 
 
+def test_a_swarm_says_why_it_ends_without_work(shell: Shell) -> None:
+    """It also ends if a task is available that its agents cannot do."""
+    answers = [swarm(shell, "2")]
+    add(shell, "gpu", tags=["gpu"])
+    answers.append(swarm(shell, "2", "--tag", "cpu"))
+    shell.as_("lead").ok("work", "cancel", "gpu")
+    add(shell, "late", after=["zero"])
+    answers.append(swarm(shell, "2"))
+    assert [answer.code for answer in answers] == [0, 0, 0]
+    for answer, why in zip(
+        answers,
+        ("dibs: there are no tasks\n", "(tags: gpu)", "works on: late waits for zero\n"),
+        strict=True,
+    ):
+        assert why in answer.err and "\nnext: " in answer.err
+    assert task(shell, "late")["attempts"] == 0
+
+
 def test_an_agent_that_cannot_be_run_uses_up_no_attempt(shell: Shell) -> None:
     add(shell, "a", "b")
     answer = swarm(shell, "2", agent=("./no-such",))

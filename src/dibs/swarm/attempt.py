@@ -78,6 +78,7 @@ class Worker(threading.Thread):
     """The attempts in one slot.
 
     done: whether it ended because no task was left for it
+    empty: how it was told so
     """
 
     def __init__(self, swarm: Swarm, number: int) -> None:
@@ -85,6 +86,7 @@ class Worker(threading.Thread):
         self.swarm = swarm
         self.number = number
         self.done = False
+        self.empty: EmptyError | None = None
         self.task = ""
 
     def run(self) -> None:
@@ -136,7 +138,7 @@ class Worker(threading.Thread):
                 if isinstance(empty, LaterError):
                     continue
                 if self.swarm.until_empty:
-                    self.done = True
+                    self.done, self.empty = True, empty
                     return None
                 self.swarm.pause(LOOK_S)
         return None

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from dibs.errors import DibsError, HeldError, UnavailableError
+from dibs.errors import DibsError, EmptyError, HeldError, UnavailableError
 from dibs.landing.conducting import target_of
 from dibs.link import living, served_name
 from dibs.nouns.work.landings import LANDING
@@ -154,6 +154,7 @@ class Swarm:
         self._troubles: list[str] = []
         self._workers: dict[int, Worker] = {}
         self._done = False
+        self._empty: EmptyError | None = None
         self._companions: dict[str, Companion] = {}
         self._now = limits.now(space)
 
@@ -197,6 +198,12 @@ class Swarm:
         """Whether a worker may take another task."""
         return not self._ending and not self.stopped and worker.number <= self._now.agents
 
+    def _say_why_it_ends(self) -> None:
+        """Say why no task is left for it, which may be another reason than that all are done."""
+        if self._empty is not None and not (self._ending or self.stopped):
+            note(f"dibs: {self._empty.message}")
+            note(f"next: {self._empty.next}")
+
     def trouble(self, why: DibsError | OSError | str) -> None:
         """Something is wrong that another task would meet, too: take no more."""
         said = why.message if isinstance(why, DibsError) else str(why)
@@ -226,6 +233,7 @@ class Swarm:
                 for companion in self._companions.values():
                     companion.join()
                 self._tidy()
+                self._say_why_it_ends()
         finally:
             self.over.set()
         if self._told:
@@ -244,11 +252,12 @@ class Swarm:
         for number, worker in list(self._workers.items()):
             if not worker.is_alive():
                 self._done = self._done or worker.done
+                self._empty = worker.empty or self._empty
                 del self._workers[number]
         if not self._ending and not self.stopped and not self._done:
             self._hire()
         if self._done and self._more():
-            self._done = False
+            self._done, self._empty = False, None
         self._conduct()
         if self.orders.plan and not self._ending and not self.stopped:
             below = str(self.orders.below or self._now.agents)
@@ -267,16 +276,11 @@ class Swarm:
                 self._workers[number].start()
 
     def _more(self) -> bool:
-        """Whether there is something to do again, after a worker found nothing."""
-        return (
-            not self.orders.only
-            and bool(self.space.work.list(state="available", limit=1))
-            and (
-                any(
-                    task.kind != LANDING
-                    for task in self.space.work.list(state="available", limit=50)
-                )
-            )
+        """Whether there is something to do for our workers, after one of them found nothing."""
+        orders = self.orders
+        return not orders.only and any(
+            task.kind != LANDING and set(orders.tags).issuperset(task.tags)
+            for task in self.space.work.list(state="available", kind=orders.kind, limit=1000)
         )
 
     def _train(self, *states: str) -> list[Task]:

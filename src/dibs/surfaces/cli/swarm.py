@@ -122,6 +122,7 @@ def swarm(
     example: 4 --agent claude --verify 'make test'
     """
     given = dict(locals())
+    number_of(what)  # a mistyped `dibs swarm status` is said before what else is missing
     orders = Orders()
     preset(orders, agent, command, shell)
     orders.commit = orders.commit or commit
@@ -215,15 +216,7 @@ def supervise(
             "a worker of a swarm cannot start another swarm",
             next="add tasks with dibs work add; the swarm takes them within its limits",
         )
-    agents = int(what) if what.isascii() and what.isdecimal() and len(what) < 5 else None
-    if agents is not None and not 1 <= agents <= limits.MOST_AGENTS:
-        raise InvalidError(f"the number of agents must be between 1 and {limits.MOST_AGENTS}")
-    if what and agents is None and not any(sign.isspace() for sign in what.strip()):
-        raise InvalidError(
-            f"{called(what)} is neither a number of agents nor the text of a task",
-            next="dibs swarm 4 …, or dibs swarm 'fix the tests' …; "
-            "see also dibs swarm status, logs, drain, stop and resume",
-        )
+    agents = number_of(what)
     amount = dollars(cost)
     # Threads inherit the blocked signals, so that no signal is lost to one of them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -259,6 +252,23 @@ def supervise(
                 orders.only = add(agent, what)
             patterns = load(place).include
             return Swarm(call, space, agent, orders, mask, patterns).run()
+
+
+def number_of(what: str) -> int | None:
+    """How many agents are asked for; None if it is the text of a task, or nothing."""
+    agents = int(what) if what.isascii() and what.isdecimal() and len(what) < 5 else None
+    if agents is not None and not 1 <= agents <= limits.MOST_AGENTS:
+        raise InvalidError(
+            f"the number of agents must be between 1 and {limits.MOST_AGENTS}",
+            next="dibs swarm 4 …",
+        )
+    if what and agents is None and not any(sign.isspace() for sign in what.strip()):
+        raise InvalidError(
+            f"{called(what)} is neither a number of agents nor the text of a task",
+            next="dibs swarm 4 …, or dibs swarm 'fix the tests' …; "
+            "see also dibs swarm status, logs, drain, stop and resume",
+        )
+    return agents
 
 
 def dollars(cost: str) -> float | None:

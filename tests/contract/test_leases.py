@@ -425,6 +425,19 @@ def test_what_nobody_holds_cannot_be_renewed_or_released(alice, verb):
     assert alice.events.last() == before
 
 
+@pytest.mark.parametrize("verb", ["renew", "release"])
+def test_a_refusal_names_what_is_held_and_whose_session_holds_it(alice, bob, opener, space, verb):
+    alice.leases.claim("src/a.py")
+    other = opener.join(space, "alice", ttl_s=LONG_S)
+    for caller, holder in (
+        (bob, "alice, not by this session"),
+        (other, "alice, in another session"),
+    ):
+        with pytest.raises(dibs.NotYoursError) as refusal:
+            getattr(caller.leases, verb)("src")
+        assert refusal.value.message == f"src/a.py is held by {holder}"
+
+
 def test_epochs_rise_over_release_expiry_takeover_and_pruning(alice, bob, clock):
     epochs = [alice.leases.claim("a", ttl_s=60).epoch]
     alice.leases.release("a")

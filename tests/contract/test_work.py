@@ -545,11 +545,15 @@ def refused(agent, id):
     return refusal.value
 
 
-def test_a_refusal_says_whether_a_claim_expired_ended_or_is_somebody_else_s(alice, bob, clock):
+def test_a_refusal_says_whether_a_claim_expired_ended_or_is_somebody_else_s(
+    alice, bob, clock, opener, space
+):
     alice.work.add("t")
     assert refused(alice, "t").message == "you do not hold t, which is available"
     alice.work.claim("t", ttl_s=60)
     assert refused(bob, "t").message == "t is claimed by alice, not by this session"
+    again = opener.join(space, "alice", ttl_s=600)
+    assert refused(again, "t").message == "t is claimed by alice, in another session"
     clock.advance(60)
     assert refused(alice, "t").message == "your claim on t has expired"
     assert refused(bob, "t").message == "you do not hold t, which is available"

@@ -113,12 +113,18 @@ def own_lease(tx: Write, scope: Scope, resource: Resource, epoch: int | None) ->
             blockers=blockers,
         )
     if blockers:
+        first = blockers[0]
         raise NotYoursError(
-            f"{held_by(resource.text, blockers[0].agent)}, not by this session",
+            f"{held_by(first.resource, first.agent)}, {elsewhere(scope, first.agent)}",
             next="ask the holder to release it, or claim it with a wait",
             blockers=blockers,
         )
     raise NotFoundError(f"you hold no lease on {name}", next="list your leases")
+
+
+def elsewhere(scope: Scope, agent: str) -> str:
+    """Where an agent holds what this session does not; it may be the caller, who has several."""
+    return "in another session" if agent == scope.caller.agent else "not by this session"
 
 
 def taken_away(tx: Read, scope: Scope, resource: Resource, epoch: int | None) -> Row | None:

@@ -11,7 +11,7 @@ from dibs.arguments import milliseconds
 from dibs.errors import EmptyError, HeldError, StaleError, StateError
 from dibs.nouns.leases import grants
 from dibs.nouns.leases.grants import Want, take
-from dibs.nouns.leases.own import learn
+from dibs.nouns.leases.own import elsewhere, learn
 from dibs.nouns.recovery import end_dead_sessions, lapse_task, leave_to_others, taken_with
 from dibs.nouns.work.adding import Adding, names_text
 from dibs.nouns.work.fitting import Finding, Search, ahead, declared
@@ -478,7 +478,8 @@ def _stale(tx: Read, scope: Scope, row: Row) -> StaleError:
         said = f"your claim on {id} has epoch {task.epoch}"
         next = "stop working on it, unless the newer claim is yours to use"
     elif task.state == "claimed":
-        said = f"{id} is claimed by {called(task.agent or '')}, not by this session"
+        agent = task.agent or ""
+        said = f"{id} is claimed by {called(agent)}, {elsewhere(scope, agent)}"
     else:
         now = "has failed" if task.state == "failed" else f"is {task.state}"
         said = f"you do not hold {id}, which {now}"

@@ -501,7 +501,7 @@ def test_state_is_set_compared_watched_and_exported(shell: Shell) -> None:
     assert [one["key"] for one in bob.json("state", "list", "budget")] == ["total"]
     assert bob.json("state", "namespaces") == {"budget": 1}
     assert len(bob.json("state", "export", "budget")["history"]) == 3
-    alice.ok("state", "delete", "budget", "total")
+    assert alice.ok("state", "delete", "budget", "total").out == ""
     assert bob("state", "get", "budget", "total").err == "nothing there\n"
     alice.ok("state", "set", "budget", "other", "1")
     assert alice.ok("state", "clear", "budget").out == "1\n"

@@ -17,11 +17,14 @@ def test_the_plan_in_words_says_what_is_in_the_way_and_what_would_help(shell: Sh
     lead.ok("work", "add", "train", "--tag", "gpu")
     lead.ok("work", "add", "ship", "--after", "licence")
     said = lead.ok("work", "plan", "--agents", "6").out
-    assert "6 open tasks (4 available, 2 blocked)" in said
+    assert "6 open tasks (4 available, 2 blocked)\n" in said
     assert "2 agents can be busy now, 2 at most" in said
     assert "6 agents: 4 would be idle now. To keep them busy:" in said
     assert "finish design first: 1 task waits for it" in said
     assert "split or narrow what changes src: 1 ready task waits for it" in said
+    lead.ok("work", "cancel", "train")
+    rest = lead.ok("work", "plan").out
+    assert "5 open tasks (3 available, 2 blocked), besides 1 cancelled\n" in rest
     assert "Longest chain: 2 tasks, 2 steps\n  design → build\n" in said
     assert "ship waits for licence, which nobody has added" in said
     assert "train needs an agent that can do gpu; nobody here has said so" in said

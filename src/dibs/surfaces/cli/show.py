@@ -236,7 +236,8 @@ def messages(result: Sequence[records.Message]) -> None:
 
 
 def entry(result: records.Entry) -> None:
-    say(dump(result.value) if not result.deleted else "")
+    if not result.deleted:
+        say(dump(result.value))
     verb = "deleted" if result.deleted else "set"
     name, by = called(f"{result.namespace}/{result.key}"), called(result.author)
     note(f"{name} version {result.version}, {verb} by {by} {ago(result.set_at)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dibs.arguments import AGENTS_MAX, LIST_LIMIT, Choice, Whole
+from dibs.nouns.work.refusals import ENDED
 from dibs.operation import EVERYBODY
 from dibs.records import called, plain, span
 from dibs.surroundings.wording import note, paint, print_json, say
@@ -78,8 +79,10 @@ def draw(plan: WorkPlan) -> None:
         note("no task is open: all are done")
         return
     time = times(plan.unit)
-    states = ", ".join(f"{plan.counts[one]} {one}" for one in sorted(plan.counts))
-    say(f"{several(plan.open_count, 'open task')} ({states})")
+    said = {state: f"{number} {state}" for state, number in sorted(plan.counts.items())}
+    ended = ", ".join(said.pop(state) for state in ENDED if state in said)
+    besides = f", besides {ended}" if ended else ""
+    say(f"{several(plan.open_count, 'open task')} ({', '.join(said.values())}){besides}")
     say(
         f"{several(plan.busy_now, 'agent')} can be busy now, {plan.busy_most} at most; "
         f"{time(plan.length)} until all is done"

@@ -169,6 +169,8 @@ def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
         ("lock src/a.py", "use dibs claim PATH"),
         ("unlock src/a.py", "use dibs release PATH"),
         ("rm src/a.py", "use dibs release PATH"),
+        ("give src/a.py --to bob", "use dibs transfer PATH --to AGENT"),
+        ("lease give src/a.py", "use dibs transfer PATH --to AGENT"),
         ("done fix-login", "use dibs work complete ID"),
         ("config", "one of: list, get, set"),
         ("config sett ttl 1m", "did you mean config set?"),

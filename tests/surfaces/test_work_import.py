@@ -116,7 +116,8 @@ def test_a_text_of_no_known_format_is_refused(shell: Shell, text: str) -> None:
     (shell.folder / "file").write_bytes(text.encode("utf-8", "surrogateescape"))
     answer = shell("work", "import", "file")
     assert answer.code == 2, answer
-    assert text or "it is empty" in answer.err
+    assert text or "the text is empty" in answer.err
+    assert "\nnext: " in answer.err
 
 
 def test_a_folder_of_a_stranger_makes_nothing_be_read_outside_it(shell: Shell) -> None:

@@ -79,7 +79,7 @@ def detect(text: str) -> str:
     start = text.lstrip()
     if not start:
         raise InvalidError(
-            "it is empty", next="check the program that should write it, or give --format"
+            "the text is empty", next="check the program that should write it, or give --format"
         )
     if start[:1] in ("{", "["):
         return detect_json(text)
@@ -90,7 +90,7 @@ def detect(text: str) -> str:
     if "id" in heading and len(heading) > 1:
         return "csv"
     raise InvalidError(
-        "its format is not known", next=f"give --format, one of: {', '.join(READERS)}"
+        "the format of the text is not known", next=f"give --format, one of: {', '.join(READERS)}"
     )
 
 

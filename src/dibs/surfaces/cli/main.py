@@ -182,7 +182,11 @@ def by_hand(globals_: Globals, name: str, words: list[str]) -> int:
         raise NotYoursError(
             f"only people may do this (dibs {name}), but this is an agent's shell", next=PEOPLE_ONLY
         )
-    return command.main(globals_, *placed, **command.check(named))
+    given = command.check(named)
+    try:
+        return command.main(globals_, *placed, **given)
+    except InvalidError as error:
+        raise command.advised(error) from None
 
 
 def written_by_hand(name: str) -> Command:
@@ -260,8 +264,7 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
                 from dibs.surfaces.cli.slips import name_as_typed
 
                 name_as_typed(error, command)
-                command.advised(error)
-            raise
+            raise command.advised(error) from None
         if command.items is not None:
             code = answer_each(globals_, operation, result)
             if operation.name == "work.add_many":

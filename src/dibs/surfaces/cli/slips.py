@@ -28,7 +28,8 @@ CHECKED = 20
 HINTS = {
     **dict.fromkeys(("ls", "list", "show", "who", "holders"), "status"),
     **dict.fromkeys(("lock", "acquire", "take", "reserve", "hold", "get-lock"), "claim PATH"),
-    **dict.fromkeys(("unlock", "rm", "free", "give", "drop"), "release PATH"),
+    **dict.fromkeys(("unlock", "rm", "free", "drop"), "release PATH"),
+    **dict.fromkeys(("give", "handover", "hand-over"), "transfer PATH --to AGENT"),
     **dict.fromkeys(("done", "complete", "finish", "close"), "work complete ID"),
     **dict.fromkeys(("next", "pop", "pull"), "work next"),
     **dict.fromkeys(("add", "new", "create", "todo"), "work add ID --title TEXT"),
@@ -57,6 +58,7 @@ VERBS = {
     **dict.fromkeys(("work done", "work finish", "work close"), "work complete ID"),
     **dict.fromkeys(("work start", "work take", "work begin"), "work claim ID"),
     **dict.fromkeys(("messages list", "messages show", "messages log"), "messages"),
+    "leases give": "transfer PATH --to AGENT",
     "messages read": "inbox",
     "events list": "log",
     "messages reply": "send TEXT --reply-to ID",

@@ -233,6 +233,13 @@ class CorruptError(UnavailableError):
     code = "corrupt"
 
 
+UNREADABLE = (
+    TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError
+)  # fmt: skip
+"""What reading a store can raise if something other than dibs has written to it. SQLite accepts
+values of any type in every column, and JSON of any shape in a text."""
+
+
 class StorageError(UnavailableError):
     """The disk or the operating system failed a read, a write, a sync or a lock."""
 

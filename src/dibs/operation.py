@@ -31,7 +31,7 @@ from dibs.arguments import (
     kind_of,
     shown,
 )
-from dibs.errors import DibsError, InvalidError, NotYoursError, error_of
+from dibs.errors import UNREADABLE, DibsError, InvalidError, NotYoursError, error_of
 from dibs.records import Record
 
 TYPE_CHECKING = False
@@ -405,7 +405,11 @@ def operation(*raises: type[DibsError], **facts: Any) -> Callable[[F], F]:
             placed, named = entry.check(args, kwargs)
             if noun.scope.daemon is not None:
                 return noun.scope.call(entry, entry.bind(args, kwargs))
-            return method(noun, *placed, **named)
+            try:
+                return method(noun, *placed, **named)
+            except UNREADABLE as error:
+                noun.scope.blame(error)
+                raise
 
         return _like(call, method)
 
@@ -433,13 +437,18 @@ def writes(*raises: type[DibsError], **facts: Any) -> Callable[[F], F]:
                 first = [scope.asked_before(key)] if key is not None else []
                 return first if ahead is None else [*first, *ahead(noun, *placed, **named)]
 
-            with scope.write(asked if ahead or key is not None else None) as tx:
-                inside = type(noun)(scope, tx)
-                if key is None:
-                    return method(inside, *placed, **named)
-                return scope.once(
-                    tx, entry.name, key, (placed, named), lambda: method(inside, *placed, **named)
-                )
+            try:
+                with scope.write(asked if ahead or key is not None else None) as tx:
+                    inside = type(noun)(scope, tx)
+                    if key is None:
+                        return method(inside, *placed, **named)
+                    request = placed, named
+                    return scope.once(
+                        tx, entry.name, key, request, lambda: method(inside, *placed, **named)
+                    )
+            except UNREADABLE as error:
+                scope.blame(error)
+                raise
 
         return _like(call, method)
 

@@ -242,6 +242,92 @@ def test_a_value_of_another_type_is_found_in_every_column(raw: Raw, opener, alic
     assert alice.agents.verify() == ()
 
 
+DEEP = "[" * 100_000
+"""JSON that no parser follows to its end."""
+FOREIGN = {
+    "blob": "x'00'",
+    "text": "'a text'",
+    "infinity": "9e999",
+    "large": str(2**63 - 1),
+    "infinite store time": "'[1e999]'",
+    "object": "'{}'",
+    "deep": f"'{DEEP}'",
+}
+
+
+def readers(agent: dibs.Agent, seal: str, seq: int) -> list[Callable[[], Any]]:
+    events = agent.events
+    return [
+        lambda: events.since(0),
+        lambda: events.latest(path="a", task="t1"),
+        lambda: events.latest(since="1h"),
+        lambda: events.latest(until="1h"),
+        events.seal,
+        lambda: events.check_seal(seal),
+        lambda: events.replay(at=seq - 1),
+        lambda: events.diff(seq - 5, "now"),
+        lambda: events.report(by="task", since="1d"),
+        events.contention,
+        agent.agents.overview,
+        agent.leases.status,
+        agent.work.list,
+        agent.messages.history,
+        lambda: agent.state.history("ns", "short"),
+    ]
+
+
+@direct("changes rows by hand")
+@pytest.mark.parametrize("value", FOREIGN.values(), ids=FOREIGN)
+def test_a_value_that_dibs_never_writes_leaves_every_reader_an_answer(
+    raw: Raw, opener, alice, value: str
+):
+    """An answer or a refusal that names the row: neither an error of Python nor a hang."""
+    if opener.on_postgres:
+        return  # its columns have types
+    seal, seq = alice.events.seal().text, alice.events.last()
+    refused = 0
+    for table in ("event", "lease", "ticket", "task", "session", "space"):
+        row = next((one for one in raw.rows(table) if one.get("kind") == "lease.queued"), None)
+        row = row or raw.rows(table)[-1]
+        key = {column: row[column] for column in raw.key(table)}
+        for column in raw.columns()[table]:
+            if column in ("id", "space"):
+                continue
+            others = {name: one for name, one in key.items() if name != column}
+            named = " AND ".join(f"{name} = {quote(one)}" for name, one in others.items())
+            kept = "" if column in key else f" AND {column} IS {quote(row[column])}"
+            at = f"{column} = {quote(row[column])}" if column in key else "1 = 1"
+            raw.ask(f"UPDATE {table} SET {column} = {value} WHERE {named} AND {at}{kept}")
+            for read in readers(alice, seal, seq):
+                try:
+                    read()
+                except dibs.CorruptError as error:
+                    refused += 1
+                    assert "something other than dibs has changed" in error.message
+                except dibs.DibsError:
+                    pass
+            raw.ask(f"DELETE FROM {table} WHERE {named} AND ({at} OR {column} = {value})")
+            raw.insert(table, row)
+    assert refused
+    assert alice.agents.verify() == ()
+
+
+@direct("changes rows by hand")
+@pytest.mark.parametrize(
+    "changes", [DEEP, "[1e999]", '[0,["lease-",{"no":1}]]'], ids=["deep", "infinite", "no column"]
+)
+def test_an_event_that_cannot_be_read_does_not_stop_the_search_for_an_older_row(
+    raw: Raw, alice, changes: str
+):
+    [event] = [row for row in raw.rows("event") if row["kind"] == "lease.queued"]
+    raw.replace("event", event, event | {"changes": changes})
+    raw.ask(f"UPDATE task SET title = 'x' WHERE id = 't2' AND space = {raw.space}")
+    raw.ask(f"UPDATE space SET pending = {quote(changes)} WHERE id = {raw.space}")
+    assert ("event", str(event["seq"])) in {
+        (one.noun, one.subject) for one in alice.agents.verify()
+    }
+
+
 @direct("changes rows by hand")
 def test_text_that_is_not_utf8_is_refused_with_the_name_of_its_table(raw: Raw, opener, alice):
     if opener.on_postgres:

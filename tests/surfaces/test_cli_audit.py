@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from tests.surfaces.shell import Shell, finish
 
 
@@ -63,3 +65,42 @@ def test_verify_says_what_has_happened_to_which_row(shell: Shell) -> None:
     assert (found["noun"], found["subject"], found["what"]) == ("lease", "port:1", "changed")
     answer = alice("verify")
     assert answer.code == 1 and "port:1" in answer.out
+
+
+READERS = (
+    "log", "log --since 1h", "report", "contention", "replay --at now", "audit seal",
+    "vault ../notes", "overview", "work list", "verify",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("event", "subject", "x'00'"),
+        ("event", "data", "x'00'"),
+        ("event", "data", "printf('%.*c', 100000, '[')"),
+        ("event", "at", "x'00'"),
+        ("event", "seq", "9e999"),
+        ("task", "state", "x'00'"),
+    ],
+    ids=["subject", "data", "deep", "time", "infinite", "state"],
+)
+def test_a_value_that_dibs_never_writes_ends_no_command_in_a_traceback(
+    shell: Shell, table: str, column: str, value: str
+) -> None:
+    alice = shell.as_("alice")
+    alice.ok("work", "add", "t1")
+    alice.ok("claim", "port:1", "--note", "mine")
+    name = "subject" if table == "event" else "id"
+    script = (
+        "import apsw; apsw.Connection('.dibs/dibs.db').execute("
+        f"\"UPDATE {table} SET {column} = {value} WHERE {name} = 't1'\")"
+    )
+    assert finish(alice.spawn([sys.executable, "-c", script])).code == 0
+    for command in READERS:
+        for form in ("text", "json"):
+            answer = alice("--format", form, *command.split())
+            assert "Traceback" not in answer.err, command
+            assert answer.code in (0, 1, 75), command
+            if answer.code == 75:
+                assert "something other than dibs has changed" in answer.out + answer.err

@@ -192,6 +192,13 @@ class Scope:
 
         pruning.tidy(self)
 
+    def blame(self, error: Exception) -> None:
+        """Raise what to say if a call failed because something else changed the store."""
+        from dibs.nouns.events import proof  # late, since it is rarely needed
+
+        if self.daemon is None:
+            proof.blame(self, error)
+
     def at_close(self, call: Callable[[], None]) -> None:
         """Register something to do before the space is closed."""
         self.store.at_close.append(call)

@@ -514,7 +514,7 @@ class FileLiveness:
         return os.fstat(self._handle).st_nlink > 0
 
     def path(self, number: int) -> str:
-        return os.path.join(self._folder, f"{self.space}-{number}")
+        return os.path.join(self._folder, f"{self.space}-{number:d}")
 
     def hold(self, number: int) -> None:
         """Prove that this number is alive, until the process ends or lets go."""

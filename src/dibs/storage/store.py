@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from _contextvars import ContextVar
 
-from dibs.errors import CancelledError, CorruptError, NotYoursError, SpaceFullError
+from dibs.errors import UNREADABLE, CancelledError, CorruptError, NotYoursError, SpaceFullError
 from dibs.records import TRACED
 from dibs.storage.clock import COPY, SILENCE, bearable, stranger
 from dibs.storage.images import inner, is_firm, to_changes, to_json
@@ -605,7 +605,7 @@ def from_text(text: str | None) -> Any:
         _READERS.append(JSONDecoder().raw_decode)
     try:
         return _READERS[0](text)[0]
-    except (ValueError, TypeError) as error:
+    except UNREADABLE as error:
         raise CorruptError(
             "something other than dibs has changed what is stored here",
             next="dibs verify names the rows",

@@ -105,8 +105,7 @@ class Events(Noun):
     def last(self) -> int:
         """Show the seq of the last write, where a reader of only new events starts."""
         with self.scope.read() as tx:
-            seq: int = tx.rows(SPACE.position)[0]["seq"]
-        return seq
+            return places.kept(tx)[1]
 
     @operation(PrunedError, by=EVERYBODY, example="17 --wait 60s", kinds={"kind": EVENT})
     def watch(

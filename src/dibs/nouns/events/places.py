@@ -89,7 +89,10 @@ def milliseconds(moment: object) -> int:
 def kept(tx: Read) -> tuple[int, int]:
     """The seqs between which events are kept."""
     position = tx.rows(SPACE.position)[0]
-    return position["pruned_seq"] + 1, position["seq"]
+    first, last = position["pruned_seq"] + 1, position["seq"]
+    if not type(first) is type(last) is int:
+        raise TypeError("a seq is not a whole number")  # a search for infinity never ends
+    return first, last
 
 
 def samples(tx: Read, low: int, high: int) -> list[tuple[int, Row]]:

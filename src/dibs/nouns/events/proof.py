@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import time
 
-from dibs.errors import CorruptError
-from dibs.records import Mismatch
+from dibs import errors
+from dibs.errors import BusyError, CorruptError
+from dibs.records import Mismatch, called
 from dibs.storage.base import LEDGER, LOWEST, base_row, based, every, image_in
 from dibs.storage.images import TABLES, Fold, image_of, touched
 from dibs.storage.ledger import SUM
@@ -38,8 +39,10 @@ PAGE = 500
 TELL_S = 2.0
 PATIENCE_S = 3600.0
 """How long a proof may take: it reads everything in one transaction."""
-UNREADABLE = (CorruptError, ValueError, LookupError, TypeError, AttributeError)
+UNREADABLE = (CorruptError, *errors.UNREADABLE)
 """The errors that reading changes not written by dibs can raise."""
+BLAME_S = 6.0
+"""How long a call that failed looks for somebody to blame."""
 BORN = {"lease": "epoch", "ticket": "number", "task": "epoch", "session": "id", "message": "id",
         "token": "id"}  # fmt: skip
 """The column of a signed row that says which event created it."""
@@ -58,6 +61,27 @@ def verify(scope: Scope, tell: Tell | None = None) -> tuple[Mismatch, ...]:
     last = scope.store.driver.last_seq()
     with scope.long_read(PATIENCE_S) as tx:
         return Proof(scope, tx, last, tell).findings()
+
+
+def blame(scope: Scope, error: Exception) -> None:
+    """Raise what to say if a call failed because something else changed the store."""
+    end = time.monotonic() + BLAME_S
+
+    def tell(_: str) -> None:
+        if time.monotonic() > end:
+            raise BusyError("the store is too large to be verified now")
+
+    try:
+        found = verify(scope, tell)
+    except BusyError:
+        return
+    if found:
+        one = found[0]
+        raise CorruptError(
+            "something other than dibs has changed this store: "
+            f"{one.noun} {called(one.subject)} ({one.what})",
+            next="dibs verify names the rows",
+        ) from error
 
 
 class Proof:

@@ -232,7 +232,7 @@ def task_record(
 
 def counts_of(tx: Read) -> dict[str, int]:
     """How many tasks are in each state now."""
-    counts = {row["state"]: row["number"] for row in tx.rows(WORK.counts)}
+    counts = {str(row["state"]): row["number"] for row in tx.rows(WORK.counts)}
     for row in tx.rows(WORK.due_counts, now=tx.now):
         state, number = "dead" if row["last"] else "available", row["number"]
         counts[row["state"]] -= number

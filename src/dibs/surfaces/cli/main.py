@@ -14,7 +14,14 @@ import gc
 import os
 import sys
 
-from dibs.errors import DibsError, InvalidError, NotFoundError, NotYoursError
+from dibs.errors import (
+    UNREADABLE,
+    CorruptError,
+    DibsError,
+    InvalidError,
+    NotFoundError,
+    NotYoursError,
+)
 from dibs.operation import AGENT, NOUNS, OPERATIONS, PEOPLE_ONLY, Operation
 from dibs.records import called, plain, shortened, span
 from dibs.surroundings.commands import Command, Globals, lines_of_json
@@ -108,12 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         pass  # the reader has closed the pipe
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
-            code = code or UNWRITTEN
-            say_unwritten(error)
-        else:
-            code = BUG
-            confess(globals_, error)
+        code = failed(globals_, error, code)
     if arguments is None:
         leave(code)
     return code
@@ -395,6 +397,27 @@ def answer_each(globals_: Globals, operation: Operation, result: Any) -> int:
             error.message = f"item {place}: {error.message}"
             complaint(error)
     return refused[0][1].exit_code if refused else 0
+
+
+def failed(globals_: Globals, error: Exception, code: int) -> int:
+    """Say why a command failed in a way that none should; return the exit code.
+
+    code: the one that it had before its output failed
+    """
+    if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+        say_unwritten(error)
+        return code or UNWRITTEN
+    if isinstance(error, UNREADABLE):
+        try:
+            with globals_.open() as space:
+                space.scope.blame(error)  # no operation has noticed what cannot be shown either
+        except CorruptError as corrupt:
+            complain(globals_, corrupt)
+            return corrupt.exit_code
+        except DibsError:
+            pass  # there is no store
+    confess(globals_, error)
+    return BUG
 
 
 def confess(globals_: Globals, error: Exception) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import dibs
 from dibs.nouns.agents.operations import who
+from dibs.records import to_text
 from dibs.storage.base import LEDGER, based, image_in
 from dibs.storage.images import DERIVED, TABLES, UNTOLD, Fold, teller
 from dibs.storage.queries import Queries
@@ -578,6 +579,45 @@ def test_a_seal_finds_a_journal_that_was_cut_short(opener: Opener, alice):
     assert alice.events.check_seal(seal.text).what == "removed"
     raw.insert("event", last)
     assert alice.events.check_seal(seal.text).holds
+
+
+@direct("changes rows by hand")
+def test_a_journal_that_was_cut_without_the_key_matches_no_seal(opener: Opener, alice, clock):
+    """Whoever has read a seal can write its hash where pruning writes that of a cut."""
+    alice.leases.claim("a")
+    seal = alice.events.seal()
+    clock.advance(1)
+    alice.leases.claim("b")
+    raw = Raw(opener)
+    [row], events = raw.rows("space"), raw.rows("event")
+    cut = row | {"base_seq": seal.seq, "pruned_seq": seal.seq, "head": seal.hash}
+    raw.ask(f"DELETE FROM event WHERE space = {raw.space} AND seq <= {seal.seq}")
+    raw.replace("space", row, cut)
+    with pytest.raises(dibs.CorruptError, match="the space's row"):
+        alice.events.check_seal(seal.text)
+    raw.replace("space", cut, row)
+    for event in events[: -len(raw.rows("event"))]:
+        raw.insert("event", event)
+    assert alice.agents.verify() == ()
+
+
+@direct("changes rows by hand")
+def test_a_seal_does_not_believe_a_cut_that_was_forged(opener: Opener, alice, clock):
+    alice.leases.claim("a")
+    seal = alice.events.seal()
+    alice.leases.claim("b")
+    clock.advance(1)
+    alice.events.prune(keep_s=0.5)
+    with pytest.raises(dibs.PrunedError):
+        alice.events.check_seal(seal.text)
+    raw = Raw(opener)
+    [event] = [row for row in raw.rows("event") if row["kind"] == "space.pruned"]
+    said = to_text(from_text(event["data"]) | {"upto": seal.seq, "head": seal.hash})
+    raw.replace("event", event, event | {"data": said})
+    with pytest.raises(dibs.PrunedError):
+        alice.events.check_seal(seal.text)
+    raw.replace("event", event | {"data": said}, event)
+    assert alice.agents.verify() == ()
 
 
 def play(agents: list[dibs.Agent], random: Random, number: int) -> None:

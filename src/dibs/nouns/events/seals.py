@@ -13,7 +13,7 @@ from __future__ import annotations
 from time import gmtime, strftime
 
 from dibs.arguments import SEAL
-from dibs.errors import NotFoundError, PrunedError
+from dibs.errors import CorruptError, NotFoundError, PrunedError
 from dibs.records import Seal, Sealed, called
 from dibs.storage.base import LEDGER
 from dibs.storage.clock import SEQ_LIMIT
@@ -46,8 +46,14 @@ def check(scope: Scope, text: str) -> Sealed:
     seq, wanted = read_seal(scope, text)
     with scope.long_read(PATIENCE_S) as tx:
         head = tx.rows(LEDGER.head)[0]
+        if not scope.store.ledger.fits("space", head):
+            raise CorruptError(
+                "something other than dibs has changed the space's row, which says where the "
+                "journal begins",
+                next="dibs verify names the rows",
+            )
         if seq < head["base_seq"]:
-            found: str | None = kept(tx, seq, head)
+            found: str | None = kept(scope, tx, seq, head)
         else:
             found = hash_at(scope, tx, seq, head)
     what = "removed" if found is None else "whole" if found == wanted else "changed"
@@ -84,8 +90,8 @@ def hash_at(scope: Scope, tx: Read, seq: int, head: Row) -> str | None:
     return str(hash)
 
 
-def kept(tx: Read, seq: int, head: Row) -> str:
-    """The hash of a removed event, if it was the last one of a cut."""
+def kept(scope: Scope, tx: Read, seq: int, head: Row) -> str:
+    """The hash of a removed event, if it was the last one of a cut that dibs has recorded."""
     after = head["base_seq"]
     values = {"agent": None, "subject": None, "kind": "space.pruned", "limit": PAGE}
     values |= {"upto": SEQ_LIMIT, "kind_low": "", "kind_high": ""}
@@ -93,7 +99,9 @@ def kept(tx: Read, seq: int, head: Row) -> str:
         for row in rows:
             after, said = row["seq"], from_text(row["data"])
             if said.get("upto") == seq and "head" in said:
-                return str(said["head"])
+                link = tx.row(LEDGER.link, seq=after)
+                if link is not None and link["hash"] == hash_at(scope, tx, after, head):
+                    return str(said["head"])
     raise PrunedError(
         f"the events up to {head['base_seq']} have been pruned, including the one that this "
         "seal is for",

@@ -393,6 +393,27 @@ def test_a_journal_that_ends_inside_a_write_lacks_an_event(opener: Opener, alice
 
 
 @direct("changes rows by hand")
+def test_rows_whose_events_were_cut_off_are_not_blamed_once_the_store_was_opened_again(
+    opener: Opener, alice
+):
+    """Opening it notices that the journal went back, and continues far above."""
+    if opener.on_postgres:
+        return  # only the server's history says that it went back
+    alice.leases.claim("a")
+    seq = alice.events.last()
+    alice.leases.claim("b")
+    alice.state.set("ns", "k", 1)
+    raw = Raw(opener)
+    raw.ask(f"DELETE FROM event WHERE space = {raw.space} AND seq > {seq}")
+    again = opener.open()
+    assert again.events.latest()[-1].kind == "space.restored"
+    found = again.agents.verify()
+    assert [(one.noun, one.subject, one.what) for one in found] == [
+        ("event", str(seq + 1), "removed")
+    ]
+
+
+@direct("changes rows by hand")
 def test_an_event_after_one_that_was_replaced_is_not_called_changed(raw: Raw, alice):
     """Its predecessor's hash is lost, so nothing can be said about it."""
     rows = [row for row in raw.rows("event") if row["hash"]]

@@ -106,8 +106,11 @@ class Proof:
         """Whether the journal ends inside a write, since the last event of each has its changes."""
         self._lost: int | None = None
         """The last event that does not follow from the one before it."""
-        self._later = False
-        """Whether dibs wrote rows after the last event, which means events are missing."""
+        self._ends: list[tuple[int, int]] = []
+        """Where the journal ends or was continued after the store went back: the last event there,
+        and the next one."""
+        self._lacking: int | None = None
+        """The first event that is missing at such a place, since dibs wrote rows after it."""
         self._differing: dict[Where, tuple[Image | None, Row | None]] = {}
         """What a row should be and what it is, for the rows that differ."""
 
@@ -131,11 +134,12 @@ class Proof:
         self._walk(self._events(), self._look_at)
         self._end()
         self._apply_pending()
+        self._ends.append((self._seq, 2**63))
         for table in TABLES.values():
             self._compare(table)
         self._compare_words()
-        if self._later:
-            self._add("event", str(self._seq + 1), "removed", None, self._seq + 1)
+        if self._lacking is not None:
+            self._add("event", str(self._lacking), "removed", None, self._lacking)
             self._differing.clear()
         if self._differing:
             self._name_differences()
@@ -255,6 +259,8 @@ class Proof:
                 return
             self._add("event", str(self._seq + 1), "removed", None, self._seq + 1)
             self._sure = set()
+        elif seq != self._seq + 1:
+            self._ends.append((self._seq, seq))
         self._hash, self._seq = event["hash"] or self._chain["head"], seq
         self._cut = proven and event["changes"] is None
         if proven:
@@ -315,7 +321,7 @@ class Proof:
             mine = image_of(table, row, self._ledger.digest)
             if (image is None or table.firm(image) != table.firm(mine)) and self._is_sure(where):
                 self._differing[where] = (image, row)
-                self._later |= self._is_later(table, row)
+                self._note_later(table, row)
             elif not self._signed(table, row):
                 self._add(table.name, subject(table, row), "changed", row)
             self._say(f"{number} rows of {table.name}")
@@ -323,12 +329,14 @@ class Proof:
             if self._is_sure((table.name, key)):
                 self._differing[table.name, key] = (images[key], None)
 
-    def _is_later(self, table: Table, row: Row) -> bool:
-        """Whether dibs wrote a row after the last event."""
+    def _note_later(self, table: Table, row: Row) -> None:
+        """Note where the journal ends too early, if dibs wrote a row after an end of it."""
         if table.name == "task" and row["session"] is None:
-            return False  # it has no signature
+            return  # it has no signature
         born = whole(row.get(BORN.get(table.name, "")))
-        return born > self._seq and self._signed(table, row)
+        lacking = [end + 1 for end, following in self._ends if end < born < following]
+        if lacking and self._signed(table, row):
+            self._lacking = min(lacking[0], self._lacking or lacking[0])
 
     def _signed(self, table: Table, row: Row) -> bool:
         """Whether a row's own signature is valid, if it has one."""

@@ -380,6 +380,19 @@ def test_a_tool_that_is_told_to_only_look_only_reads(command: str) -> None:
     assert only_reads(command)
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["shfmt -l -w a.sh", "shfmt -i 2 -ci -w a.sh", "shfmt -ln=bash -w a.sh"],
+)
+def test_the_short_words_of_a_formatter_take_no_other_option_for_their_value(command: str) -> None:
+    assert writes(command, "/repo") == [Edit("/repo/a.sh")]
+
+
+def test_a_formatter_with_an_unknown_option_is_not_said_to_only_read() -> None:
+    assert only_reads("golines -m 100 a.go")
+    assert not only_reads("golines -m -w a.go")
+
+
 def kind_of(path: str) -> str:
     return "directory" if os.path.isdir(path) else "file" if os.path.lexists(path) else ""
 

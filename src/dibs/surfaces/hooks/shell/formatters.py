@@ -197,7 +197,8 @@ FORMATTERS = {
     "scalafmt": Formatter("scala sbt sc", "", "c --config", "-c -d --diff", "."),
     "shellharden": Formatter("sh bash", "--replace"),
     "shfmt": Formatter(
-        "sh bash bats", "-w --write", "ilp -i --ln --indent --language-dialect", "-l -d",
+        "sh bash bats", "-w --write", "i --indent --ln --language-dialect --filename", "-l -d",
+        words=True,
     ),
     "sqlfluff fix": Formatter("sql", "", "d --dialect --rules --config", "-d -n"),
     "sqlfluff format": Formatter("sql", "", "d --dialect --config", "-d -n"),
@@ -262,6 +263,9 @@ def only_looks(name: str, args: list[str]) -> bool:
     """Say whether a formatter leaves all files alone."""
     formatter, found, names = _asked(name, [*args])
     if not formatter or found.has(_ALSO_WRITES) or formatter.rewrites(found, names):
+        return False
+    # An option that is unknown here may have been taken for one whose value is `-w`.
+    if {*formatter.needs.split()} & {*args} and not formatter.only_looks & {*found, *names}:
         return False
     return formatter.idle or bool(formatter.only_looks & {*found, *names})
 

@@ -352,6 +352,29 @@ def test_a_list_in_python_leaves_out_the_files_that_its_condition_names(
     assert (edit.path, edit.asks) == ("/repo/src/*", asks)
 
 
+@pytest.mark.parametrize(
+    ("body", "asks"),
+    [
+        ("if 'x' in text:\n  continue\n open(f, 'w')", (("only", "without", "x"),)),
+        ("if 'x' not in text:\n  open(f, 'w')", (("only", "without", "x"),)),
+        ("if 'x' in text:\n  open(f, 'w')", (("only", "with", "", "x"),)),
+        ("if 'x' not in text:\n  continue\n open(f, 'w')", (("only", "with", "", "x"),)),
+        ("if 'tests' in f or 'x' in text:\n  continue\n open(f, 'w')",
+         (("only", "unnamed", "tests"), ("only", "without", "x"))),
+        ("if 'x' in text:\n  continue\n open(f, 'w').write(text.replace('a', 'b'))",
+         (("only", "without", "x"), ("only", "with", "", "a"))),
+        ("if 'x' not in text:\n  text += 'x'\n new = text.replace('a', 'b')\n"
+         " if new != text: open(f, 'w')", (("only", "with", "", "a"),)),
+    ],
+)  # fmt: skip
+def test_a_loop_in_python_writes_the_files_that_its_conditions_leave(
+    body: str, asks: tuple[tuple[str, ...], ...]
+) -> None:
+    code = f"import glob\nfor f in glob.glob('src/*'):\n text = open(f).read()\n {body}"
+    [edit] = read(f"python3 - <<'E'\n{code}\nE", "/repo").edits
+    assert (edit.path, edit.asks) == ("/repo/src/*", asks)
+
+
 def test_a_repository_may_be_in_memory() -> None:
     assert writes("echo x > a.py; ls > /dev/null", "/dev/shm/repo") == [Edit("/dev/shm/repo/a.py")]
 

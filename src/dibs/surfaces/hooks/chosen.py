@@ -5,6 +5,7 @@ that are not below `tests`, files that have a copy in some folder. This is check
 files that others hold (`narrowing`). The words, each after `only`:
 
     with FLAGS TEXT…     it contains one of the texts; `i`: ignoring case
+    without TEXT…        it lacks one of the texts
     named TEXT           its path from the top contains the text; `unnamed` TEXT: it does not
     ending TEXT…         its name ends with one of these
     within PATH…         it is one of these, or in one of these folders; wildcards as in git
@@ -43,6 +44,9 @@ def _holds(word: str, *about: str, file: str, top: str, base: str) -> bool:
         if "i" in flags:
             content, texts = content.lower(), [text.lower() for text in texts]
         return any(text in content for text in texts)
+    if word == "without":
+        content = (read_file(file) or b"").decode("utf-8", "surrogateescape")
+        return not all(text in content for text in about)
     if word in ("named", "unnamed"):
         return (about[0] in name) == (word == "named")
     if word == "ending":

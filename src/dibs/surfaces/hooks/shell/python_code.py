@@ -6,8 +6,8 @@ followed with the arguments it is called with. Only what is opened for writing, 
 removed counts, not a text that merely looks like a path.
 
 A write under an `if` to files known only by a pattern (`for p in Path("src").rglob("*.py")`) means
-some of the files: those that contain the texts that the loop searches for or replaces. If it
-searches for none, nothing is claimed.
+some of the files: those that contain the texts that the loop searches for or replaces, or that
+lack those that it adds (`if "x" in text: continue`). If it searches for none, nothing is claimed.
 """
 
 from __future__ import annotations
@@ -210,11 +210,23 @@ class PythonCode(PythonValues):
         """What a loop checks in the files that it goes through, as questions."""
         texts: list[str] = []
         endings: list[str] = []
+        missing: list[str] = []
+        guards: list[tuple[str, ...]] = []
+        guarding: list[Any] = []
         for node in _inside(statements):
             self.step()
             function = getattr(node, "func", None)
             name = getattr(function, "attr", "")
-            if type(node).__name__ == "Compare" and type(node.ops[0]).__name__ in ("In", "NotIn"):
+            if type(node).__name__ == "If":
+                leaves = type(node.body[-1]).__name__ in _LEAVING
+                for test in _parts(node.test, "Or" if leaves else "And"):
+                    word = self._guarded(test, leaves)
+                    guarding += [test] if word else []
+                    if word == "without" and not leaves:
+                        missing += self.texts(test.left)
+                    elif word:
+                        guards += [("only", word, text) for text in self.texts(test.left)[:1]]
+            elif _is_search(node) and node not in guarding:
                 texts += self.texts(node.left)
             elif name in ("replace", "count", "find", "index") and len(node.args) > 0:
                 texts += self.texts(node.args[0])
@@ -224,8 +236,23 @@ class PythonCode(PythonValues):
                 texts += [text for one in self.texts(node.args[0]) for text in literals(one)]
             elif name == "endswith" and node.args:
                 endings += self.texts(node.args[0])
-        found: list[tuple[str, ...]] = [("only", "with", "", *texts)] if texts else []
-        return [*found, ("only", "ending", *endings)] if endings else found
+        guards += [("only", "with", "", *texts)] if texts else []
+        # What is added to some files may not be all that changes.
+        guards += [("only", "without", *missing)] if missing and not texts else []
+        return [*guards, ("only", "ending", *endings)] if endings else guards
+
+    def _guarded(self, test: Any, leaves: bool) -> str:
+        """How `if "x" in …` chooses the files that are written, other than by what they contain.
+
+        leaves: whether the files for which it is true are left alone
+        """
+        if not _is_search(test) or len(test.ops) > 1:
+            return ""
+        has = (type(test.ops[0]).__name__ == "In") != leaves
+        where = test.comparators[0]
+        if getattr(where, "attr", "") == "parts" or self.texts(where):
+            return "named" if has else "unnamed"
+        return "" if has else "without"
 
     def _place(self, source: Any, target: Any, *, moves: bool) -> None:
         if moves:
@@ -261,6 +288,17 @@ class PythonCode(PythonValues):
         self.run(function.body, sure=True)
         self.depth -= 1
         self.names = kept
+
+
+def _is_search(node: Any) -> bool:
+    """Whether it is `"x" in …`."""
+    return type(node).__name__ == "Compare" and type(node.ops[0]).__name__ in ("In", "NotIn")
+
+
+def _parts(test: Any, op: str) -> list[Any]:
+    """The conditions that `or` or `and` combines."""
+    whole = type(getattr(test, "op", None)).__name__ == op
+    return list(test.values) if whole else [test]
 
 
 def _name(node: Any) -> str:

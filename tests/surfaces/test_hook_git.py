@@ -251,6 +251,7 @@ git diff main apart -- . ':!sub' | git apply
 git diff main apart -- . ':(exclude)both.py' > ../x.diff; git apply ../x.diff
 cd sub && git diff main apart -- . | git apply
 git diff --name-only main apart -- . ':!sub' | xargs rm -f
+git diff --name-only main...other | xargs rm -f
 git fetch -q origin remote-only && git merge -q FETCH_HEAD
 git fetch -q . other && git checkout FETCH_HEAD -- .
 git checkout other -- . ':!new.py'

@@ -187,6 +187,10 @@ class Asking:
         return self._found[key]
 
     def _find(self, rev: str) -> str:
+        one, dots, other = rev.partition("...")
+        if dots:  # as in `git diff main...topic`: where they parted
+            both = ("--end-of-options", one or self.head, other or self.head)
+            return self._git("merge-base", *both, codes=(0, 1, 128)).decode().strip()
         said = self._verify(rev)
         if not said and rev[:1] != "-" and not set(rev) & set("~^:@{ *?[\\"):
             # Git takes it for the branch of a remote, if only one has it.

@@ -163,7 +163,8 @@ def _between(revs: list[str], *, staged: bool) -> list[tuple[str, ...]]:
     if not dots:
         first, dots, second = revs[0].partition("..")
     if dots or revs[1:]:
-        return [("between", first or "HEAD", (second if dots else revs[1]) or "HEAD")]
+        first, second = first or "HEAD", (second if dots else revs[1]) or "HEAD"
+        return [("between", f"{first}...{second}" if dots == "..." else first, second)]
     return [("paths", revs[0])]
 
 

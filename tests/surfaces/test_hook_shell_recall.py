@@ -397,18 +397,24 @@ def test_the_top_of_a_checkout_is_found_by_looking(repository: Path) -> None:
     ["npx prettier --check .", "gofmt -l .", "gofmt -d .", "cargo fmt -- --check", "npm ls",
      "terraform fmt -check -recursive", "node --version", "pnpm exec eslint src", "isort -c .",
      "poetry run black --diff a.py", "dotnet format --verify-no-changes", "docker ps",
-     "gh pr view"],
+     "gh pr view", "npx jscodeshift --dry -t x.js web"],
 )  # fmt: skip
 def test_a_tool_that_is_told_to_only_look_only_reads(command: str) -> None:
     assert only_reads(command)
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["shfmt -l -w a.sh", "shfmt -i 2 -ci -w a.sh", "shfmt -ln=bash -w a.sh"],
+    "command", ["shfmt -l -w a.sh", "shfmt -i 2 -ci -w a.sh", "shfmt -ln=bash -w a.sh"]
 )
 def test_the_short_words_of_a_formatter_take_no_other_option_for_their_value(command: str) -> None:
     assert writes(command, "/repo") == [Edit("/repo/a.sh")]
+
+
+def test_a_formatter_rewrites_the_files_that_it_has_listed() -> None:
+    [edit] = read("gofmt -l ./internal | xargs -r gofmt -w", "/repo").edits
+    assert edit.path == "/repo/internal/**/*.go"
+    [edit] = read("npx prettier -l 'web/*.ts' | xargs npx prettier --write", "/repo").edits
+    assert edit.path == "/repo/web/*.ts"
 
 
 def test_a_formatter_with_an_unknown_option_is_not_said_to_only_read() -> None:

@@ -81,9 +81,9 @@ class Formatter:
 
 
 _ONLY_LOOKS = frozenset(
-    "--check -check --diff -d --list-different -l --dry-run --fix-dry-run --help --version --stdout"
-    " --stdin-filepath --stdin-filename --check-only -c -n -V --verify-no-changes --check-formatted"
-    " --set-exit-if-changed --lint --test --dryrun -h".split()
+    "--check -check --diff -d --list-different -l --dry --dry-run --fix-dry-run --help --version"
+    " --stdout --stdin-filepath --stdin-filename --check-only -c -n -V --verify-no-changes"
+    " --check-formatted --set-exit-if-changed --lint --test --dryrun -h".split()
 )
 # What else a formatter may be told to write.
 _ALSO_WRITES = (
@@ -126,6 +126,7 @@ FORMATTERS = {
     "cargo fmt": Formatter("rs", "", "p --package --manifest-path", default="."),
     "clang-format": Formatter(_C, "-i", " --style --assume-filename --lines", words=True),
     "cmake-format": Formatter("cmake", "-i --in-place", "c --config-files", "-c"),
+    "cljfmt fix": Formatter("clj cljs cljc edn", default="."),
     "codespell": Formatter(
         "", "-w --write-changes", "LSIx --skip --ignore-words --ignore-words-list", "-d -c -h",
         ".",
@@ -133,6 +134,7 @@ FORMATTERS = {
     "dart fix": Formatter("dart", "--apply", default="."),
     "dart format": Formatter("dart", "", "lo --line-length --output", "-l", "."),
     "deno fmt": Formatter(_WEB, "", "c --config --ext --ignore", "-c", "."),
+    "django-upgrade": Formatter("py", "", " --target-version --exclude --only --skip"),
     "djlint": Formatter("html jinja j2 njk hbs twig", "--reformat", " --profile --indent"),
     "docformatter": Formatter(_PY, "-i --in-place", " --wrap-summaries --wrap-descriptions"),
     "dos2unix": Formatter("", "", "ci --convmode", "-c -n"),
@@ -144,9 +146,12 @@ FORMATTERS = {
         "cfo --config --ext --format --output-file --rule --max-warnings --ignore-pattern",
         "-c", ".",
     ),
+    "erlfmt": Formatter("erl hrl", "-w --write"),
     "flynt": Formatter("py", "", "l --line-length", "-l"),
+    "forge fmt": Formatter("sol", default="."),
     "fourmolu": Formatter("hs", "-i", " --mode"),
     "gci write": Formatter("go", "", "s --section", "-d"),
+    "gdformat": Formatter("gd", "", "l --line-length", "-l -c"),
     "gleam format": Formatter("gleam", default="."),
     "go fmt": Formatter("go", default=".", flat=True),
     "gofmt": Formatter("go", "-w", " -r --cpuprofile", "-l -d", words=True),
@@ -159,14 +164,20 @@ FORMATTERS = {
         _PY, "", "lmpso --profile --line-length --settings-path --skip --src", "-l -n"
     ),
     "js-beautify": Formatter(_JS, "-r --replace", "f --file"),
+    "jscodeshift": Formatter(
+        _JS, "", "tc --transform --parser --cpus --extensions --ignore-pattern --ignore-config",
+        "-c -n",
+    ),
     "ktlint": Formatter("kt kts", "-F --format", "l", "-l", "."),
     "markdownlint": Formatter("md markdown", "-f --fix", "c --config --ignore", "-c"),
     "markdownlint-cli2": Formatter("md markdown", "--fix", " --config"),
     "mdformat": Formatter("md markdown", "", " --wrap --number"),
     "mix format": Formatter("ex exs heex", "", " --dot-formatter", default="."),
+    "nbstripout": Formatter("ipynb", "", " --extra-keys"),
     "nixfmt": Formatter("nix", means="-c"),
     "ocamlformat": Formatter("ml mli", "-i --inplace"),
     "ormolu": Formatter("hs", "-i", " --mode"),
+    "oxfmt": Formatter(_WEB, "", "c --config", "-c", "."),
     "oxlint": Formatter(_JS, "--fix", "c --config", "-c -d -l", "."),
     "perltidy": Formatter("pl pm t", "-b", "", "-l", idle=False),
     "php-cs-fixer fix": Formatter("php", "", " --rules --config", "-n", "."),
@@ -178,11 +189,14 @@ FORMATTERS = {
         "-c -l --check --list-different",
     ),
     "pycln": Formatter(_PY, "", " --config", "-c"),
+    "pyproject-fmt": Formatter("toml", "", " --column-width --indent"),
     "pyupgrade": Formatter(_PY),
+    "rector process": Formatter("php", "", "c --config --only", "-c", "."),
     "rubocop": Formatter(
         "rb rake gemspec ru", "-a -A --autocorrect --autocorrect-all -x --fix-layout",
         "cfr --config --only --format", "-c -d -n", ".",
     ),
+    "rustywind": Formatter(_WEB, "--write", " --output-css-file --config-file"),
     "ruff check": Formatter(
         "py pyi ipynb", "--fix --unsafe-fixes --fix-only --add-noqa",
         "o --output-file --config --select --ignore --extend-select --line-length --exclude"
@@ -200,9 +214,11 @@ FORMATTERS = {
         "sh bash bats", "-w --write", "i --indent --ln --language-dialect --filename", "-l -d",
         words=True,
     ),
+    "sort-package-json": Formatter("json", "", "", "-c", "package.json"),
     "sqlfluff fix": Formatter("sql", "", "d --dialect --rules --config", "-d -n"),
     "sqlfluff format": Formatter("sql", "", "d --dialect --config", "-d -n"),
     "sqlfmt": Formatter("sql", "", "l --line-length", "-l"),
+    "sqruff fix": Formatter("sql", default="."),
     "standard": Formatter(_JS, "--fix", default="."),
     "standardrb": Formatter("rb rake gemspec", "--fix", default="."),
     "stylelint": Formatter(_CSS, "--fix", "cfo --config --formatter --output-file", "-c"),
@@ -213,6 +229,7 @@ FORMATTERS = {
     "taplo format": Formatter("toml", "", "co --config --option", "-c --diff", "."),
     "terraform fmt": Formatter(_TF, "", "", "--diff", ".", flat=True, words=True),
     "tofu fmt": Formatter(_TF, "", "", "--diff", ".", flat=True, words=True),
+    "toml-sort": Formatter("toml", "-i --in-place"),
     "typos": Formatter("", "-w --write-changes", " --config --exclude", default="."),
     "ufmt format": Formatter(_PY),
     "unix2dos": Formatter("", "", "ci --convmode", "-c -n"),
@@ -259,6 +276,22 @@ def format_files(call: ShellCall) -> None:
             call.write(formatter.paths(call, value, found), asks=tuple(asks))
 
 
+# The options with which a formatter prints the names of what it would rewrite.
+_LISTS = {
+    "gofmt": "-l", "gofumpt": "-l", "goimports": "-l", "prettier": "-l --list-different",
+    "shfmt": "-l --list",
+}  # fmt: skip
+
+
+def _listed(call: ShellCall) -> str | None:
+    """`gofmt -l . | xargs gofmt -w`: what it would rewrite is among the files it is given."""
+    formatter, found, names = _asked(call.name, call.args)
+    if not formatter or not found.has(_LISTS.get(call.name, "")) or None in names:
+        return None
+    paths = [path for name in names if name for path in formatter.paths(call, name, found)]
+    return "".join(f"{call.asking(plain(path), ('only', 'there'))}\n" for path in paths)
+
+
 def only_looks(name: str, args: list[str]) -> bool:
     """Say whether a formatter leaves all files alone."""
     formatter, found, names = _asked(name, [*args])
@@ -270,4 +303,6 @@ def only_looks(name: str, args: list[str]) -> bool:
     return formatter.idle or bool(formatter.only_looks & {*found, *names})
 
 
-COMMANDS = table({name: Rule(format_files, partial(only_looks, name)) for name in FORMATTER_NAMES})
+COMMANDS = table({
+    name: Rule(format_files, partial(only_looks, name), _listed) for name in FORMATTER_NAMES
+})  # fmt: skip

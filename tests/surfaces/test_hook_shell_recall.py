@@ -298,6 +298,13 @@ def test_a_real_bash_changes_what_was_said_and_nothing_else(row: Row, repository
         ("helm dep update chart", "chart/Chart.lock chart/charts"),
         ("mvn versions:set", "**/pom.xml"),
         ("npx jest -u", "**/*.snap"),
+        ("go mod edit -json", ""),
+        ("go mod tidy -diff", ""),
+        ("npm version", ""),
+        ("bundle exec rails db:migrate", "db/schema.rb db/structure.sql"),
+        ("npx prisma db pull", "prisma/schema.prisma"),
+        ("npx prisma db push", ""),
+        ("diesel migration run", "src/schema.rs"),
         ("uv run pre-commit autoupdate", ".pre-commit-config.yaml"),
         ("npm install --prefix web x", "web/package.json web/package-lock.json"),
         ("uv export --frozen -o a.txt", "a.txt"),
@@ -307,6 +314,27 @@ def test_a_real_bash_changes_what_was_said_and_nothing_else(row: Row, repository
     ],
 )
 def test_package_managers_write_what_a_project_keeps_and_not_what_they_install(
+    command: str, files: str
+) -> None:
+    assert writes(command, "/repo") == [Edit(f"/repo/{name}") for name in files.split()]
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("npx vitest run --update", "**/*.snap"),
+        ("npx playwright test --update-snapshots", "**/*-snapshots/**"),
+        ("uv run pytest --snapshot-update", "**/__snapshots__/**"),
+        ("pytest --snapshot-update tests/test_a.py::test_b", "tests/**/__snapshots__/**"),
+        ("pytest -k update tests", ""),
+        ("go test ./store -run TestOpen -update", "store/**/testdata/**"),
+        ("go test ./... -update", "**/testdata/**"),
+        ("go test ./...", ""),
+        ("cargo insta test --accept", "**/*.snap"),
+        ("cargo test accept", ""),
+    ],
+)
+def test_a_runner_of_tests_writes_the_snapshots_that_it_is_told_to_update(
     command: str, files: str
 ) -> None:
     assert writes(command, "/repo") == [Edit(f"/repo/{name}") for name in files.split()]

@@ -11,7 +11,7 @@ from functools import partial
 
 from dibs.surfaces.hooks.shell.call import ShellCall
 from dibs.surfaces.hooks.shell.rules import Rule, outputs, table
-from dibs.surfaces.hooks.shell.values import Values, options
+from dibs.surfaces.hooks.shell.values import Values, options, plain
 
 _NPM = "package.json package-lock.json"
 _PNPM = "package.json pnpm-lock.yaml"
@@ -50,6 +50,7 @@ PACKAGES = {
     "cz changelog ch": "CHANGELOG.md",
     "composer update": "composer.lock",
     "dart pub": _PUB,
+    "diesel migration": "src/schema.rs",
     "deno add remove": "deno.json deno.lock",
     "flutter pub": _PUB,
     "go get": _GO,
@@ -82,6 +83,9 @@ PACKAGES = {
     "poetry init version": "pyproject.toml",
     "poetry lock update": "poetry.lock",
     "pre-commit autoupdate": ".pre-commit-config.yaml",
+    "prisma db format": "prisma/schema.prisma",
+    "rails db:migrate db:rollback db:schema:dump": "db/schema.rb db/structure.sql",
+    "rake db:migrate db:rollback db:schema:dump": "db/schema.rb db/structure.sql",
     "rye add remove": "pyproject.toml requirements.lock requirements-dev.lock",
     "semantic-release version": "pyproject.toml CHANGELOG.md",
     "standard-version": f"{_NPM} CHANGELOG.md",
@@ -104,14 +108,20 @@ _BY_COMMAND = {
 # What follows the command, where only some of that writes.
 _FURTHER = {
     "dart pub": "add remove get upgrade", "flutter pub": "add remove get upgrade",
+    "diesel migration": "run redo revert",
     "go mod": "tidy init edit", "go work": "init use edit sync", "nix flake": "update lock",
     "npm audit": "fix", "npm pkg": "set delete fix", "pnpm pkg": "set delete",
+    "prisma db": "pull",
     "swift package": "update resolve", "terraform providers": "lock", "tofu providers": "lock",
 }  # fmt: skip
 
 
 # What only shows the version, unless it is told the next one.
-_SHOWS_ALONE = frozenset(("poetry version", "uv version", "hatch version"))
+_SHOWS_ALONE = frozenset(
+    ("poetry version", "uv version", "hatch version", "npm version", "pnpm version")
+)
+# The options with which it writes nothing, besides those of _NOT_HERE.
+_ONLY_SHOWS = {"go": "-json -print -diff", "mix": "--check-locked", "prisma": "--print"}
 # The words with which they only show something.
 _SHOWING = {
     "npm": "explain list ls outdated prefix root view why", "pip": "check freeze list show",
@@ -132,6 +142,8 @@ def _packages(call: ShellCall) -> None:
     if not files:
         outputs(call)
     if not files or found.has(_NOT_HERE) or (call.name != "go" and "-g" in found):
+        return
+    if {*_ONLY_SHOWS.get(call.name, "").split()} & {*call.args}:
         return
     if command in _FURTHER and (len(names) < 2 or names[1] not in _FURTHER[command].split()):
         return
@@ -212,10 +224,43 @@ def _gradle(call: ShellCall) -> None:
     _packages(call)
 
 
+# Runners of tests, each with the words with which they update snapshots, and what these are called.
+_SNAPSHOTS = {
+    "jest": ("-u --updateSnapshot --update", "*.snap"),
+    "vitest": ("-u --updateSnapshot --update", "*.snap"),
+    "playwright": ("-u --update-snapshots", "*-snapshots/**"),
+    "pytest": ("--snapshot-update --update-snapshots", "__snapshots__/**"),
+    "go": ("-update --update -update=true", "testdata/**"),
+    "cargo": ("--accept accept", "*.snap"),
+}
+
+
 def _snapshots(call: ShellCall) -> None:
-    """Tests that update their snapshots."""
-    if {"-u", "--updateSnapshot", "--update"} & {*call.args}:
-        call.write(["**/*.snap"])
+    """Tests that update their snapshots: those of the folders that are named, or all."""
+    updating, files = _SNAPSHOTS[call.name]
+    if {*updating.split()} & {*call.args}:
+        tests = [plain(name) for name in call.args if name and name[0] != "-" and "/" in name]
+        folders = [_folder_of(call, name) for name in tests if call.name in ("go", "pytest")]
+        call.write(f"{folder}**/{files}" for folder in folders or [""])
+
+
+def _pytest(call: ShellCall) -> None:
+    outputs(call)
+    _snapshots(call)
+
+
+def _folder_of(call: ShellCall, test: str) -> str:
+    """`./store/...`, `tests/test_a.py::test_b`."""
+    name = test.partition("::")[0].removesuffix("...").removesuffix("/")
+    if call.kind_of(call.path(name) or "") == "file" or name.endswith(".py"):
+        name = name.rpartition("/")[0]
+    return f"{name}/" if name not in ("", ".") else ""
+
+
+def _tests_too(call: ShellCall) -> None:
+    if call.args[:1] == [{"cargo": "insta", "go": "test"}[call.name]]:
+        _snapshots(call)
+    _formats_too(call)
 
 
 def _formats_too(call: ShellCall) -> None:
@@ -237,10 +282,12 @@ _NAMES = {command.partition(" ")[0] for command in _BY_COMMAND}
 COMMANDS = table({
     **{name: Rule(_packages, partial(_shows, name)) for name in {*_NAMES, *_SHOWING}},
     **{name: Rule(_formats_too, partial(_only_looks, name)) for name in _FORMATTING},
+    **{name: Rule(_tests_too, partial(_only_looks, name)) for name in ("cargo", "go")},
     "dotnet": Rule(_dotnet, partial(_only_looks, "dotnet")),
     "gradle gradlew": Rule(_gradle),
     "helm": Rule(_helm),
-    "jest vitest": Rule(_snapshots),
+    "jest playwright vitest": Rule(_snapshots),
     "mvn mvnw": Rule(_maven),
     "pip-compile uv": Rule(_compile),
+    "pytest": Rule(_pytest, lambda args: args == ["--version"]),
 })  # fmt: skip

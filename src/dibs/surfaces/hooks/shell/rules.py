@@ -106,8 +106,8 @@ _RUNNERS: dict[str, dict[str, str]] = {
 
 _RUN_BY_RUNNERS = frozenset(
     "changeset commit-and-tag-version conventional-changelog cz hatch jest lerna ncu node"
-    " npm-check-updates perl pip-compile pre-commit python python3 ruby semantic-release"
-    " standard-version towncrier ts-node tsc tsx vitest".split()
+    " npm-check-updates perl pip-compile playwright pre-commit prisma pytest python python3 rails"
+    " rake ruby semantic-release standard-version towncrier ts-node tsc tsx vitest".split()
 )
 
 

@@ -64,7 +64,7 @@ SILENT = """
 OTHERS = """
     npx npm pnpm yarn bun uv uvx poetry pdm hatch pip-compile go cargo pre-commit gh rg fd
     apply_patch sponge rsync sd yq dos2unix curl wget sudo standard-version git-cliff git-lfs
-    mvn protoc mockgen openapi-typescript
+    mvn protoc mockgen openapi-typescript pg_dump
 """.split()
 NAMES = sorted({*FORMATTERS, *SILENT, *OTHERS})
 MODULES = ("black", "isort", "pip")
@@ -431,6 +431,8 @@ def other(name, words):
         write(words[words.index("-o") + 1], "export {};\n")
     elif name == "pip-compile":
         compiled(words)
+    elif name == "pg_dump" and "-f" in words:
+        write(words[words.index("-f") + 1], "-- dumped\n")
     elif name == "git-cliff":
         write(words[words.index("-o") + 1], "# Changelog\n")
     elif name == "standard-version":
@@ -439,6 +441,8 @@ def other(name, words):
 
 
 def builder(name, words):
+    if name == "docker" and words[0] == "cp" and ":" in words[1]:
+        write(words[2], "copied\n")
     if name == "tsc" and "--noEmit" not in words:
         os.makedirs("dist", exist_ok=True)
         write("dist/app.js", "// built\n")

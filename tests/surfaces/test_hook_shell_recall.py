@@ -343,6 +343,29 @@ def test_a_runner_of_tests_writes_the_snapshots_that_it_is_told_to_update(
 @pytest.mark.parametrize(
     ("command", "files"),
     [
+        ("docker cp app:/app/docs/api.md docs/api.md", "docs/api.md"),
+        ("docker compose cp app:/app/out.json .", "out.json"),
+        ("kubectl cp -n x pod-0:/a/b.csv data/b.csv -c app", "data/b.csv"),
+        ("docker cp docs/api.md app:/tmp", ""),
+        ("docker cp app:/app/docs -", ""),
+        ("docker run --rm app tool -o docs/api.md", ""),
+        ("pg_dump -Fc -f data/dump.sql ledger", "data/dump.sql"),
+        ("mysqldump -u root -r dump.sql ledger", "dump.sql"),
+        ("psql -c \"\\copy users to 'u.csv' csv\"", "u.csv"),
+        ("psql -c '\\copy users to stdout'", ""),
+        ("psql -c \"copy users to '/srv/u.csv'\"", ""),
+        ("sqlite3 a.db '.output d.sql' .dump", "d.sql"),
+        ("sqlite3 a.db '.backup main b.db'", "b.db"),
+        ("sqlite3 a.db <<'E'\n.once d.csv\nselect 1;\nE", "d.csv"),
+    ],
+)
+def test_what_comes_out_of_a_container_or_a_database_is_written(command: str, files: str) -> None:
+    assert writes(command, "/repo") == [Edit(f"/repo/{name}") for name in files.split()]
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
         ("npx openapi-typescript api.yaml -o web/schema.ts", "web/schema.ts"),
         ("mockgen -source=store.go -destination=mock/store.go", "mock/store.go"),
         ("python tools/gen.py --output docs/api.md", "docs/api.md"),

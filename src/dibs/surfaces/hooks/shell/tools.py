@@ -26,9 +26,10 @@ _CURL_SHOWS = (
     " --compressed"
 )
 _VERSIONED = (
-    "clang clang++ cmake g++ gcc gem java javac make mypy node nodejs php pytest python python3"
+    "clang clang++ cmake g++ gcc gem java javac make mypy node nodejs php python python3"
     " rustc rustup uvx"
 )
+_SQL_SAVES = (".output", ".once", ".backup", ".save", ".clone")
 _SQL_WRITES = "insert update delete create drop alter replace vacuum reindex begin attach .restore"
 
 
@@ -71,8 +72,16 @@ def _rsync(call: ShellCall) -> None:
     call.write([found.get("--log-file")])
 
 
+def _copies(call: ShellCall) -> None:
+    """`docker cp`, `docker compose cp`, `kubectl cp`: like scp."""
+    args = call.args[1:] if call.args[:1] == ["compose"] else call.args
+    if args[:1] == ["cp"] and args[-1:] != ["-"]:
+        call.args = args[1:]
+        _scp(call)
+
+
 def _scp(call: ShellCall) -> None:
-    _, names = options(call.args, "cFiJloPS")
+    _, names = options(call.args, "cFiJloPSn --index --container --namespace --context")
     target = names[-1] if len(names) > 1 else None
     if target and ":" not in target:
         sources: Values = [name.rpartition(":")[2] for name in names[:-1] if name]
@@ -99,10 +108,29 @@ def _converted(call: ShellCall) -> None:
 
 def _sqlite(call: ShellCall) -> None:
     _, names = options(call.args, " -cmd -separator -init -newline -nullvalue")
-    said = " ".join(plain(text) for text in (*names[1:], call.stdin) if text).lower()
-    words = {*said.replace(";", " ").replace("(", " ").split()}
+    said = "\n".join(plain(text) for text in (*names[1:], call.stdin) if text)
+    words = {*said.lower().replace(";", " ").replace("(", " ").split()}
+    for line in map(str.split, said.splitlines()):
+        if line[:1] and line[0] in _SQL_SAVES and line[1:]:
+            _save(call, line[-1])
     if names and words & {*_SQL_WRITES.split(), ".import", ".read"}:
         call.write(names[:1])
+
+
+def _psql(call: ShellCall) -> None:
+    outputs(call)
+    for text in [*every(call.args, "-c", "--command"), *(call.stdin or "").splitlines()]:
+        words = plain(text).split()
+        said = [word.lower() for word in words]
+        if said[:1] == ["\\copy"] and "to" in said[:-1]:
+            _save(call, words[said.index("to") + 1])
+
+
+def _save(call: ShellCall, word: str) -> None:
+    """The file that a statement names."""
+    name = word.strip("'\";")
+    if name not in ("stdout", "STDOUT", "pstdout", "program", "PROGRAM", "off"):
+        call.write([name])
 
 
 def _script(call: ShellCall) -> None:
@@ -164,12 +192,14 @@ def _first(*words: str) -> Reads:
 
 COMMANDS = table({
     _VERSIONED: Rule(outputs, lambda args: args == ["--version"]),
-    "docker podman": Rule(reads=_first("ps", "images", "logs", "inspect", "version", "info")),
+    "docker podman": Rule(
+        _copies, reads=_first("ps", "images", "logs", "inspect", "version", "info")
+    ),
     "gh": Rule(_gh, reads=_first(
         "pr view", "pr list", "pr status", "pr diff", "pr checks", "issue view", "issue list",
         "run list", "run view", "repo view", "auth status",
     )),
-    "kubectl": Rule(reads=_first("get", "describe", "logs", "version", "explain")),
+    "kubectl": Rule(_copies, reads=_first("get", "describe", "logs", "version", "explain")),
     "systemctl": Rule(reads=_first("status", "is-active", "list-units", "show")),
     "convert magick ffmpeg sox": Rule(_converted),
     "csplit": Rule(_split),
@@ -178,8 +208,12 @@ COMMANDS = table({
     "dd": Rule(lambda call: call.write(arg[3:] for arg in call.args if arg and arg[:3] == "of=")),
     "openssl": Rule(output(_OPENSSL, "-out -keyout -CAserial")),
     "pandoc": Rule(output(_PANDOC, "-o --output")),
+    "mariadb-dump mysqldump": Rule(output("hPpru --result-file", "-r --result-file")),
+    "mongodump": Rule(output("dchou --archive --out", "-o --out")),
+    "pg_dump pg_dumpall": Rule(output("fdhpUFntTj --file --dbname --schema --table", "-f --file")),
     "prename rename": Rule(operands(kind="remove", unless="-n --nono --no-act", skip=1)),
     "protoc": Rule(_protoc),
+    "psql": Rule(_psql),
     "rsync": Rule(_rsync),
     "script": Rule(_script),
     "scp": Rule(_scp),

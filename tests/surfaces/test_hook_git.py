@@ -294,6 +294,8 @@ git branch -f apart
 git tag v1
 git worktree add -q ../beside
 git bisect start
+git bisect start && git bisect bad && git bisect good HEAD~1
+git bisect start && git bisect good HEAD~1 && git bisect bad HEAD
 git bisect start HEAD HEAD~1
 git bisect start other main~1
 git bisect reset

@@ -86,6 +86,7 @@ class Scene:
     asked: the questions that names carry, by their numbers
     made: how many temporary files they have made
     fetched: the branch that FETCH_HEAD is, if they have fetched one
+    bisected: the ends of a bisection that they have started and that has no first step yet
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -96,6 +97,7 @@ class Scene:
         self.texts = MAX_TEXTS
         self.made = 0
         self.fetched = ""
+        self.bisected: dict[str, Values] = {}
 
 
 class ShellCall:

@@ -142,5 +142,13 @@ def bisect(call: ShellCall) -> None:
         call.tree(about("to", names[:1]) if names else ORIGINAL, CHANGED)
     elif word == "start" and len(names) > 1:
         call.tree(about("bisect", [word, *names]), CHANGED)
+    elif word == "start":
+        call.scene.bisected = {"bad": names, "good": []}
+    elif call.scene.bisected and word in ("bad", "new", "good", "old"):
+        ends = call.scene.bisected
+        ends["bad" if word in ("bad", "new") else "good"] = names or ["HEAD"]
+        if ends["bad"] and ends["good"]:
+            call.tree(about("bisect", ["start", *ends["bad"], *ends["good"]]), CHANGED)
+            call.scene.bisected = {}
     elif word not in ("start", "log", "view", "visualize", "terms", "help"):
         call.tree(("during", "BISECT_START"), about("bisect", [word, *names]), CHANGED)

@@ -374,6 +374,7 @@ def test_what_comes_out_of_a_container_or_a_database_is_written(command: str, fi
         ("go run ./gen -o internal/x.go", "internal/x.go"),
         ("protoc -I proto --python_out=src --go_out=paths=source_relative:gen proto/a.proto",
          "src/**/a_pb2.py gen/**/a.pb.go"),
+        ("fastmod --accept-all one two a.py", "a.py"),
         ("kubectl get pods -o yaml", ""),
         ("kubectl get pods -o jsonpath={.items[0].x}", ""),
         ("ssh -o IdentityFile=a.pem host", ""),

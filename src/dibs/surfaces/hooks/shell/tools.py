@@ -195,6 +195,7 @@ COMMANDS = table({
     "docker podman": Rule(
         _copies, reads=_first("ps", "images", "logs", "inspect", "version", "info")
     ),
+    "fastmod": Rule(operands("deg --dir --extensions --glob", needs="--accept-all", skip=2)),
     "gh": Rule(_gh, reads=_first(
         "pr view", "pr list", "pr status", "pr diff", "pr checks", "issue view", "issue list",
         "run list", "run view", "repo view", "auth status",

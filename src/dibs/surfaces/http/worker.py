@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     Job = Callable[[], Any]
 
 GROUP_LIMIT = 128
-CROWD_LIMIT = 4
-"""How many calls that are about to wait are written at once: others must wait for them."""
+CROWDS_LIMIT = 4
+"""How many crowds are served at once, with one call each: others must wait for these calls."""
 READS_LIMIT = 16
 """Fewer reads at once than writes: their results are kept until all of them are done."""
 STAND_STILL_S = 0.005
@@ -121,13 +121,14 @@ class Worker:
         await asyncio.to_thread(self._thread.join)
 
     def _hand_over(self) -> None:
-        """Give the thread everything that has arrived, alternating with a few jobs of a crowd."""
+        """Give the thread everything that has arrived, alternating with one job of each crowd."""
         self._busy = True
         if self._kept:
             self._queue.put([*self._all(), *self._few(self._at_once)])
             return
         self._crowds_next = bool(self._crowds) and (self._crowds_next or not self._come)
-        self._queue.put(self._few(CROWD_LIMIT) if self._crowds_next else self._all())
+        few = min(len(self._crowds), CROWDS_LIMIT)
+        self._queue.put(self._few(few) if self._crowds_next else self._all())
         self._crowds_next = not self._crowds_next
 
     def _few(self, enough: int) -> list[Pending]:

@@ -120,7 +120,7 @@ def test_a_space_is_opened_joined_and_left(tmp_path):
 
 def test_a_forgotten_await_is_explained(space):
     joining = AsyncDibs(space).join("alice")
-    with pytest.raises(AttributeError, match=r"'leases' is there once this is open: await it"):
+    with pytest.raises(AttributeError, match=r"'leases' is available once this is open: await it"):
         joining.leases  # type: ignore[attr-defined]  # noqa: B018
     assert space.agents.list() == ()
 

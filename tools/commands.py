@@ -24,7 +24,7 @@ This page is made from the source by `make docs`; do not edit it. `dibs COMMAND 
 same. A walk-through is in the [README](../README.md#in-two-shells), and what each operation means
 is in [reference.md](reference.md#operations).
 
-Data goes to standard output, words go to standard error; `--quiet` leaves the words out, except
+Data goes to standard output, messages to standard error; `--quiet` suppresses all messages except
 errors. With `--json` every command answers with one JSON value in the shape of the library's
 [records](reference.md#records); `dibs log` and commands with `--many` answer with one value on each
 line. A refusal is `{"error": …, "message": …, "next": …, "details": …}`. Commands act in the
@@ -42,6 +42,7 @@ and comes with the package.
 | 2 | misuse: the call itself is wrong |
 | 3, 4, 5 | `work next` has no task: all are done, none fits this worker, or one may fit later |
 | 70 | a bug in dibs |
+| 74 | the output could not be written |
 | 75 | the store cannot answer now; try again later |
 | 130 | interrupted |
 """

@@ -22,9 +22,11 @@ ENVIRONMENT = {
     "DIBS_SESSION": "the session to act in, which dibs run sets for its command",
     "DIBS_URL": "the store, as with --store",
     "DIBS_SPACE": "the space, as with --space",
-    "DIBS_TOKEN": "what lets you in at the daemon of somebody else",
+    "DIBS_TOKEN": "the access token for somebody else's daemon",
+    "DIBS_KEY": "the key of a space on PostgreSQL, as dibs key show prints it",
     "DIBS_DAEMON": "off: hooks start no daemon",
-    "DIBS_EXPORT": "the folder to which events are exported before they are removed",
+    "DIBS_WAKE": "all: broadcasts wake an idle agent too; off: nothing does",
+    "DIBS_EXPORT": "the folder to which records are exported before they are removed",
     "DIBS_SIZE_LIMIT": "how many bytes a SQLite store may hold",
     "NO_COLOR": "print no colour, unless --color says otherwise",
 }
@@ -34,6 +36,7 @@ CODES = {
     "2": "misuse: the call itself is wrong",
     "3, 4, 5": "there is no task: all are done, none fits this worker, or one may fit later",
     "70": "a bug in dibs",
+    "74": "the output could not be written",
     "75": "the store cannot answer now; try again later",
     "130": "interrupted",
 }
@@ -60,7 +63,7 @@ def page() -> Iterator[str]:
     yield ".SH DESCRIPTION"
     yield "Agents that share a codebase call dibs before they touch something,"
     yield "and exactly one wins."
-    yield "Data goes to standard output, words go to standard error."
+    yield "Data goes to standard output, messages to standard error."
     yield ".PP"
     yield ".nf"
     yield from map(text, MORE.splitlines())

@@ -44,8 +44,8 @@ HEAD = """\
 # Reference
 
 This page is made from the source by `make docs`; do not edit it. It says how each operation is
-called. What dibs promises is in [guarantees.md](guarantees.md), and a tour is in the
-[README](../README.md).
+called. What dibs promises is in [guarantees.md](guarantees.md), and [library.md](library.md) is a
+guide to the library.
 
 - [Opening a space](#opening-a-space)
 - [Operations](#operations): {nouns}
@@ -82,8 +82,8 @@ OPERATIONS_HEAD = """\
 ## Operations
 
 Every operation is a method of one of the six nouns: `agent.leases.claim(...)`. An argument after
-`*` is given by name. To look needs no session. To change something, or to read an inbox, does: it
-is called on what `join` returned.
+`*` is given by name. Reading needs no session. Changing something or reading an inbox does: call it
+on what `join` returned.
 
 Besides the errors that are named, every operation can raise [`InvalidError`](#errors) for a wrong
 argument, [`NotYoursError`](#errors) where a session is needed and there is none or it has ended,
@@ -108,17 +108,17 @@ ERRORS_HEAD = """\
 
 Every error has `message`, `next` (what to do about it) and `details` (the records behind the
 sentence), and `to_json()` gives the one shape that every surface shows. The code never changes.
-`retry_after_ms` is set where asking again can help.
+`retry_after_ms` is set if a retry can help.
 """
 
 LIMITS_HEAD = """\
 ## Limits
 
-What is over a limit is refused with an `InvalidError` that says the limit.
+A value above a limit is refused with an `InvalidError` that states the limit.
 """
 
 FIGURES_HEAD = """\
-Other figures that one may run into:
+Other figures:
 """
 
 # A test checks that no limit of arguments.py is left out.

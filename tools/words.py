@@ -47,7 +47,7 @@ RULES = [
     Rule(
         "circle",
         "cycle",
-        r"(?:an?|the|this|that|each|every|one|no|such|whole) circles?"
+        r"(?:an?|the|this|that|their|its|each|every|one|no|such|whole) circles?"
         r"|circles? (?:of|that|among)",
     ),
     Rule(

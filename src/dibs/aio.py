@@ -222,7 +222,7 @@ class Opening(Generic[A]):
 
         def __getattr__(self, name):
             raise AttributeError(
-                f"{name!r} is there once this is open: await it, or use `async with`"
+                f"{name!r} is available once this is open: await it, or use `async with`"
             )
 
     async def _open(self) -> A:

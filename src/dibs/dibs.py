@@ -314,8 +314,8 @@ def open(
     url: None for the repository's own store, a path or `sqlite:///path` for a file,
         `postgresql://...` for a server that machines share, or `http://...` for a daemon
         (`dibs serve`)
-    space: the space in that store; by default `main`, the one of a file, or on a PostgreSQL server
-        the repository's own
+    space: the space in that store; by default `main` in a file, and the repository's own on a
+        PostgreSQL server
     durability: with `full`, writes survive a power cut; with `fast`, only a crash of the process
     start: the directory to find the repository from and to read relative paths from, instead of
         the current one
@@ -372,10 +372,10 @@ def open(
 
 
 def default_space(url: str, place: Place) -> str:
-    """The space that is meant if nobody names one: a file has one for all who name that file.
+    """The space to use if nobody names one: a file has one space for everybody who names that file.
 
-    A server has one for each repository: each has its own key and its own turn there, and its
-    clones on other machines meet in it.
+    A server has one for each repository, with its own key and its own turn. The clones of a
+    repository on other machines share its space.
     """
     return visible(space_name(place))[-NAME_LIMIT:] if url.startswith(POSTGRES) else DEFAULT_SPACE
 

@@ -1,7 +1,7 @@
 """Whether a commit may land: the commands of the bar, each compared with the base.
 
-A command that fails on the base too, twice in a row, does not decide. One that fails there only
-sometimes excuses nothing. Neither does a command that gave no result there: a misspelt or missing
+A command that fails on the base too, twice in a row, does not decide. A failure that happens there
+only sometimes does not count. Neither does a command without a result there: a misspelt or missing
 command fails everywhere, and one that hit the time limit did not finish. With a pattern for single
 failures, a command may fail as long as no failure is new.
 

@@ -224,7 +224,7 @@ def follow(
     while True:
         # In a busy store the next look always finds something, and would not notice a cancellation.
         if cancel is not None and cancel.called:
-            raise CancelledError("nobody listens any more")
+            raise CancelledError("the listener is gone")
         try:
             agent = callers.agent(request)
             events = agent.events.watch(since, wait_s=WATCH_S)

@@ -237,7 +237,7 @@ class Server:
             call.report("notifications/resources/updated", {"_meta": meta, "uri": uri})
 
         pages.follow(self.callers, call.request, since, uris, tell)
-        raise AssertionError("following ends by a cancellation only")
+        raise AssertionError("only a cancellation ends the subscription")
 
     def get_prompt(self, call: Call) -> dict[str, Any]:
         if call.request.text("name") != PROMPT["name"]:

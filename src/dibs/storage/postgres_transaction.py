@@ -125,8 +125,8 @@ class PostgresConnection:
     ) -> tuple[int, int, Row]:
         self._send_later()
         if self.crowd:
-            # Of a crowd, on all machines, one at a time stands in the server's line. In a packet of
-            # its own: together, the two could take longer than the server may be silent.
+            # Only one of a crowd at a time, across all machines, waits in the server's line. In a
+            # packet of its own: together, the two could take longer than the server may be silent.
             self.crowd = False
             self._send(POSTGRES.turn, {"lock": CROWD_LOCK, "space": space})
             self._exchange()

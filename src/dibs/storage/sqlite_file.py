@@ -295,10 +295,11 @@ def copy(db: apsw.Connection, target: str, key: bytes) -> None:
 
 
 def replace(db: apsw.Connection, source: str | None) -> None:
-    """Put a backup in the place of all that a store holds, or nothing at all.
+    """Replace everything in a store with a backup, or change nothing.
 
     It is one transaction, so whoever has the store open sees the old or the new. What they hold
-    in the old one is refused from then on: the seq goes on above all that was ever granted.
+    in the old one is refused from then on: the seq continues above everything that was ever
+    granted.
     """
     between = apsw.Connection("")  # a temporary file of SQLite's own
     try:

@@ -540,7 +540,7 @@ def kept(place: Place) -> Retention:
     if config.doubt:
         # Somebody who has set this may not want the defaults, and what is removed is gone.
         raise InvalidError(
-            f"nothing is removed, for in .dibs/config.toml {config.doubt}",
+            f"nothing is removed, because in .dibs/config.toml {config.doubt}",
             next="correct it; dibs config list shows the values in use",
         )
     folder = os.path.join(place.store_dir, "export") if config.exports else None

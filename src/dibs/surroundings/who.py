@@ -76,8 +76,8 @@ class Who:
     def _stay(self, space: Dibs) -> None:
         """Keep to the first name that this process gave its session.
 
-        `/clear` gives the hooks another name, and leaves the MCP server with the old one; by
-        two names, the agent would stand in its own way.
+        `/clear` gives the hooks another name, and leaves the MCP server with the old one; under
+        two names, the agent would block itself.
         """
         if not (self.stays and self.client and self.process):
             return

@@ -166,8 +166,8 @@ class Agents(Noun):
         """Check that nobody changed the store without dibs, and list the rows that were changed.
 
         Each row is listed with what happened to it: changed, removed, inserted, or replayed (an
-        older row was put back). Unproven is an event after one that was replaced. The journal is
-        proved by its chain, the rows by the journal.
+        older row was put back). An event that follows a replaced one is unproven. The chain proves
+        the journal, and the journal proves the rows.
         """
         from dibs.nouns.events.proof import verify  # late, since it is rarely used
 

@@ -224,7 +224,7 @@ class Ticket:
             if row is None or not served or row["deadline"] <= tx.now:
                 raise StaleError(
                     f"{called(want.resource.text)} was granted while you were away and has ended "
-                    "since, or you lost your place because nothing was heard from you",
+                    "since, or you lost your place because this session was silent",
                     next="claim it again",
                 )
             leases.append(lease_record(row, tx.now))

@@ -98,8 +98,8 @@ def unable(details: dict[str, Any], number: int) -> NothingFitsError:
 
 def stuck(waits: list[dict[str, Any]], number: int, details: dict[str, Any]) -> NothingFitsError:
     return NothingFitsError(
-        f"{number} blocked {'task waits' if number == 1 else 'tasks wait'} for what nobody works "
-        f"on: {sentence(waits)}",
+        f"{number} blocked {'task waits' if number == 1 else 'tasks wait'} for something that "
+        f"nobody works on: {sentence(waits)}",
         next="add or reopen what they wait for, or cancel them",
         **details,
     )

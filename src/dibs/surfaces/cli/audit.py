@@ -22,7 +22,7 @@ def verify(call: Globals) -> int:
     """Check that only dibs has changed the store; exit code 1 and a list of rows if not.
 
     Each is listed with what happened to it: changed, removed, inserted, or replayed (an older row
-    was put back). Unproven is an event after one that was replaced. The chain proves the journal,
+    was put back). An event that follows a replaced one is unproven. The chain proves the journal,
     and the journal proves the rows.
     """
     from dibs.nouns.events.proof import verify as prove

@@ -36,7 +36,7 @@ ENDED = ("completed", "cancelled", "dead")
 def backup(call: Globals, file: str) -> int:
     """Copy the store to a file while others use it; `dibs restore` puts it back.
 
-    file: where to copy it to; nothing may be there yet
+    file: where to copy it to; the file must not exist yet
     example: ~/backups/dibs.db
     """
     with call.open() as space:
@@ -55,7 +55,7 @@ def restore(call: Globals, file: str, *, discard: Sequence[str] = ()) -> int:
     versions continue to rise, so nothing granted before the restore is valid after it.
 
     file: the backup, as `dibs backup` made it
-    discard: a space that is in use and may be lost, as the refusal names it; repeat it for each
+    discard: a space in use that may be lost, by its name in the refusal; can be repeated
     example: ~/backups/dibs.db
     """
     mine = own_file(call)
@@ -94,7 +94,7 @@ def reset(call: Globals, *, discard: Sequence[str] = ()) -> int:
 
     Everything in it is lost: agents, leases, tasks, messages, entries, tokens and the journal.
 
-    discard: a space that is in use and may be lost, as the refusal names it; repeat it for each
+    discard: a space in use that may be lost, by its name in the refusal; can be repeated
     example: --discard my-demo
     """
     mine = own_file(call)
@@ -112,7 +112,7 @@ def own_file(call: Globals) -> Note:
     """The SQLite store that the caller means."""
     if (call.store or "").startswith(DAEMON):
         raise InvalidError(
-            "the store is with the daemon", next="do it on its machine, without DIBS_URL"
+            "the daemon has the store", next="run this on its machine, without DIBS_URL"
         )
     if (call.store or "").startswith(POSTGRES):
         call.open().scope.store.driver.replace(None)  # which says how that is done

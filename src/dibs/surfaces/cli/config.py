@@ -74,8 +74,8 @@ def set(call: Globals, setting: str, *values: str, user: bool = False, unset: bo
 
     setting: its name, as in dibs config list
     values: the new value; for a list of paths, all of them
-    user: change your own settings, which hold where the repository says nothing
-    unset: remove it, so that the default holds again
+    user: change your own settings, which apply unless the repository sets a value
+    unset: remove it, so that the default applies again
     example: ttl 45m
     """
     name, found = known(setting), Settings()
@@ -106,7 +106,7 @@ def known(setting: str) -> str:
     if setting.partition(".")[0] == "land":
         raise InvalidError(
             "[land] is not changed by this command",
-            next="edit .dibs/config.toml and commit it: what counts is what the target has",
+            next="edit .dibs/config.toml and commit it on the target branch, where it is read",
         )
     raise unknown("setting", setting, [*SETTINGS], "dibs config list")
 

@@ -258,7 +258,7 @@ def sessions(space: Dibs) -> Finding:
 
 
 def tokens(space: Dibs) -> Iterator[Finding]:
-    """Whether a backup was restored lately, which may undo that a token was revoked."""
+    """Whether a backup was restored recently, which may undo the revocation of a token."""
     from time import time
 
     from dibs.nouns.agents.sessions import tokens_now

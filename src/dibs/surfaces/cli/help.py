@@ -67,12 +67,12 @@ PLUMBING = (
     "hook", "mcp", "protocol", "candidates", "leases see", "leases report", "agents beat",
     "agents doing", "events latest", "events last", "events watch",
 )  # fmt: skip
-"""What programs call, and people hardly ever."""
+"""Commands for programs; people hardly ever type them."""
 GLOBALS = """\
 Everywhere:
   --as NAME      who you are (or DIBS_AGENT; DIBS_SESSION for a session of dibs run)
   --store URL    which store (or DIBS_URL): a file, postgresql://…, or http://… for a daemon
-                 (DIBS_TOKEN for a daemon of somebody else); by default the repository's own
+                 (DIBS_TOKEN for somebody else's daemon); by default the repository's own
   --space NAME   which space in a store that holds several (or DIBS_SPACE)
   --json         answer in JSON, refusals too; short for --format json
   --format NAME  answer in text, json, yaml, csv or markdown

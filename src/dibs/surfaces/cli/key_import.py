@@ -22,7 +22,7 @@ LIMIT = 1_000
 def main(call: Globals) -> int:
     """Keep the key of a space on PostgreSQL, read from the standard input.
 
-    It is checked against the space before it is kept, and replaces another one.
+    dibs checks the key against the space before it keeps it. It replaces any other key.
 
     example: < key.txt
     """

@@ -25,7 +25,7 @@ def main(call: Globals) -> int:
     if key is None:
         raise NotFoundError(
             f"the data folder of this user has no key for the space {called(name)}",
-            next="it is used from DIBS_KEY; dibs key import keeps it on this machine",
+            next="dibs uses DIBS_KEY here; dibs key import keeps that key on this machine",
         )
     if not call.json:
         note(f"the key of the space {called(name)}; on the other machine: dibs key import")

@@ -336,9 +336,9 @@ def warn_of_needs(space: Dibs, tasks: Sequence[Task]) -> None:
 
 
 def unknown_agent(space: Dibs, name: str | None) -> str:
-    """What to say of a message to somebody who has never been here; "" if there is nothing.
+    """What to say about a message to somebody who has never been here; "" if there is nothing.
 
-    It is sent all the same: whoever joins by that name finds it.
+    It is sent anyway: whoever joins under that name finds it.
     """
     if name is None:
         return ""

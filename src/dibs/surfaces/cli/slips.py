@@ -100,7 +100,7 @@ def no_verb(words: list[str], verbs: list[str], is_safe: Callable[[str], bool]) 
         return InvalidError(
             f"there is no command {typed}", next=f"use dibs {VERBS[typed]} for that"
         )
-    # What all of them begin with would make any two of them alike.
+    # Their common beginning would make any two of them look alike.
     close = [verb for verb in closest(words[1], verbs) if is_safe(f"{noun} {verb}")]
     instead = f"{noun} {close[0]}" if close else ""
     return unknown("command", typed, [], f"dibs {noun}", instead=instead)

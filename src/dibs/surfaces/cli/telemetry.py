@@ -44,7 +44,7 @@ def main(call: Globals, *, to: str = "", since: int | str | None = None) -> int:
     with call.open() as space:
         if space.scope.daemon is not None:
             raise UnfitError(
-                "the journal is with the daemon", next="start the daemon with dibs serve --otlp"
+                "the daemon has the journal", next="start the daemon with dibs serve --otlp"
             )
         sent, batch = 0, []
         for span in ended(call.look(space), since, wanted.words):

@@ -48,7 +48,7 @@ def main(
     --agent, bring back every file that the agent lost within the time, as it was before; files
     that were committed or changed since stay as they are.
 
-    What is in a file now is kept too, so that this can be undone. While another agent holds a
+    The current content of a file is kept too, so you can undo this. While another agent holds a
     file, you may only undo your own change to it.
 
     path: the file
@@ -186,7 +186,7 @@ class Recovery:
             if present and self.contents.has(present):
                 return
         raise UnfitError(
-            f"what is in {called(file)} now could not be kept",
+            f"the current content of {called(file)} could not be kept",
             next="move it away first, or write to another place: --into DIR",
         )
 

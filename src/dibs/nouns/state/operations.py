@@ -275,8 +275,8 @@ def conflict(
         message += f", but you expected version {expected}"
     return ConflictError(
         message,
-        next=f"read the current value, then expect version {current.version} (expected_version, "
-        "--expected-version)",
+        next=f"read the current value, then set it with expected_version={current.version} "
+        f"(--expected-version {current.version})",
         current=current,
     )
 

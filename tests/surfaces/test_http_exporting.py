@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from opentelemetry.semconv.attributes import error_attributes, service_attribute
 from opentelemetry.semconv.schemas import Schemas
 
 from dibs.telemetry.otlp import SCHEMA
+from dibs.telemetry.sending import Target
 from tests.surfaces.daemon import Daemon, serving
 from tests.surfaces.shell import Shell
 from tests.telemetry.receiver import Received, attributes, receiver
@@ -223,6 +225,10 @@ def test_a_daemon_that_nobody_asked_sends_nothing_and_loads_nothing(shell: Shell
     ("variables", "says"),
     [
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "ftp://x"}, "OTLP/HTTP"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://[x"}, "OTLP/HTTP"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:99999"}, "OTLP/HTTP"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x/ü"}, "OTLP/HTTP"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://me:secret@x"}, "no user or password"),
         (
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
             "grpc",
@@ -233,7 +239,7 @@ def test_a_daemon_that_nobody_asked_sends_nothing_and_loads_nothing(shell: Shell
 def test_settings_that_cannot_be_meant_are_refused_at_the_start(shell, variables, says) -> None:
     usual = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
     answer = shell.with_(**usual | variables)("serve", "--port", "0")
-    assert answer.code == 2 and says in answer.err, answer
+    assert answer.code == 2 and says in answer.err and "secret" not in answer.err, answer
 
 
 def test_headers_and_compression_are_those_of_the_variables(shell: Shell, told) -> None:
@@ -277,3 +283,43 @@ def test_a_store_without_a_daemon_sends_a_period_at_once(shell: Shell, told) -> 
     refused = shell("telemetry", "export", "--to", url)
     assert refused.code == 75 and "HTTP 400" in refused.err, refused
     assert shell("telemetry", "export").code == 2
+
+
+ENDLESS = {
+    "a header": (b"HTTP/1.1 200 OK\r\nX: ", b"a"),
+    "a promise": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "an end": (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n", b"x: y\r\n"),
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_an_answer_that_never_ends_is_cut_off(what: str) -> None:
+    begins, again = ENDLESS[what]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            caller, _ = server.accept()
+            with caller, contextlib.suppress(OSError):
+                caller.recv(1 << 16)
+                caller.sendall(begins)
+                while True:
+                    caller.sendall(again)
+                    time.sleep(0.02)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1/traces"
+        began = time.monotonic()
+        sent = Target(url, {}, 0.5, False, "").post(b"")
+        assert 0.4 < time.monotonic() - began < 5
+        thread.join(5)
+        assert not thread.is_alive(), "the connection is closed"
+    assert sent.again is not None and "no complete answer" in sent.why, sent
+
+
+@pytest.mark.parametrize("wait", ["²", "-1", "1e9", "9" * 400, "Wed, 21 Oct 2015 07:28:00 GMT"])
+def test_any_retry_after_is_understood_or_ignored(told, wait: str) -> None:
+    url, received = told
+    received.answers += [(429, {"Retry-After": wait}, b"")]
+    sent = Target(f"{url}/v1/traces", {}, 10, False, "").post(b"")
+    assert sent.why == "HTTP 429" and sent.again is not None and sent.again >= 0

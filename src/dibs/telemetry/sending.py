@@ -1,23 +1,28 @@
 """Where OTLP is sent, and how: the standard `OTEL_*` variables, and one POST at a time.
 
-A receiver may be slow, gone or broken. So a request has a timeout, an answer has a limit, and no
-redirect is followed: the headers, which may carry a key, go only to the address they are for.
+A receiver may be slow, gone or broken. So a request has a deadline, however slowly its answer
+comes, an answer has a limit, and no redirect is followed: the headers, which may carry a key, go
+only to the address they are for.
 """
 
 from __future__ import annotations
 
 import gzip
 import http.client
+import socket
 import ssl
+from contextlib import closing, contextmanager, suppress
+from threading import Timer
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from dibs import __version__
 from dibs.errors import InvalidError
+from dibs.records import visible
 from dibs.telemetry.otlp import rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 TRACES, METRICS = "traces", "metrics"
 RETRYABLE = frozenset({408, 429, 502, 503, 504})
@@ -62,29 +67,52 @@ class Target(NamedTuple):
         if status not in RETRYABLE:
             return Sent(why=f"HTTP {status}")
         wait = headers.get("Retry-After", "")
-        return Sent(again=float(wait) if wait.isdigit() else 0.0, why=f"HTTP {status}")
+        told = wait.isascii() and wait.isdigit()  # `²` is a digit, too
+        return Sent(again=float(wait) if told else 0.0, why=f"HTTP {status}")
 
     def _exchange(self, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
         parts = urlsplit(self.url)
         host = parts.hostname or ""
-        connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=self.certificate or None)
-            connection = http.client.HTTPSConnection(
-                host, parts.port, timeout=self.timeout_s, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection(host, parts.port, timeout=self.timeout_s)
         headers = {"Content-Type": "application/x-protobuf", "User-Agent": AGENT, **self.headers}
         if self.gzip:
             body, headers["Content-Encoding"] = gzip.compress(body, 5), "gzip"
-        try:
-            path = parts.path + (f"?{parts.query}" if parts.query else "")
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        connection = http.client.HTTPConnection(host, parts.port)
+        context: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            context = ssl.create_default_context(cafile=self.certificate or None)
+            connection = http.client.HTTPSConnection(host, parts.port, context=context)
+        end = socket.create_connection((host, connection.port), self.timeout_s)
+        with closing(connection), hung_up_after(end, self.timeout_s):
+            connection.sock = end
+            if context is not None:
+                connection.sock = context.wrap_socket(end, server_hostname=host)
             connection.request("POST", path or "/", body, headers)
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read(ANSWER_LIMIT)
+
+
+@contextmanager
+def hung_up_after(end: socket.socket, seconds: float) -> Iterator[None]:
+    """A block in which a connection ends at a deadline; a timeout begins again with each byte."""
+    late: list[float] = []
+
+    def hang_up() -> None:
+        late.append(seconds)
+        with suppress(OSError):
+            same.shutdown(socket.SHUT_RDWR)
+
+    # Its own handle, because TLS takes over the other one.
+    with end.dup() as same:
+        timer = Timer(seconds, hang_up)
+        timer.start()
+        try:
+            yield
         finally:
-            connection.close()
+            timer.cancel()
+            timer.join()
+            if late:
+                raise TimeoutError(f"no complete answer came within {seconds:g} s")
 
 
 class Settings(NamedTuple):
@@ -158,11 +186,7 @@ class Said:
             url = f"{(self._url or base).rstrip('/')}/v1/{signal}"
         if not url:
             return None
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidError(
-                f"{url} is not the address of an OTLP/HTTP receiver", next="write http://host:4318"
-            )
+        check_url(url)
         if self.of(signal, "PROTOCOL") not in ("", PROTOCOL):
             raise InvalidError(
                 f"dibs can send OTLP only as {PROTOCOL}, not as {self.of(signal, 'PROTOCOL')}",
@@ -173,6 +197,27 @@ class Said:
         headers = pairs(self.of(signal, "HEADERS"))
         packed = self.of(signal, "COMPRESSION") == "gzip"
         return Target(url, headers, timeout, packed, self.of(signal, "CERTIFICATE"))
+
+
+def check_url(url: str) -> None:
+    """Refuse what is not the address of a receiver."""
+    try:
+        parts = urlsplit(url)
+        host, port, path = parts.hostname, parts.port, parts.path + parts.query
+    except ValueError:
+        host = port = path = None
+    known = host and parts.scheme in ("http", "https") and port != 0
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        # Nothing would send it, and every message with the address would show it.
+        raise InvalidError(
+            "the address of an OTLP/HTTP receiver has no user or password",
+            next="send them as a header, with OTEL_EXPORTER_OTLP_HEADERS",
+        )
+    if not known or not path or not path.isascii() or not path.isprintable() or " " in path:
+        raise InvalidError(
+            f"{visible(url)} is not the address of an OTLP/HTTP receiver",
+            next="write http://host:4318",
+        )
 
 
 def pairs(text: str) -> dict[str, str]:

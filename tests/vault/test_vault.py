@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dibs.vault.writing import sealed
 from tests.surfaces.shell import Shell, finish, until
 from tests.vault.reading import check, fields, links, notes
 from tests.vault.test_names import HOSTILE
@@ -247,7 +248,19 @@ def test_a_folder_that_is_not_for_a_vault_is_refused(
     assert listing(told.folder) == before
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"seq": "x"}', '{"seq": 1, "notes": {"": [[]]}}'])
+NOTES = (
+    '"mark": [], "format": 1, "notes": {"": [], "tasks": [], "agents": [], "files": [], "days": []}'
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", '{"seq": "x"}', '{"seq": 1, "notes": {"": [[]]}}', "[" * 100_000,
+        *(f'{{"seq": {seq}, {NOTES}}}' for seq in ("1e999", "NaN", "-5", "9" * 30, '"1"', "{}")),
+    ],
+    ids=lambda text: text[:12],
+)  # fmt: skip
 def test_a_spoilt_manifest_costs_a_rebuild_and_nothing_else(
     told: Shell, vault: Path, text: str
 ) -> None:
@@ -262,6 +275,53 @@ def test_a_spoilt_manifest_costs_a_rebuild_and_nothing_else(
     assert told("vault", str(vault)).code == 2
 
 
+@pytest.mark.parametrize("place", ["README.md", "tasks/x.md", "tasks"])
+@pytest.mark.parametrize("kind", ["folder", "link", "pipe", "bytes"])
+def test_what_is_beside_the_lock_of_a_killed_run_is_looked_at_safely(
+    told: Shell, vault: Path, tmp_path: Path, place: str, kind: str
+) -> None:
+    (vault / place).parent.mkdir(parents=True)
+    (vault / ".dibs-vault.lock").write_text("")
+    if kind == "folder":
+        (vault / place / "inside").mkdir(parents=True)
+    elif kind == "link":
+        (vault / place).symlink_to(tmp_path)
+    elif kind == "pipe":
+        os.mkfifo(vault / place)
+    else:
+        (vault / place).write_bytes(b"\xff\x00")
+    answer = told("vault", str(vault))
+    assert answer.code == 2 and "Traceback" not in answer.err, answer
+    assert not (vault / "agents").exists()
+
+
+FORGED = (
+    '"a" + "b"', '"a", 5', '"\\x"', '"\\N{no}"', '"\\ud800"', '"\\x00"', '"../../x"',
+    f'"{"(" * 999}"',
+)  # fmt: skip
+
+
+def test_a_forged_note_is_no_name_of_anything(told: Shell, vault: Path) -> None:
+    told.ok("vault", str(vault))
+    evil = {}
+    for about in ("file", "index", "day", "none"):
+        for number, name in enumerate(FORGED):
+            text = sealed(f'---\ndibs: "{about}"\nname: {name}\n---\n\n# x\n')
+            evil[vault / f"files/{about}{number}.md"] = text
+    for path, text in evil.items():
+        path.write_text(text)
+    links = [f"files/{path.stem}" for path in evil] + ["files/a\0b", "tasks/../../x", "files/.."]
+    (vault / "tasks/fix.md").write_text(
+        sealed(f"---\n---\n\n{' '.join(f'[[{link}]]' for link in links)}\n")
+    )
+    around = listing(vault.parent)
+    told.as_("bob").ok("work", "edit", "fix", "--title", "Fix the parser")
+    told.ok("vault", str(vault))
+    assert {path: path.read_text() for path in evil} == evil
+    assert listing(vault.parent) == around
+    assert fields((vault / "tasks/fix.md").read_text())["title"] == "Fix the parser"
+
+
 def test_a_folder_that_cannot_be_written_is_named(told: Shell, vault: Path) -> None:
     told.ok("vault", str(vault))
     (vault / "tasks/.dibs-vault~1").mkdir()
@@ -269,6 +329,7 @@ def test_a_folder_that_cannot_be_written_is_named(told: Shell, vault: Path) -> N
     assert answer.code == 2 and '.dibs-vault~1" cannot be used: Is a directory' in answer.err
     assert told("vault", "/proc/vault").code == 2
     assert told("vault", "").code == 2
+    assert told("vault", f"{vault}/{'a/' * 1800}").code == 2
 
 
 def test_an_empty_vault_of_obsidian_will_do(told: Shell, vault: Path) -> None:

@@ -18,8 +18,9 @@ import os
 import re
 import stat
 
+from dibs.arguments import NEWEST
 from dibs.digest import sha256
-from dibs.errors import BusyError, InvalidError
+from dibs.errors import UNREADABLE, BusyError, InvalidError
 from dibs.records import folder as named
 from dibs.records import read_json, to_text
 from dibs.vault.names import AGENTS, DAYS, FILES, FOLDERS, TASKS, Ref
@@ -92,6 +93,8 @@ class Vault:
             ) from None
         except OSError as error:
             raise self._unfit("", error) from None
+        except RecursionError:
+            raise self._unfit("", OSError(0, "it has too many parents")) from None
         self._read_manifest()
         if self.seq is None and (others := self._others()):
             raise InvalidError(
@@ -114,11 +117,11 @@ class Vault:
 
     def _made_by_us(self, name: str) -> bool:
         if name not in FOLDERS:
-            return name == "README.md" and is_ours(self._read("", name) or "")
+            return name == "README.md" and bool(own_text(self._folders[""], name))
         handle = self._subfolder(name)
         try:
             inside = [one for one in os.listdir(handle) if not TEMPORARY.fullmatch(one)]
-            return all(is_ours(read_at(handle, one) or "") for one in inside)
+            return all(own_text(handle, one) for one in inside)
         finally:
             os.close(handle)
 
@@ -164,14 +167,17 @@ class Vault:
     def _read_manifest(self) -> None:
         try:
             found = read_json(self._read("", MANIFEST) or "null")
-            seq, mark, names = int(found["seq"]), list(found["mark"]), found["notes"]
+            seq, mark, names = found["seq"], list(found["mark"]), found["notes"]
+            written = {folder: {*map(str, names[folder])} for folder in self._names}
+            if not isinstance(seq, int) or not 0 <= seq <= NEWEST:
+                raise ValueError
             self.format = found["format"]
-            self._names |= {folder: {*map(str, names[folder])} for folder in self._names}
         except OSError as error:
             raise self._unfit(MANIFEST, error) from None
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             return  # there is none yet, or it was damaged
         self.seq, self.mark = seq, mark
+        self._names |= written
 
     def finish(self, seq: int, mark: list[Any]) -> None:
         """Record how far the notes are; mark: identifies the store"""
@@ -233,21 +239,23 @@ class Vault:
     def linked(self, path: str) -> list[Ref]:
         """The links of the existing note."""
         folder, _, name = path.rpartition("/")
-        found = []
-        for other in dict.fromkeys(LINK.findall(self._own(folder, name))):
-            place, _, stem = other.rpartition("/")
-            if place in FOLDERS and (about := NAME.search(self._own(place, stem))) is not None:
-                # What `markup.yaml` writes is also a valid Python string.
-                found.append(Ref(ABOUT[about[1]], ast.literal_eval(about[2])))
-        return found
+        text = self._own(folder, name)
+        found = [self._about(link) for link in dict.fromkeys(LINK.findall(text))]
+        return [ref for ref in found if ref is not None]
+
+    def _about(self, path: str) -> Ref | None:
+        """What the existing note at a path is about; None if that is not its path."""
+        folder, _, name = path.rpartition("/")
+        said = NAME.search(self._own(folder, name)) if folder in FOLDERS else None
+        try:
+            # What `markup.yaml` writes is also a valid Python string.
+            ref = said and Ref(ABOUT[said[1]], ast.literal_eval(said[2]))
+            return ref if ref and ref.path == path else None
+        except (*UNREADABLE, SyntaxError, MemoryError):
+            return None  # it only looks like a note of dibs
 
     def _own(self, folder: str, name: str) -> str:
-        """A note that dibs wrote; None if it is missing or was changed."""
-        try:
-            text = self._read(folder, f"{name}.md") or ""
-        except OSError:
-            return ""
-        return text if is_ours(text) else ""
+        return own_text(self._folders[folder], f"{name}.md")
 
     def _read(self, folder: str, file: str) -> str | None:
         return read_at(self._folders[folder], file)
@@ -290,6 +298,15 @@ def read_at(handle: int, file: str) -> str | None:
         data = source.read()
     # A git checkout may have changed the line endings.
     return data.replace(b"\r\n", b"\n").decode("utf-8", "replace")
+
+
+def own_text(handle: int, file: str) -> str:
+    """A note that dibs wrote; "" if it is missing, was changed or cannot be read."""
+    try:
+        text = read_at(handle, file) or ""
+    except (OSError, ValueError):  # no file is called like that
+        return ""
+    return text if is_ours(text) else ""
 
 
 def sealed(text: str) -> str:

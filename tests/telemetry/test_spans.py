@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dibs.records import Event
 from dibs.storage.tracing import checked
+from dibs.telemetry.otlp import traces
 from dibs.telemetry.spans import CLAIM, TASK, WAIT, Spans
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -70,6 +71,30 @@ def test_a_clock_that_was_set_back_ends_no_span_before_its_start():
         event(2, "lease.released", "a", at=5_000, epoch=1),
     ])  # fmt: skip
     assert (span.start, span.end) == (9_000, 9_000)
+
+
+ODD: tuple[object, ...] = (None, "x", 1.5, -1, 2**80, [1], [[]], {}, {"a": []}, True, "\ud800")
+
+
+def changed_to(one, **fields):
+    return Event(**{**vars(one), **fields})
+
+
+def test_an_event_that_something_else_has_changed_ends_no_export():
+    names = ("epoch", "ticket", "task", "mode", "note", "reason", "why", "attempts", "trace",
+             "holder_session")  # fmt: skip
+    kinds = ("task.claimed", "lease.queued", "lease.claimed", "lease.released", "lease.unqueued",
+             "task.failed")  # fmt: skip
+    story = [event(seq, kind, "a") for seq, kind in enumerate(kinds, 1)]
+    sound = [event(8, "lease.claimed", "b", 7), event(9, "lease.released", "b", 7)]
+    for odd in ODD:
+        changed = [changed_to(one, data=dict.fromkeys(names, odd)) for one in story]
+        changed += [changed_to(one, data=odd) for one in story]
+        for name in ("at", "subject", "agent", "session", "seq"):
+            if not isinstance(odd, (list, dict)):  # a column has neither
+                changed += [changed_to(one, **{name: odd}) for one in story]
+        spans = spans_of([*changed, *sound], words=True)
+        assert spans[-1].attributes["dibs.resource"] == "b" and traces(spans, {})
 
 
 def test_only_a_trace_context_is_taken_for_one():

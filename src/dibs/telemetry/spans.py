@@ -109,7 +109,9 @@ class Spans:
 
     def take(self, event: Event) -> list[Span]:
         """The spans that an event ends."""
-        kind, data = event.kind, event.data or {}
+        kind, data = event.kind, event.data if isinstance(event.data, dict) else {}
+        if not is_readable(event):
+            return []
         if kind == "lease.queued":
             self._begin_wait(event, data)
         elif kind == "lease.unqueued":
@@ -117,7 +119,8 @@ class Spans:
         elif kind == "lease.claimed":
             return self._claimed(event, data)
         elif kind in LEASE_ENDS:
-            holder = data.get("holder_session", event.session)
+            said = data.get("holder_session")
+            holder = said if isinstance(said, int) else event.session
             begun = self._leases.pop((event.subject, holder), None)
             return self._finish(begun, event, kind.partition(".")[2], data)
         elif kind == "task.claimed":
@@ -139,7 +142,7 @@ class Spans:
         return [begun.finish(event, outcome, **more)]
 
     def _begin_wait(self, event: Event, data: dict[str, Any]) -> None:
-        ticket = data.get("ticket", event.seq)
+        ticket = number(data, "ticket", event.seq)
         self._waits[ticket, event.subject] = self._begun(
             WAIT, event, self._id(16, "ticket", ticket),
             {"dibs.resource": event.subject, "dibs.ticket": ticket, **mode(data)}, data,
@@ -148,21 +151,21 @@ class Spans:
 
     def _end_wait(self, event: Event, data: dict[str, Any], outcome: str) -> list[Span]:
         return self._finish(
-            self._waits.pop((data.get("ticket", 0), event.subject), None), event, outcome, {}
+            self._waits.pop((number(data, "ticket", 0), event.subject), None), event, outcome, {}
         )
 
     def _claimed(self, event: Event, data: dict[str, Any]) -> list[Span]:
         place = (event.subject, event.session)
         ended = self._finish(self._leases.pop(place, None), event, "replaced", {})
-        epoch, ticket, task = data.get("epoch", event.seq), data.get("ticket"), data.get("task")
+        epoch, ticket, task = number(data, "epoch", event.seq), data.get("ticket"), data.get("task")
         about = {"dibs.resource": event.subject, "dibs.epoch": epoch, **mode(data)}
-        about |= {"dibs.task": task} if task else {}
+        about |= {"dibs.task": task} if isinstance(task, str) and task else {}
         trace, parent, link = self._id(16, "lease", epoch, event.subject, event.session), b"", None
-        if ticket is not None:
+        if isinstance(ticket, int):
             wait = self._waits.get((ticket, event.subject))
             trace, link = self._id(16, "ticket", ticket), wait and wait.link
             ended += self._end_wait(event, data, "granted")
-        if task and (claim := self._tasks.get(task)) is not None:
+        if isinstance(task, str) and (claim := self._tasks.get(task)) is not None:
             trace, parent = claim.trace, claim.id
         begun = self._begun(
             CLAIM, event, trace, about, data, ("lease", epoch, event.subject, event.session), parent
@@ -171,7 +174,7 @@ class Spans:
         return ended
 
     def _begin_task(self, event: Event, data: dict[str, Any]) -> None:
-        epoch = data.get("epoch", event.seq)
+        epoch = number(data, "epoch", event.seq)
         about: dict[str, str | int] = {"dibs.task": event.subject, "dibs.epoch": epoch}
         if isinstance(attempt := data.get("attempts"), int):
             about["dibs.task.attempt"] = attempt
@@ -210,6 +213,22 @@ def identity_of(space: Dibs) -> str:
     """What distinguishes a space from all others: names may be equal, keys never are."""
     store = space.scope.store
     return f"{store.key_check} {store.name}"
+
+
+def is_readable(event: Event) -> bool:
+    """Whether dibs can have written an event; something else may have changed the store."""
+    agent, session = event.agent, event.session
+    return (
+        isinstance(event.subject, str)
+        and all(isinstance(one, int) for one in (event.seq, event.at))
+        and (agent is None or isinstance(agent, str))
+        and (session is None or isinstance(session, int))
+    )
+
+
+def number(data: dict[str, Any], name: str, default: int) -> int:
+    found = data.get(name)
+    return found if isinstance(found, int) else default
 
 
 def mode(data: dict[str, Any]) -> dict[str, str | int]:

@@ -104,3 +104,33 @@ def test_a_value_that_dibs_never_writes_ends_no_command_in_a_traceback(
             assert answer.code in (0, 1, 75), command
             if answer.code == 75:
                 assert "something other than dibs has changed" in answer.out + answer.err
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("space", "boot = '', wall_time"),  # as after the machine was started again
+        ("space", "boot = '', store_time"),
+        ("event", "seq"),
+    ],
+)
+def test_a_store_that_cannot_be_opened_is_refused_by_every_command(
+    shell: Shell, table: str, change: str
+) -> None:
+    alice = shell.as_("alice")
+    alice.ok("claim", "port:1")
+    script = (
+        "import apsw; db = apsw.Connection('.dibs/dibs.db')\n"
+        f"db.execute(\"UPDATE OR IGNORE {table} SET {change} = x'ff'\")"
+    )
+    assert finish(alice.spawn([sys.executable, "-c", script])).code == 0
+    writers = ("claim a.py", "work next", "work add t", "send hello", "state set n k 1", "gc")
+    for command in (
+        *READERS,
+        *writers,
+        "backup ../copy.db",
+        "doctor",
+        "telemetry export --to http://[::1]:9",
+    ):
+        answer = alice(*command.split())
+        assert "Traceback" not in answer.err and answer.code in (1, 75), (command, answer)

@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from _contextvars import ContextVar
 
-from dibs.errors import UNREADABLE, CancelledError, CorruptError, NotYoursError, SpaceFullError
+from dibs.errors import (
+    UNREADABLE,
+    CancelledError,
+    CorruptError,
+    DibsError,
+    NotYoursError,
+    SpaceFullError,
+)
 from dibs.records import TRACED
 from dibs.storage.clock import COPY, SILENCE, bearable, stranger
 from dibs.storage.images import inner, is_firm, to_changes, to_json
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SPACE = Queries("space")
+CHANGED = "something other than dibs has changed what is stored here"
 NOW_MS = 1
 """Something due this soon is left to the process that noticed it."""
 PENDING = 16_384
@@ -113,6 +121,10 @@ class Store:
                 set_up(connection)
             else:
                 self._enter(row)
+        except DibsError:
+            raise
+        except UNREADABLE as error:
+            raise CorruptError(CHANGED, next="restore a backup") from error
         finally:
             driver.give_back(connection)
 
@@ -606,10 +618,7 @@ def from_text(text: str | None) -> Any:
     try:
         return _READERS[0](text)[0]
     except UNREADABLE as error:
-        raise CorruptError(
-            "something other than dibs has changed what is stored here",
-            next="dibs verify names the rows",
-        ) from error
+        raise CorruptError(CHANGED, next="dibs verify names the rows") from error
 
 
 _READERS: list[Callable[[str], tuple[Any, int]]] = []

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import pytest
 
+import dibs
+from dibs.errors import CorruptError
+from tests.surfaces.daemon import serving
 from tests.surfaces.shell import Shell, finish
 
 
@@ -134,3 +138,41 @@ def test_a_store_that_cannot_be_opened_is_refused_by_every_command(
     ):
         answer = alice(*command.split())
         assert "Traceback" not in answer.err and answer.code in (1, 75), (command, answer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE space SET id = 77", "DELETE FROM space", "UPDATE session SET deadline = x'ff'"],
+)
+def test_whoever_joins_a_store_that_was_changed_is_told_so(shell: Shell, change: str) -> None:
+    with (
+        serving(shell) as daemon,
+        dibs.open(start=str(shell.folder), user_dir=shell.user_dir) as space,
+    ):
+        alice = space.join("alice")
+        script = f"import apsw; apsw.Connection('.dibs/dibs.db').execute(\"{change}\")"
+        assert finish(shell.spawn([sys.executable, "-c", script])).code == 0
+        calls: list[Callable[[], object]] = [
+            lambda: space.join("bob"),
+            lambda: alice.leases.claim("a.py"),
+            alice.work.next,
+            lambda: alice.messages.send("hello"),
+            lambda: alice.state.set("n", "k", 1),
+        ]
+        for call in calls:
+            with pytest.raises(CorruptError, match="something other than dibs"):
+                call()
+        reply = daemon.client("carol").ask("leases.claim", {"resources": ["a.py"]})
+        assert (reply.status, reply.error) == (503, "corrupt"), reply
+
+
+def test_a_daemon_answers_with_nothing_that_it_cannot_write(shell: Shell) -> None:
+    shell.as_("alice").ok("claim", "a.py")
+    script = (
+        "import apsw; apsw.Connection('.dibs/dibs.db').execute(\"UPDATE event SET agent = x'ff'\")"
+    )
+    assert finish(shell.spawn([sys.executable, "-c", script])).code == 0
+    with serving(shell) as daemon:
+        reply = daemon.client("carol").ask("events.latest", {})
+        assert (reply.status, reply.error) == (503, "corrupt"), reply
+        assert daemon.client("carol").ask("leases.claim", {"resources": ["b.py"]}).status == 200

@@ -19,7 +19,7 @@ from dibs.arguments import (
     shown,
 )
 from dibs.digest import sha256
-from dibs.errors import InvalidError, NotYoursError
+from dibs.errors import UNREADABLE, InvalidError, NotYoursError
 from dibs.operation import AGENT, OPERATIONS
 from dibs.records import called, to_long_text
 from dibs.storage.queries import Queries
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dibs.storage.driver import Ahead, Row
     from dibs.storage.queries import Query
 
+    F = TypeVar("F", bound=Callable[..., Any])
     T = TypeVar("T")
 
 SPACE = Queries("space")
@@ -304,6 +305,20 @@ class Noun:
         return f"<{type(self).__name__} {self.scope.described}>"
 
 
+def blaming(method: F) -> F:
+    """Let a function fail as operations do if something else has changed the store."""
+
+    def call(scope: Scope, *args: Any, **named: Any) -> Any:
+        try:
+            return method(scope, *args, **named)
+        except UNREADABLE as error:
+            scope.blame(error)
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+@blaming
 def mint(
     scope: Scope,
     name: str,

@@ -13,14 +13,7 @@ from __future__ import annotations
 
 from _contextvars import ContextVar
 
-from dibs.errors import (
-    UNREADABLE,
-    CancelledError,
-    CorruptError,
-    DibsError,
-    NotYoursError,
-    SpaceFullError,
-)
+from dibs.errors import UNREADABLE, CancelledError, CorruptError, NotYoursError, SpaceFullError
 from dibs.records import TRACED
 from dibs.storage.clock import COPY, SILENCE, bearable, stranger
 from dibs.storage.images import inner, is_firm, to_changes, to_json
@@ -121,8 +114,6 @@ class Store:
                 set_up(connection)
             else:
                 self._enter(row)
-        except DibsError:
-            raise
         except UNREADABLE as error:
             raise CorruptError(CHANGED, next="restore a backup") from error
         finally:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from dibs import __version__
 from dibs.arguments import AGENT_NAME, LINE, NAME, TTL, Kind, When, Whole
 from dibs.dibs import Dibs, operations
-from dibs.errors import InvalidError
+from dibs.errors import UNREADABLE, CorruptError, InvalidError
 from dibs.mcp.protocol import DECODER
 from dibs.names.seen import Seen
 from dibs.operation import AGENT, Items
 from dibs.records import Record, fields_of
+from dibs.storage.store import CHANGED
 from dibs.surroundings.schemas import of_kind, of_operation, of_record, of_type
 
 if TYPE_CHECKING:
@@ -195,7 +196,10 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), default=fields_of, check_circ
 
 
 def to_body(value: Any) -> bytes:
-    return _ENCODER.encode(value).encode("ascii")
+    try:
+        return _ENCODER.encode(value).encode("ascii")
+    except UNREADABLE as error:  # such as a BLOB, which dibs stores nowhere
+        raise CorruptError(CHANGED, next="dibs verify names the rows") from error
 
 
 def answer(description: str, found: Schema) -> Schema:

@@ -204,27 +204,26 @@ class Statement:
             if set(table.columns) - set(table.key) - set_again:
                 raise self.refuse("a conflict leaves some columns as they were")
         name = f"{table.name}?" if "DO NOTHING" in conflict and not self.returns else table.name
-        values_of = [self._value(given.get(column, "NULL")) for column in table.columns]
-        defaults = {column: DEFAULTS[column] for column in table.columns
-                    if column not in given and column in DEFAULTS}  # fmt: skip
-        if None in values_of:
-            raise self.refuse("a value is computed")
-        plain = [given[column][1:] if given.get(column, "")[:1] == ":" else "" for column in
-                 table.columns]  # fmt: skip
-        if all(plain) and not table.digested and not self.returns:
-            pick = itemgetter(*plain)
-            if table.name == "entry":
-                return lambda row, _: [shortened(name, pick(row), digest)]
-            return lambda row, _: [[name, *pick(row)]]
+        sources: list[str] = []
+        constants: Row = {}  # under names that no parameter has
+        for column in table.columns:
+            text = given.get(column, "NULL")
+            value = self._value(text)
+            if value is None:
+                raise self.refuse("a value is computed")
+            if text[0] == ":":
+                sources.append(text[1:])
+            else:
+                sources.append(f"{column} =")
+                constants[sources[-1]] = (
+                    value({}, None) if column in given else DEFAULTS.get(column)
+                )
+        pick = itemgetter(*sources)
 
         def tell(row: Row, back: list[Row] | None) -> list[Change]:
             if back is not None and not back:
                 return []
-            image = [
-                defaults.get(column, value(row, None) if value else None)
-                for column, value in zip(table.columns, values_of, strict=True)
-            ]
-            return [told(name, table, image, digest)]
+            return [told(name, table, pick(constants | row), digest)]
 
         return tell
 

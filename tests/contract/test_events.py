@@ -678,6 +678,24 @@ def test_what_becomes_old_while_a_space_is_pruned_goes_with_it(space, alice, clo
 
 
 @direct("it is about whoever writes without a daemon")
+def test_processes_that_prune_once_each_search_the_whole_store(opener, alice, clock, monkeypatch):
+    for name in ("FLUSH", "LEAST_ROWS", "ROWS_AT_ONCE"):
+        monkeypatch.setattr(f"dibs.nouns.events.pruning.{name}", 5)
+    monkeypatch.setattr("dibs.nouns.events.pruning.SLICE_S", 0.0)
+    unread = [alice.messages.send("unread", to="bob") for _ in range(20)]
+    alice.work.claim("t")
+    alice.work.complete("t")
+    clock.advance(4_000)
+    for _ in range(20):
+        other = opener.open().scope
+        other.store.keeps = lambda: Retention(3_600.0, 1 << 40)
+        pruning.tidy(other)
+    assert alice.work.list() == ()
+    assert list(alice.messages.history()) == unread[::-1]
+    assert alice.agents.verify() == ()
+
+
+@direct("it is about whoever writes without a daemon")
 def test_nothing_is_pruned_that_is_neither_too_old_nor_too_much(space, alice, clock):
     space.scope.store.keeps = lambda: Retention(3_600.0, 1 << 40)
     clock.advance(3_000)

@@ -158,7 +158,7 @@ TABLES = {
 }  # fmt: skip
 DERIVED = ("word", "event", "base")
 """The words follow from the messages. The journal and its base prove themselves."""
-UNTOLD = frozenset(("signature", "base_seq", "base_sum", "head", "pending", "chain"))
+UNTOLD = frozenset(("signature", "base_seq", "base_sum", "head", "pending", "chain", "swept"))
 """Signatures follow from the rest of a row, and the columns of the chain are signed."""
 
 

@@ -34,6 +34,8 @@ HASH = 16
 TAG = 32
 """How many bytes the tag of a row of `base` has. It is longer, since tags are summed."""
 SUM = 1 << 8 * TAG
+SIGNED = ("base_seq", "base_sum", "head", "store_time", "wall_time", "pending", "chain", "swept")
+"""What is signed in the space's row."""
 
 
 class Ledger:
@@ -71,8 +73,7 @@ class Ledger:
 
     def space(self, row: Row) -> str:
         """The signature of the chain's fields in the space's row, and of its times."""
-        names = ("base_seq", "base_sum", "head", "store_time", "wall_time", "pending", "chain")
-        return self._row("space\n" + to_text([row[name] for name in names]))
+        return self._row("space\n" + to_text([row[name] for name in SIGNED]))
 
     def signed_space(self, row: Row, columns: Row) -> Row:
         """The space's row with other values; one that dibs did not sign is not signed."""

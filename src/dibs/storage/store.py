@@ -515,6 +515,15 @@ class Write(Read):
         """Record up to where the base goes now."""
         self.connection.run(SPACE.based, self._signed(**chain))
 
+    def swept(self) -> Any:
+        """Where the last slice of pruning stopped; None if there was none, or it is forged."""
+        row = self._chain()
+        return from_text(row["swept"] or None) if self.store.ledger.fits("space", row) else None
+
+    def sweep_on(self, place: Any) -> None:
+        """Let the next slice of pruning, by whatever process, continue there."""
+        self.connection.run(SPACE.sweep_on, self._signed(swept=to_json(place)))
+
     def _put_off(self, pending: str) -> None:
         """Let changes wait for the next event; none once an event has them."""
         self.connection.run(SPACE.put_off, self._signed(pending=pending))

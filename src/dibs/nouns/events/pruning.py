@@ -3,7 +3,8 @@
 A slice is one short transaction, and other writers get the turn between two slices. It searches
 for what has ended from where the last slice stopped, removes it, and says so in the journal itself
 (`space.pruned`: up to which seq, how many events, why), so the journal is never cut silently, and
-a pruning that stops half-way leaves a sound store.
+a pruning that stops half-way leaves a sound store. All processes of a space that prunes itself
+share one search; one that a person asks for has its own.
 
 What stays, however old: what is held, open or waited for, messages that somebody has not read, the
 last version of each entry, and seq.
@@ -92,6 +93,7 @@ STAGES: Stages = (
     ("outcomes", EVENTS.next_outcomes, EVENTS.prune_outcomes, {"base": "", "resource": ""}),
 )
 """What is searched, what is removed from it, and where each search begins."""
+START = 0, STAGES[0][-1]
 TABLES = {
     "messages": "message",
     "tasks": "task",
@@ -141,7 +143,11 @@ class Pruning:
         self._caller = caller
         self._cut = cut
         self._export: Export | None = None
-        self._stage, self._place = 0, STAGES[0][-1]
+        self._shares = caller is None
+        """Whether it searches together with other processes (`_search_on`)."""
+        self._sweep, self._stage, self._place = 0, *START
+        self._left = 1
+        """How many sweeps over all tables must end until it has looked at everything."""
         self._events_at_once = self._rows_at_once = FLUSH
         self._least = (FLUSH, FLUSH) if caller else (LEAST_EVENTS, LEAST_ROWS)
         self._whole = cut.upto == 0
@@ -157,7 +163,7 @@ class Pruning:
 
     @property
     def done(self) -> bool:
-        return self._whole and self._stage == len(STAGES)
+        return self._whole and self._left <= 0
 
     def goes_on(self, upto: int) -> bool:
         """Remove the events up to there as well; return whether there are any."""
@@ -180,14 +186,16 @@ class Pruning:
         self.slices += 1
 
     def _slice(self, first: bool) -> None:
-        before, place = dict(self.removed), (self.upto, self._whole, self._stage, self._place)
+        before, whole = dict(self.removed), (self.upto, self._whole)
+        place = (self._left, self._sweep, self._stage, self._place)
         export = self._store.keeps().export
         self._export = None if export is None else Export(export, self._store.name)
         try:
             self._remove(first, before)
         except BaseException:  # nothing was removed: the next slice continues from here
             self.removed = before
-            self.upto, self._whole, self._stage, self._place = place
+            self.upto, self._whole = whole
+            self._left, self._sweep, self._stage, self._place = place
             raise
 
     def _remove(self, first: bool, before: dict[str, int]) -> None:
@@ -202,12 +210,15 @@ class Pruning:
                 remove_files(tx, self._files)
                 self._files = []
             self._remove_events(tx, begin + SLICE_S / 2)
-            self._remove_rows(tx, begin + SLICE_S)
-            if self._stage == len(STAGES):
+            moved = self._remove_rows(tx, begin + SLICE_S)
+            if self._left <= 0:
                 self._remove_events(tx, begin + SLICE_S)
             gone = {name: self.removed[name] - number for name, number in before.items()}
+            if moved and self._shares:
+                tx.sweep_on([self._sweep, self._stage, *self._place.values()])
             if not first and not any(gone.values()):
-                tx.discard()
+                if not moved:
+                    tx.discard()
                 return
             said = {name: number for name, number in gone.items() if number}
             upto = self.upto or tx.rows(SPACE.position)[0]["pruned_seq"]
@@ -250,12 +261,27 @@ class Pruning:
         if self.upto:
             tx.run(EVENTS.pruned, upto=self.upto)
 
-    def _remove_rows(self, tx: Write, end: float) -> None:
-        """The ended rows after those that the last slice looked at."""
-        seen, lanes = 0, set[int]()
-        while self._stage < len(STAGES) and self._goes_on(
-            now := time.monotonic(), end, seen, self._least[1]
-        ):
+    def _search_on(self, tx: Write) -> None:
+        """Continue the search where the last slice of any process stopped.
+
+        So no process searches again where another has just been, and the whole store is searched
+        even if each process makes a single slice, as commands do.
+        """
+        here = [self._sweep, self._stage, *self._place.values()]
+        sweep, self._stage, *place = tx.swept() or here
+        self._place = dict(zip(STAGES[self._stage][-1], place, strict=True))
+        if self.slices == 0:
+            self._left = 1 if (self._stage, self._place) == START else 2
+        elif sweep != self._sweep:
+            self._left -= 1  # others have ended it
+        self._sweep = sweep
+
+    def _remove_rows(self, tx: Write, end: float) -> bool:
+        """Remove ended rows where the last slice stopped; return whether the search moved on."""
+        if self._shares:
+            self._search_on(tx)
+        begun, seen, lanes = (self._stage, self._place), 0, set[int]()
+        while self._left > 0 and self._goes_on(now := time.monotonic(), end, seen, self._least[1]):
             name, following, prune, start = STAGES[self._stage]
             rows = tx.rows(following, limit=self._rows_at_once, **self._place)
             if rows:
@@ -270,11 +296,14 @@ class Pruning:
             if len(rows) == self._rows_at_once:
                 self._place = {column: rows[-1][column] for column in start}
             else:
-                self._stage += 1
-                self._place = STAGES[self._stage][-1] if self._stage < len(STAGES) else {}
+                self._stage = (self._stage + 1) % len(STAGES)
+                self._place = STAGES[self._stage][-1]
+                if self._stage == 0:
+                    self._sweep, self._left = self._sweep + 1, self._left - 1
             self._rows_at_once = paced(self._rows_at_once, now, ROWS_AT_ONCE)
         for lane in lanes:
             tx.run(EVENTS.prune_lane, lane=lane)
+        return (self._stage, self._place) != begun
 
     def _goes_on(self, now: float, end: float, number: int, least: int) -> bool:
         """Whether a slice continues with something that has time until then."""

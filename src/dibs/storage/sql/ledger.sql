@@ -5,7 +5,7 @@
 -- The chain's fields in the space's row.
 SELECT id, name, pruned_seq, restored_seq, boot, time_namespace, clock_offset, key_check, created_at,
        history, store_time, wall_time, repository, base_seq, base_sum, head, pending, chain,
-       signature
+       swept, signature
 FROM space WHERE id = :space;
 
 -- name: begun

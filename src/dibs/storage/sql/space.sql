@@ -30,7 +30,7 @@ WHERE id = :space;
 
 -- name: signed
 -- The signed fields of the space's row.
-SELECT base_seq, base_sum, head, store_time, wall_time, pending, chain, signature
+SELECT base_seq, base_sum, head, store_time, wall_time, pending, chain, swept, signature
 FROM space WHERE id = :space;
 
 -- name: put_off
@@ -42,6 +42,10 @@ UPDATE space SET pending = :pending, signature = :signature WHERE id = :space;
 UPDATE space SET base_seq = :base_seq, base_sum = :base_sum, head = :head, chain = :chain,
     signature = :signature
 WHERE id = :space;
+
+-- name: sweep_on
+-- The next slice of pruning, by whatever process, continues from here.
+UPDATE space SET swept = :swept, signature = :signature WHERE id = :space;
 
 -- name: find
 -- The space with that name.

@@ -1,5 +1,5 @@
 -- The journal as a chain: what each write changed, and a hash that covers it and the event before.
--- What pruning cuts off is kept as the rows it led to, in `base`.
+-- What pruning cuts off is kept as the rows it led to, in `base`; `swept` says how far it has looked.
 
 ALTER TABLE event ADD COLUMN changes TEXT;
 ALTER TABLE event ADD COLUMN hash TEXT NOT NULL DEFAULT '';
@@ -9,6 +9,7 @@ ALTER TABLE space ADD COLUMN base_sum TEXT NOT NULL DEFAULT '';
 ALTER TABLE space ADD COLUMN head TEXT NOT NULL DEFAULT '';
 ALTER TABLE space ADD COLUMN pending TEXT NOT NULL DEFAULT '';
 ALTER TABLE space ADD COLUMN chain TEXT NOT NULL DEFAULT '';
+ALTER TABLE space ADD COLUMN swept TEXT NOT NULL DEFAULT '';
 ALTER TABLE space ADD COLUMN signature TEXT NOT NULL DEFAULT '';
 
 CREATE TABLE base (

@@ -252,10 +252,9 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
         named[command.items.name] = lines_of_json()
     with globals_.open() as space:
         handle = acting(globals_, operation, space)
-        method = getattr(getattr(handle, operation.noun), operation.verb)
         stranger = operation.name == "messages.send" and unknown_agent(handle, named.get("to"))
         try:
-            result = method(*placed, **named)
+            result = called_patiently(globals_, operation, handle, placed, named)
         except NotFoundError as error:
             from dibs.surfaces.cli.slips import suggest
 
@@ -307,6 +306,20 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
             # By the names that were typed: those in the grant begin at the top of the checkout.
             others_said(handle.leases.outcomes(*placed), result.leases[0].agent)
     return 1 if result is None else 0
+
+
+def called_patiently(
+    globals_: Globals, operation: Operation, space: Dibs, placed: list[Any], named: dict[str, Any]
+) -> Any:
+    """The operation's result; if the call waits for leases, it says who is in the way."""
+    method = getattr(getattr(space, operation.noun), operation.verb)
+    claims = operation.name == "leases.claim" and named.get("wait_s")
+    if globals_.json or not (claims or operation.name == "leases.wait"):
+        return method(*placed, **named)
+    from dibs.surroundings.patience import Waiting
+
+    with Waiting(space, placed):
+        return method(*placed, **named)
 
 
 def longer(operation: Operation, result: Any, ttl_s: float | None) -> None:

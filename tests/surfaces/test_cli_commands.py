@@ -131,6 +131,8 @@ def test_an_option_that_makes_another_command_reads_like_an_option(shell: Shell)
 def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
     assert shell.ok("help", "claim").out == shell.ok("claim", "--help").out
     assert "dibs work next" in shell.ok("work", "--help").out
+    assert "dibs token add" in shell.ok("agents", "--help").out
+    assert "Related" not in shell.ok("claim", "--help").out  # its variants are among its options
     verbs = re.findall(r"^  dibs token (\w+)", shell.ok("token", "--help").out, re.MULTILINE)
     assert verbs == ["add", "list", "revoke"]
     assert "dibs 0" in shell.ok("--version").out
@@ -206,6 +208,11 @@ def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
         ("ack seven", "ID must be a whole number, not 'seven'\nnext: see: dibs ack --help"),
         ("claim src/a.py --ttl 0", "\nnext: see: dibs claim --help"),
         ("claim src/a.py --wait 10 minutes", "write --wait '10 minutes'"),
+        ("claim src/a.py --ttl 1w3d", "it must be between 1 and 604800 s (7d)"),
+        ("--jsn status", "there is no option --jsn\nnext: did you mean --json?"),
+        ("-v", "there is no option -v\nnext: see: dibs --help"),
+        ("prune", "there is no command prune\nnext: see: dibs --help"),  # not run
+        ("claim '  '", "dibs: a resource cannot be empty\n"),
     ],
 )
 def test_a_slip_is_misuse_and_says_what_was_meant(shell: Shell, line: str, said: str) -> None:

@@ -522,7 +522,7 @@ def check_text(text: object) -> None:
     """Refuse what cannot be a resource of any kind."""
     if not isinstance(text, str):
         raise InvalidError(f"a resource is text, not {type(text).__name__}", next=_EXAMPLE)
-    if text in ("", "path:"):
+    if text in ("", "path:") or text.isspace():
         raise InvalidError("a resource cannot be empty", next=_EXAMPLE)
     if len(text) > RESOURCE_LIMIT:
         raise refused(text, f"is longer than {RESOURCE_LIMIT:,} characters")

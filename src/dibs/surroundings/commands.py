@@ -38,7 +38,7 @@ from dibs.arguments import (
 from dibs.errors import InvalidError
 from dibs.operation import AGENT, PERSON, Items, Operation, arguments_of
 from dibs.records import called, is_plain, quoted
-from dibs.surroundings.wording import be_quiet, choose_color, choose_format, print_json, say
+from dibs.surroundings.wording import be_quiet, choose_color, choose_format, print_json, say, warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -510,7 +510,7 @@ class Option:
             except ValueError:
                 raise InvalidError(f"{self.typed} must be a whole number, not {text!r}") from None
         if isinstance(kind, Json) or self.argument.type.startswith("dict["):
-            return json_or_text(content(self.typed, text))
+            return json_or_text(self.typed, content(self.typed, text))
         if text == "-" and isinstance(kind, Text) and kind.length == BODY_LIMIT:
             return standard_input()
         if isinstance(kind, ResourceName):
@@ -557,6 +557,9 @@ def by_type(type: str) -> Kind:
     return Seconds(0, 366 * 86_400) if type.startswith("float") else LINE
 
 
+A_TIME = "write 90, 90s, 5 min, 1h30m, 2d or 1w"
+
+
 def seconds(what: str, text: str) -> float:
     """`90`, `90s`, `1h30m`, `5 min`, `1w`; digits alone are seconds."""
     found = duration(
@@ -564,9 +567,7 @@ def seconds(what: str, text: str) -> float:
     )
     if found is not None:
         return found
-    raise InvalidError(
-        f"{what} is not a time: {text!r}", next="write 90, 90s, 5 min, 1h30m, 2d or 1w"
-    )
+    raise InvalidError(f"{what} is not a time: {text!r}", next=A_TIME)
 
 
 def lines_of_json() -> list[Any]:
@@ -597,7 +598,10 @@ def lines_of_json() -> list[Any]:
 def content(what: str, text: str) -> str:
     """What a value stands for: `-` for the standard input, `@file` for a file, else itself."""
     if text == "-":
-        return standard_input()
+        found = standard_input()
+        if not found:
+            warn(f"{what} is empty: the standard input had no text")
+        return found
     if text[:1] != "@":
         return text
     if text[1:2] == "@":
@@ -652,12 +656,17 @@ def refuse_comma(text: str) -> None:
     )
 
 
-def json_or_text(text: str) -> Any:
+def json_or_text(what: str, text: str) -> Any:
+    """A value as JSON if it is JSON, otherwise as text; says so if it was meant as JSON."""
     import json
 
     try:
         return json.loads(text)
-    except ValueError:
+    except RecursionError:
+        raise InvalidError(f"{what} is nested too deeply", next="flatten it") from None
+    except ValueError as error:
+        if text.lstrip()[:1] in ("{", "["):
+            warn(f"{what} begins like JSON, but is not JSON: {error}; it is kept as text")
         return text
 
 
@@ -668,13 +677,15 @@ def unknown(
     command: str = "dibs",
     is_safe: Callable[[str], bool] = lambda name: name not in RISKY,
     instead: str = "",
+    see: str = "",
 ) -> InvalidError:
     """The refusal of an unknown word, with a suggestion if that is harmless.
 
     instead: what means the same but reads differently
+    see: the command that lists what is known, if it is not the help of the one that was typed
     """
     close = instead or next(filter(is_safe, closest(word, known)), None)
-    advice = f"did you mean {close}?" if close else f"see: {command} --help"
+    advice = f"did you mean {close}?" if close else f"see: {see or f'{command} --help'}"
     typed = word if is_plain(word.replace(" ", "")) else quoted(word)
     return InvalidError(f"there is no {what} {typed}", next=advice)
 
@@ -686,9 +697,15 @@ def another(word: str, names: list[str]) -> str:
     return found[0] if len(found) == 1 else ""
 
 
+SHORT = 3
+"""A name this short is similar to too many words; the beginning must be the same, too."""
+
+
 def closest(word: str, known: list[str]) -> list[str]:
     """The names most similar to a word, the closest first."""
     import difflib
 
     # "tlt" is 0.67 like "ttl"; "explain" is 0.62 like "replay", and "purge" 0.6 like "merge".
-    return difflib.get_close_matches(word, known, 3, 0.65)
+    found = difflib.get_close_matches(word, known, 3, 0.65)
+    # "prune" has all letters of "run".
+    return [name for name in found if len(name) > SHORT or name[:1] == word[:1]]

@@ -413,7 +413,7 @@ def held(tx: Read, rows: list[Row]) -> HeldError:
     blockers = [blocker_record(row, tx.now) for row in rows]
     return HeldError(
         in_the_way(blockers, tx.wall),
-        next="claim it with a wait to queue for it, message the holder, or work elsewhere",
+        next="queue for it (wait_s, --wait), message the holder, or work on something else",
         blockers=blockers,
     )
 

@@ -50,11 +50,12 @@ def whoami(call: Globals) -> int:
         print_json(found)
         return 0
     shown = {name: str(value) for name, value in found.items() if value is not None}
+    shown = {"named by" if name == "by" else name: value for name, value in shown.items()}
     shown |= {"agent": called(found["agent"])} if found["agent"] else {}
     shown["store"] = folder(found["store"])
     table([[name, value] for name, value in shown.items()])
     if found["agent"] is None:
-        note("you have no name here yet; commands that change something need --as NAME")
+        note("you have no name here; claims, messages, tasks and entries need --as NAME")
     elif not there:
         note("there is no session yet; the first command that changes something makes one")
     return 0

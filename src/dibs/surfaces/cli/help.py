@@ -148,7 +148,7 @@ def help_on(words: list[str]) -> str:
     if words == ["--all"]:
         return everything()
     if len(words) == 1 and (lines := group(words[0])):
-        listed = "\n".join([*lines, "", f"See: dibs {words[0]} COMMAND --help"])
+        listed = "\n".join([*lines, "", "See: dibs COMMAND --help"])
         if not is_command(words[0]):
             return listed
         command = written_by_hand(words[0]) if words[0] in BY_HAND else Command.of(find(words)[0])
@@ -218,12 +218,16 @@ def line(words: str, summary: str) -> str:
 
 
 def group(word: str) -> list[str]:
-    """The commands of one noun, or those that begin with one word, a line each."""
+    """The commands of one noun, or those that begin with one word, a line each.
+
+    Not the command that is this word, nor those that an option makes of it: its own help has them.
+    """
     nouns = {command.words: noun for noun in (*NOUNS, "") for command in offered(noun)}
     return [
         line(command.words, command.summary)
         for command in every_command()
         if word == nouns[command.words] or command.words.startswith(f"{word} ")
+        if command.words != word and not command.words.startswith(f"{word} --")
     ]
 
 

@@ -70,12 +70,20 @@ MEANT = dict.fromkeys(("task", "tasks", "todo", "todos", "issue", "issues"), "wo
 """What people call a noun that has another name here."""
 
 
+EVERYWHERE = (
+    "--as", "--store", "--space", "--json", "--format", "--quiet", "--color", "--help", "--version",
+)  # fmt: skip
+"""The options that can stand before a command."""
+
+
 def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
     def is_safe(name: str) -> bool:
         if name in BY_HAND:
             return not written_by_hand(name).destructive
         return name not in named or not named[name].destructive
 
+    if words[0].startswith("-"):
+        return unknown("option", words[0], [*EVERYWHERE])
     spelled = [name.partition(" ") for name in {**named, **BY_HAND}]
     verbs = [second for first, _, second in spelled if first == words[0] and second.isalpha()]
     if verbs:

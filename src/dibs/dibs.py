@@ -81,7 +81,7 @@ class Dibs:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
-    if not TYPE_CHECKING:  # a type checker knows the nouns, and nothing else is to be found
+    if not TYPE_CHECKING:  # a type checker knows the nouns, and nothing else exists
 
         def __getattr__(self, name):
             if name not in NOUNS:

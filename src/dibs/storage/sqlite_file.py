@@ -297,8 +297,8 @@ def copy(db: apsw.Connection, target: str, key: bytes) -> None:
 def replace(db: apsw.Connection, source: str | None) -> None:
     """Replace everything in a store with a backup, or change nothing.
 
-    It is one transaction, so whoever has the store open sees the old or the new. What they hold
-    in the old one is refused from then on: the seq continues above everything that was ever
+    It is one transaction, so a process that has the store open sees the old content or the new one.
+    Its old grants are refused from then on: the seq continues above everything that was ever
     granted.
     """
     between = apsw.Connection("")  # a temporary file of SQLite's own

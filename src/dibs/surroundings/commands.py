@@ -62,7 +62,7 @@ RENAMED = {
 }
 HELP = {"mode": "share it with others who also share it", "retry": "no other attempt can succeed"}
 WORDS = ("tags", "labels")
-"""Arguments of which several may be in one word, with commas between them."""
+"""Arguments that can have several values in one word, separated by commas."""
 INPUT_LIMIT = 16 * 1024 * 1024
 FORMATS = Choice("text", "json", "yaml", "csv", "markdown")
 """The formats of answers; `--json` is short for `--format json`."""
@@ -194,7 +194,7 @@ class Globals:
     def _key(self, start: str | None) -> bytes | None:
         """The key in DIBS_KEY; None for the one in this user's data folder.
 
-        A machine that is thrown away must not make one: the space would be locked for all others.
+        A temporary machine must not make a key: the space would be locked for all others.
         """
         from dibs.dibs import key_of
 
@@ -280,13 +280,13 @@ class Globals:
         return space.join(self.named(space, people), shell=True)
 
     def named(self, space: Dibs, people: bool = False) -> str:
-        """What whoever calls is called here. This is the one rule, and the first that applies wins:
+        """The caller's name. This is the only rule, and the first point that applies wins:
 
         1. the name given with --as;
         2. in an agent's shell, that agent's; elsewhere DIBS_AGENT;
         3. at a daemon, the name of the token, if that is an agent's;
-        4. a person's login name, for `people`: for what only people do (deciding, signing in), and
-           for what runs by itself under a name of its own (imports, landings, workers, swarms).
+        4. with `people`, a person's login name: for what only people do (deciding, signing in), and
+           for what runs under its own name (imports, landings, workers, swarms).
 
         A claim, a message or a task of a person needs a name: under the login name, nobody could
         tell the person's terminals and agents apart.
@@ -306,7 +306,7 @@ class Globals:
 class Command:
     """What can be typed after `dibs`: its words, its arguments, and what its help says.
 
-    about: what there is to say beyond the summary
+    about: the rest of the help, after the summary
     by: who may call it
     destructive: whether it ends or removes something that cannot simply be asked for again
     main: what to call, if it is written by hand
@@ -495,7 +495,7 @@ class Option:
         """What a person calls it; the library has another name for some."""
 
     def values(self, text: str) -> list[Any]:
-        """What one use of an option adds to a list; tags and labels may stand in one word."""
+        """What one use of an option adds to a list; one word may have several tags or labels."""
         if self.argument.name in WORDS:
             return [part for word in text.split(",") if (part := word.strip())] or [text]
         return [self.value(text)]

@@ -128,7 +128,7 @@ VALUES = {
     "verify": "COMMAND",
     "was": "HASH",
 }
-"""What stands for the value of an option where its kind says too little."""
+"""Placeholders for the values of options, where the kind alone would say too little."""
 BY_KIND = (
     (TaskId, "TASK"),
     (AgentName, "AGENT"),
@@ -199,7 +199,7 @@ def title(noun: str) -> str:
 
 
 def offered(noun: str) -> list[Command]:
-    """The commands of a noun that somebody may call; where a tool stands for one, the tool."""
+    """The commands of a noun that somebody may call, generated or written by hand."""
     entries = [one for one in operations().values() if one.by and one.noun == noun]
     return [*(Command.of(one) for one in entries if one.cli not in BY_HAND), *by_hand(noun)]
 
@@ -269,7 +269,7 @@ def arguments(command: Command) -> list[tuple[str, str]]:
 
 
 def variants(command: Command) -> list[tuple[str, str]]:
-    """Each option that makes another command of this one, with what else that one takes."""
+    """Each option that selects another operation, with the arguments that it adds."""
     mine = {option.argument.name for option in command.options}
     found = []
     for one in operations().values():
@@ -301,7 +301,7 @@ def place(command: Command, option: Option) -> str:
 
 
 def label(option: Option) -> str:
-    """What stands for a value: a word."""
+    """The placeholder for a value: a word."""
     argument = option.argument
     many = "…" if argument.many or argument.list else ""
     name = argument.name.upper().removesuffix("S" if many else "").replace("_", "-")

@@ -38,7 +38,7 @@ LOOK_S = 2.0
 LOOP_S = 60.0
 LATER = 75
 SHOWN = 400
-"""How much of a line is shown of what a verification printed."""
+"""How many characters of a line of a verification's output are shown."""
 USUAL = ("main", "master")
 
 

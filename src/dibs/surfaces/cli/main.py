@@ -224,7 +224,7 @@ def find(words: list[str]) -> tuple[Operation, list[str]]:
 def variant(
     entry: Operation, words: list[str], named: dict[str, Operation]
 ) -> tuple[Operation, list[str]]:
-    """The operation that an option selects instead, as `--take` does for `dibs claim`."""
+    """The operation that an option selects, such as `--take` of `dibs claim`."""
     for place, word in enumerate(words):
         if word == "--":
             break
@@ -351,7 +351,7 @@ def warn_of_needs(space: Dibs, tasks: Sequence[Task]) -> None:
 def unknown_agent(space: Dibs, name: str | None) -> str:
     """What to say about a message to somebody who has never been here; "" if there is nothing.
 
-    It is sent anyway: whoever joins under that name finds it.
+    It is sent anyway: an agent that joins under that name finds it.
     """
     if name is None:
         return ""
@@ -415,7 +415,7 @@ def answer_each(globals_: Globals, operation: Operation, result: Any) -> int:
 def failed(globals_: Globals, error: Exception, code: int) -> int:
     """Say why a command failed in a way that none should; return the exit code.
 
-    code: the one that it had before its output failed
+    code: the exit code before the output failed
     """
     if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
         say_unwritten(error)

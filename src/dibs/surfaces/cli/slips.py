@@ -1,7 +1,7 @@
-"""What to say to somebody who typed something else than they meant.
+"""What to answer when somebody mistyped a command.
 
-It never offers a command that ends or removes something: who accepts an offer without reading it,
-as agents do, must not lose anything by it.
+A command that ends or removes something is never offered: agents accept offers without reading
+them, and must not lose anything by it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ VERBS = {
 }
 """The same for the second words of nouns."""
 MEANT = dict.fromkeys(("task", "tasks", "todo", "todos", "issue", "issues"), "work")
-"""What people call a noun that has another name here."""
+"""Other words for a noun of dibs."""
 
 
 EVERYWHERE = (

@@ -19,7 +19,7 @@ from dibs.errors import InvalidError
 from dibs.operation import Operation
 from dibs.surfaces.cli.help import FIRST, PLUMBING, by_hand, label, spelled
 from dibs.surfaces.cli.main import BY_HAND, FIRST_WORDS, find
-from dibs.surfaces.cli.slips import HINTS, VERBS
+from dibs.surfaces.cli.slips import HINTS, IN_THE_SHELL, VERBS
 from dibs.surroundings.commands import RISKY, Command, Globals, seconds
 from tests.surfaces.shell import Shell, finish, until
 from tools.commands import PAGE, render
@@ -264,6 +264,27 @@ def test_what_is_for_people_is_called_what_was_typed(shell: Shell, line: str) ->
     answer = shell.with_(CLAUDECODE="1", CLAUDE_CODE_SESSION_ID="s")(*line.split())
     typed = line.removesuffix(" src/a.py")
     assert f"only people may do this (dibs {typed}), but this is an agent's shell" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("release src/a.py", "next: dibs leases\n"),
+        ("revoke src/a.py", "next: dibs leases\n"),
+        ("work show a", "next: dibs work list, or add it: dibs work add ID --title TEXT\n"),
+        ("token revoke 9", "next: dibs token list\n"),
+        ("ack 9", "next: dibs messages\n"),
+    ],
+)
+def test_a_refusal_names_the_command_that_helps(shell: Shell, line: str, said: str) -> None:
+    answer = shell.person("alice")(*line.split())
+    assert answer.code == 1 and said in answer.err, answer
+
+
+def test_all_advice_in_the_shell_names_commands_that_are_there() -> None:
+    for advice in IN_THE_SHELL.values():
+        for words in advice.replace(",", " ").split("dibs ")[1:]:
+            assert any(f"{words} ".startswith(f"{one} ") for one in COMMANDS), advice
 
 
 def test_an_id_that_is_not_there_is_guessed(shell: Shell) -> None:

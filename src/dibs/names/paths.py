@@ -210,7 +210,7 @@ class Place:
 
         found = Seen({}).resource(path)
         if found.kind == "name":
-            raise refused(text, "has a label in front of what is no path")
+            raise refused(text, "has a repository in front of a name; only paths have one")
         if self.home and label == label_of(self.home):
             return found
         found.text, found.base = f"{label}/{found.text}", f"{label}{found.base}"

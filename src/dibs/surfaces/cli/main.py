@@ -451,4 +451,7 @@ def complain(globals_: Globals, error: DibsError) -> None:
     if globals_.format == "json":
         print_json(error.to_json())
     else:
+        from dibs.surfaces.cli.slips import IN_THE_SHELL
+
+        error.next = IN_THE_SHELL.get(error.next or "", error.next)
         complaint(error)

@@ -75,6 +75,18 @@ EVERYWHERE = (
 )  # fmt: skip
 """The options that can stand before a command."""
 
+IN_THE_SHELL = {
+    "list your leases": "dibs leases",
+    "list the leases": "dibs leases",
+    "list the tasks, or add it": "dibs work list, or add it: dibs work add ID --title TEXT",
+    "list the agents, or release it": "dibs agents, or release it: dibs release PATH",
+    "list the tokens": "dibs token list",
+    "list the message history": "dibs messages",
+    "list the namespace": "dibs state list NAMESPACE",
+    "join first": "give --as NAME, or set DIBS_AGENT=NAME in the environment",
+}
+"""What the library advises without naming a call, as commands."""
+
 
 def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
     def is_safe(name: str) -> bool:

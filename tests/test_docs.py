@@ -80,7 +80,8 @@ def test_nothing_says_to_install_what_is_not_published() -> None:
     files = [*PAGES, *ROOT.glob("plugins/**/*.md"), *ROOT.glob("src/**/*.py")]
     files += [*ROOT.glob("action/*"), *ROOT.glob("devcontainer/dibs/*")]
     told = re.compile(
-        r"(?:(?:uv tool|pipx|pip) install[^\n]*|default\"?: \"?|package\": \"|:-)\bagent-dibs\b(?!/)"
+        r"(?:(?:uv tool|pipx|pip) install[^\n]*|default\"?: \"?|package\": \"|:-)"
+        r"\bagent-dibs\b(?!/)"
     )
     assert [str(file) for file in files if told.search(file.read_text(encoding="utf-8"))] == []
 

@@ -212,6 +212,11 @@ def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
         ("--jsn status", "there is no option --jsn\nnext: did you mean --json?"),
         ("-v", "there is no option -v\nnext: see: dibs --help"),
         ("prune", "there is no command prune\nnext: see: dibs --help"),  # not run
+        ("state get budget/q3", "next: write two words: dibs state get budget q3\n"),
+        ("state set budget/q3 5", "next: write two words: dibs state set budget q3 5\n"),
+        ("log -n 5", "did you mean --last?"),
+        ("backup nowhere/store.db", "there is no folder"),
+        ("whoami --as 'a b'", "'a b' cannot be an agent's name"),
         ("claim '  '", "dibs: a resource cannot be empty\n"),
     ],
 )

@@ -139,6 +139,14 @@ def test_a_dependency_that_nobody_has_added_is_mentioned(alice: Shell) -> None:
     )
 
 
+def test_a_title_in_place_of_an_id_is_mentioned(alice: Shell) -> None:
+    answer = alice("work", "add", "Fix the login")
+    assert answer.code == 0
+    assert '"Fix the login" is the id of the task; its title is what --title says' in answer.err
+    assert alice("work", "add", "fix the docs", "--title", "Fix the docs").err == ""
+    assert alice("work", "add", "fix-docs").err == ""
+
+
 def test_an_entry_that_is_not_there_is_no_success(alice: Shell) -> None:
     answer = alice("state", "get", "n", "k")
     assert answer.code == 1 and "nothing there" in answer.err

@@ -16,6 +16,7 @@ from dibs.errors import (
     DibsError,
     DiskFullError,
     ExistsError,
+    InvalidError,
     ReadOnlyError,
     StorageError,
     UnavailableError,
@@ -275,8 +276,14 @@ def copy(db: apsw.Connection, target: str, key: bytes) -> None:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError as error:
         raise ExistsError(f"{folder(target)} already exists", next="give another path") from error
+    except FileNotFoundError as error:
+        around = folder(os.path.dirname(target))
+        raise InvalidError(f"there is no folder {around}", next="make it first") from error
     except OSError as error:
-        raise ReadOnlyError(f"{folder(target)} cannot be created: {error.strerror}") from error
+        raise ReadOnlyError(
+            f"{folder(target)} cannot be created: {error.strerror}",
+            next="check the folder's owner and permissions, or give another path",
+        ) from error
     try:
         Folder(target).receive(key)
         made = apsw.Connection(target)

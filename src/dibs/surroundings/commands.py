@@ -74,7 +74,7 @@ SAME = (
     ("after", "depends-on", "depends", "needs", "requires", "blocked-by", "deps"),
     ("note", "message", "comment", "description", "reason", "title", "why"),
     ("ttl", "duration", "expires", "for"),
-    ("limit", "last", "max", "count", "lines"),
+    ("limit", "last", "max", "count", "lines", "n"),
     ("follow", "watch", "tail"),
     ("to", "recipient"),
 )

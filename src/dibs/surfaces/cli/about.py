@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.arguments import LIST_LIMIT
+from dibs.arguments import LIST_LIMIT, check_agent
 from dibs.operation import AGENT, EVERYBODY
 from dibs.records import called, folder
 from dibs.surroundings.wording import ago, note, print_json, table
@@ -33,6 +33,8 @@ def whoami(call: Globals) -> int:
     """
     from dibs.dibs import Agent
 
+    if call.chosen:
+        check_agent("--as", call.agent)
     who = call.who()
     with call.open() as space:
         handle = call.look(space)

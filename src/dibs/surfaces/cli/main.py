@@ -244,7 +244,15 @@ def takes_value(operation: Operation, word: str) -> bool:
 def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
     """Call the operation as a person or an agent typed it, and print its answer."""
     command = Command.of(operation)
-    placed, named = command.parse(globals_.take_format(words, command))
+    words = globals_.take_format(words, command)
+    try:
+        placed, named = command.parse(words)
+    except InvalidError as error:
+        if operation.noun == "state":
+            from dibs.surfaces.cli.slips import two_words
+
+            two_words(error, operation, words)
+        raise
     refuse_nothing(operation, placed, named)
     if AGENT not in operation.by:
         operation.permit(globals_.party(), f"dibs {operation.cli}")
@@ -276,6 +284,8 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
             warn(stranger)
         if operation.name in ("work.add", "work.edit"):
             warn_of_needs(handle, (result,))
+        if operation.name == "work.add" and " " in result.id and not result.title:
+            warn(f"{called(result.id)} is the id of the task; its title is what --title says")
         limit = operation.arguments().get("limit")
         if limit is not None and isinstance(result, tuple):
             at_most = named.get("limit", limit.default)

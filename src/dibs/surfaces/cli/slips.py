@@ -11,6 +11,7 @@ from dibs.operation import NOUNS, Operation
 from dibs.records import called
 from dibs.surfaces.cli.main import BY_HAND, written_by_hand
 from dibs.surroundings.commands import Command, closest, unknown
+from dibs.surroundings.wording import quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -164,6 +165,14 @@ def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: lis
         if word not in known and (close := closest(word, known)):
             error.next = f"did you mean {called(close[0])}?"
             return
+
+
+def two_words(error: InvalidError, operation: Operation, words: list[str]) -> None:
+    """Explain what is missing if the namespace and the key were typed as they are shown."""
+    namespace, slash, key = words[0].partition("/") if words else ("", "", "")
+    if slash and key and error.message.endswith(" is missing"):
+        typed = " ".join(map(quote, (namespace, key, *words[1:])))
+        error.next = f"write two words: dibs {operation.cli} {typed}"
 
 
 def unknown_needs(space: Dibs, tasks: Sequence[Task]) -> str:

@@ -37,8 +37,16 @@ from dibs.arguments import (
 )
 from dibs.errors import InvalidError
 from dibs.operation import AGENT, PERSON, Items, Operation, arguments_of
-from dibs.records import called, is_plain, quoted
-from dibs.surroundings.wording import be_quiet, choose_color, choose_format, print_json, say, warn
+from dibs.records import called, folder, is_plain, quoted
+from dibs.surroundings.wording import (
+    be_quiet,
+    choose_color,
+    choose_format,
+    note,
+    print_json,
+    say,
+    warn,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -181,6 +189,8 @@ class Globals:
             more["size_limit"] = int(limit)
         if (self.store or "").startswith(POSTGRES):
             more["key"] = self._key(start)
+        named = self._named_file()
+        made = named if named and not os.path.lexists(named) else ""
         space = self.nearby.open(start) if self.nearby else None
         space = space or open(self.store, space=self.space, start=start, token=token, **more)
         place = space.scope.place
@@ -189,7 +199,14 @@ class Globals:
             store = space.scope.store
             store.keeps = lambda: kept(place)
             store.tidy = space.scope.tidy if self.tidies else None
+        if made and self.tidies and not self.json:
+            note(f"made a new store: {folder(made)}")
         return space
+
+    def _named_file(self) -> str:
+        """The file of the store that somebody named, if it is one: the name may be misspelt."""
+        path = (self.store or "").removeprefix("sqlite://")
+        return "" if "://" in path or path.startswith("unix:") else path
 
     def _key(self, start: str | None) -> bytes | None:
         """The key in DIBS_KEY; None for the one in this user's data folder.

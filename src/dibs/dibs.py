@@ -142,9 +142,9 @@ class Dibs:
     def backup(self, path: str) -> None:
         """Copy the store and its key to a new path, while others use the store.
 
-        To restore the copy, close the store everywhere, remove its database with the `-wal` and
-        `-shm` files beside it, and put the copy in its place. Epochs and versions keep rising.
-        Agents that were alive in the original have to join again.
+        `dibs restore` puts the copy back. By hand: close the store everywhere, remove its database
+        with the `-wal` and `-shm` files beside it, and put the copy in its place. Epochs and
+        versions keep rising. Agents that were alive in the original have to join again.
         """
         self.scope.store.driver.backup(os.path.abspath(path))
 

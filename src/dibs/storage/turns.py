@@ -1,9 +1,9 @@
 """The threads of one process in line for the turn to write, first come, first served.
 
-The database's own turn goes to whoever tries at the right moment, and every try costs a connection.
-So a process lets one thread at a time try. Hundreds of threads that are about to wait are a
-*crowd*: only the first of them is in the line, so another write has one of them ahead of it, not
-all. A *gate* of the store does the same among processes.
+The database's own turn goes to the one that tries at the right moment, and every try costs a
+connection. So a process lets one thread at a time try. Hundreds of threads that are about to wait
+are a *crowd*: only the first of them is in the line, so another write has one of them ahead of it,
+not all. A *gate* of the store does the same among processes.
 
 The database decides whose turn it is: a place here is only the right to ask for it. Only the thread
 that has a place keeps it: if an interrupt prevents it from leaving, the next one finds the place

@@ -256,7 +256,7 @@ def sessions(space: Dibs) -> Finding:
     if not dead:
         return alive(space)
     names = ", ".join(sorted({called(session.agent) for session in dead}))
-    says = f"{len(dead)} ended without leaving ({names}); whoever needs it can take it"
+    says = f"{len(dead)} ended without leaving ({names}); others can take what they held"
     return Finding("sessions", WARNING, says, "dibs doctor --fix", lambda: end_dead(space.scope))
 
 

@@ -187,7 +187,7 @@ class Conducting:
             try:
                 self._agent.work.wait(landing.id, wait_s=LOOK_S)
             except TimeoutError:
-                pass  # whoever lands the queue may have died: look again
+                pass  # the process that lands the queue may have died: look again
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             landing = self._agent.work.show(landing.id)
         if self._call.json:

@@ -374,8 +374,8 @@ def unknown_agent(space: Dibs, name: str | None) -> str:
     hint = f"did you mean {called(close[0])}? " if close else ""
     others = ", ".join(map(called, sorted(known)[:NAMED])) or "nobody"
     return (
-        f"nobody called {called(name)} has been here yet; {hint}the message waits for whoever "
-        f"joins by that name (known: {others}{', …' if len(known) > NAMED else ''})"
+        f"nobody called {called(name)} has been here yet; {hint}the message waits for an "
+        f"agent of that name (known: {others}{', …' if len(known) > NAMED else ''})"
     )
 
 

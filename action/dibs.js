@@ -4,6 +4,9 @@ const { spawnSync } = require("node:child_process");
 const fs = require("node:fs");
 const path = require("node:path");
 
+// The runner has fetched the whole repository of this action, which is the source of dibs.
+const OURS = `${path.resolve(__dirname, "..")}[postgres]`;
+
 function input(name) {
   return (process.env[`INPUT_${name.toUpperCase()}`] || "").trim();
 }
@@ -29,7 +32,9 @@ function agent() {
 
 // The secrets go through the environment: arguments can be read by every process of the machine.
 function dibs(program, words, who) {
-  const more = { DIBS_URL: input("url"), DIBS_TOKEN: input("token"), DIBS_SPACE: input("space") };
+  const more = {
+    DIBS_URL: input("url"), DIBS_TOKEN: input("token"), DIBS_KEY: input("key"), DIBS_SPACE: input("space"),
+  };
   const given = Object.fromEntries(Object.entries(more).filter(([, value]) => value));
   return spawnSync(program, words, {
     encoding: "utf8",
@@ -55,7 +60,7 @@ function installed() {
   const where = path.join(process.env.RUNNER_TEMP || "/tmp", "dibs-venv");
   const steps = [
     ["python3", ["-m", "venv", where]],
-    [path.join(where, "bin", "python"), ["-m", "pip", "install", "--quiet", input("package")]],
+    [path.join(where, "bin", "python"), ["-m", "pip", "install", "--quiet", input("package") || OURS]],
   ];
   for (const [program, words] of steps) {
     const done = spawnSync(program, words, { encoding: "utf8" });

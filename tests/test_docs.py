@@ -78,7 +78,11 @@ def test_a_heading_is_found_by_its_anchor() -> None:
 def test_nothing_says_to_install_what_is_not_published() -> None:
     """How to install dibs is in the README alone, until it is on an index."""
     files = [*PAGES, *ROOT.glob("plugins/**/*.md"), *ROOT.glob("src/**/*.py")]
-    told = re.compile(r"(?:uv tool|pipx|pip) install[^\n]*\bagent-dibs")
+    files += [*ROOT.glob("action/*"), *ROOT.glob("devcontainer/dibs/*")]
+    told = re.compile(
+        r"(?:(?:uv tool|pipx|pip) install[^\n]*|default\"?: \"?|package\": \"|:-)"
+        r"\bagent-dibs\b(?!/)"
+    )
     assert [str(file) for file in files if told.search(file.read_text(encoding="utf-8"))] == []
 
 

@@ -18,7 +18,10 @@ EXAMPLES = [
         ["would close a circle", "a circle is refused", "circles of waits"],
         ["for circle in circles(nodes):", '<circle cx="26"/>', 'why="circle"'],
     ),
-    (["by any agent, lest it fail", "Hereby"], ["the nearest", "there it is", "here by design"]),
+    (
+        ["by any agent, lest it fail", "Hereby", "Thus it ends"],
+        ["the nearest", "there it is", "here by design"],
+    ),
     (
         ["this link is over, or was used", "those that are over too", "your session was over."],
         ["the file is over the limit", "it was over 3 s", "sent over HTTP", "handed over, and"],

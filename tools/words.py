@@ -51,8 +51,9 @@ RULES = [
         r"|circles? (?:of|that|among)",
     ),
     Rule(
-        "hath henceforth hereby herein hereof hereupon herewith hitherto lest thereby therein"
-        " thereof thereupon therewith unto whence whereby wherein whereof whereupon",
+        "albeit amongst hath henceforth hereby herein hereof hereupon herewith hitherto lest"
+        " thereby therein thereof thereupon therewith thus unto whence whereby wherein whereof"
+        " whereupon whilst",
         "a current word",
     ),
     # "is over the limit", "was over 3 s" and "is over HTTP" are fine.

@@ -2,8 +2,17 @@
 # Installs dibs into a virtual environment of its own, and puts its command on the path of all users.
 set -eu
 
-package=${PACKAGE:-agent-dibs}
+package=${PACKAGE:-}
 where=${DIBS_PREFIX:-/usr/local}
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+
+for wheel in "$here"/*.whl; do
+    [ -n "$package" ] || [ ! -e "$wheel" ] || package=$wheel
+done
+[ -n "$package" ] || {
+    echo "dibs is on no package index yet: put its wheel beside this script, or set the option package" >&2
+    exit 1
+}
 
 python=$(command -v python3 || true)
 if [ -z "$python" ] || ! "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then

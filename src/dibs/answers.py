@@ -182,7 +182,7 @@ IN_OTHER_WORDS = {
     "DIBS_TOKEN, or give token=",
     SEE_OPENAPI: "restart the daemon with this release of dibs",
 }
-"""What a daemon advises those who speak HTTP, for those who use a command or the library."""
+"""Advice for HTTP clients, in the words of the commands and the library."""
 
 
 def refusal(status: int, answer: Any, url: str) -> Exception:

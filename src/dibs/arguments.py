@@ -9,7 +9,7 @@ the core works with, or says what is wrong with it. All limits are stated here.
 from __future__ import annotations
 
 from dibs.errors import InvalidError
-from dibs.records import is_hidden
+from dibs.records import is_hidden, span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,6 +169,10 @@ class ResourceName(Kind):
         return value
 
 
+LONG_S = 3_600
+"""A bound of this many seconds is also written in another unit."""
+
+
 class Seconds(Kind):
     """A duration in seconds, within bounds."""
 
@@ -182,8 +186,10 @@ class Seconds(Kind):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InvalidError(f"{what} must be a number of seconds, not {type(value).__name__}")
         if not self.low <= value <= self.high:
+            long = f" ({span(int(self.high * 1000))})" if self.high >= LONG_S else ""
             raise InvalidError(
-                f"{what} is {shown(value)} s; it must be between {self.low:g} and {self.high:g} s",
+                f"{what} is {shown(value)} s; "
+                f"it must be between {self.low:g} and {self.high:g} s{long}",
                 low=self.low,
                 high=self.high,
             )

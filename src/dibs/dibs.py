@@ -81,7 +81,7 @@ class Dibs:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
-    if not TYPE_CHECKING:  # a type checker knows the nouns, and nothing else is to be found
+    if not TYPE_CHECKING:  # a type checker knows the nouns, and nothing else exists
 
         def __getattr__(self, name):
             if name not in NOUNS:
@@ -142,9 +142,9 @@ class Dibs:
     def backup(self, path: str) -> None:
         """Copy the store and its key to a new path, while others use the store.
 
-        To restore the copy, close the store everywhere, remove its database with the `-wal` and
-        `-shm` files beside it, and put the copy in its place. Epochs and versions keep rising.
-        Agents that were alive in the original have to join again.
+        `dibs restore` puts the copy back. By hand: close the store everywhere, remove its database
+        with the `-wal` and `-shm` files beside it, and put the copy in its place. Epochs and
+        versions keep rising. Agents that were alive in the original have to join again.
         """
         self.scope.store.driver.backup(os.path.abspath(path))
 
@@ -354,7 +354,7 @@ def open(
         if store.key_check != keys.check():
             if key_file is not None:
                 os.unlink(key_file)
-            raise wrong_key(url, name)
+            raise wrong_key(url, name, has_one=key_file is None)
         driver.settle()
     except BaseException:
         driver.close()
@@ -512,8 +512,13 @@ def space_key(user_dir: str, name: str) -> tuple[bytes, str | None]:
     return own.read(file) or b"", own.file(file) if made else None
 
 
-def wrong_key(url: str, name: str) -> UnfitError:
-    error = UnfitError(f"the key on this machine is not the key of the space {called(name)}")
+def wrong_key(url: str, name: str, has_one: bool) -> UnfitError:
+    """
+    has_one: whether this machine had a key for the space before
+    """
+    there = f"the key on this machine is not the key of the space {called(name)}"
+    missing = f"this machine has no key for the space {called(name)}, which another machine made"
+    error = UnfitError(there if has_one else missing)
     if url.startswith(POSTGRES):
         error.next = (
             "on a machine that has the key, run dibs key show; here, run dibs key import or set "

@@ -432,7 +432,7 @@ class HeldTask(Held):
             else:
                 self._work.abandon(task.id, reason=kind.__name__, epoch=task.epoch)
         except DibsError:
-            return  # it was lost meanwhile; the block raises an error of its own
+            return  # it was lost in the meantime; the block raises its own error
 
 
 def time_of(task: Task) -> float:

@@ -1143,8 +1143,8 @@ class Mismatch(Record):
     """A row that was changed without dibs.
 
     what: changed, removed, inserted, replayed (an older row was put back), or unproven (an event:
-        the one before it was replaced, so nothing can be said about it)
-    seq: the event itself, or the event after which the row last had this content; None if none
+        the event before it was replaced, so it can no longer be checked)
+    seq: the event itself, or the last event that left the row like this; None if there is none
     """
 
     noun: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -102,6 +103,38 @@ def test_words_of_others_begin_no_command_of_the_runner(
     lines = refused.stdout.splitlines()
     # The refusal has several lines, and a runner reads each as a command of its own.
     assert len(lines) == 1 and "%0A" in lines[0] and "100%25" in lines[0], lines
+
+
+def test_a_runner_without_dibs_installs_the_release_of_the_action(tmp_path: Path) -> None:
+    python = tmp_path / "bin/python3"
+    python.parent.mkdir()
+    # It makes the environment with a copy of itself, and says what it is asked to install.
+    python.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n'
+        '[ "$2" = venv ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python"\nexit 0\n'
+    )
+    python.chmod(0o755)
+    node = shutil.which("node")
+    assert node
+    environment = {"PATH": f"{python.parent}:/usr/bin:/bin", "RUNNER_TEMP": str(tmp_path)}
+    program = f"console.log(require('{ACTION}/dibs.js').installed())"
+    done = subprocess.run(
+        [node, "-e", program], env=environment, text=True, capture_output=True, check=True
+    )
+    assert done.stdout == f"{tmp_path}/dibs-venv/bin/dibs\n"
+    assert (tmp_path / "asked").read_text().splitlines()[-1].endswith(f" {ROOT}[postgres]")
+
+
+def test_the_key_of_a_space_is_passed_on(tmp_path: Path) -> None:
+    program = tmp_path / "dibs"
+    program.write_text('#!/bin/sh\necho "$DIBS_KEY $DIBS_URL"\n')
+    program.chmod(0o755)
+    script = f"console.log(require('{ACTION}/dibs.js').dibs('{program}', [], 'ci').stdout)"
+    environment = {**os.environ, "INPUT_KEY": "ab" * 32, "INPUT_URL": "postgresql://db/dibs"}
+    done = subprocess.run(
+        ["node", "-e", script], env=environment, text=True, capture_output=True, check=True
+    )
+    assert done.stdout.split() == ["ab" * 32, "postgresql://db/dibs"]
 
 
 def test_what_the_action_names_is_there() -> None:

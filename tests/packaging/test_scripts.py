@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,13 @@ def test_the_feature_installs_the_command(
     told = json.loads((FEATURE / "devcontainer-feature.json").read_text())
     assert told["id"] == FEATURE.name and set(told["options"]) == {"package"}
     chosen = {"PACKAGE": str(distributions["wheel"]), "DIBS_PREFIX": str(tmp_path / "usr")}
+    asked = run(FEATURE / "install.sh", check=False, DIBS_PREFIX="/nowhere")
+    assert asked.returncode == 1 and "set the option package" in asked.stderr
     for _ in range(2):  # a container that is built again runs it again
         assert run(FEATURE / "install.sh", **chosen).stdout.splitlines()[-1].startswith("dibs ")
     assert run(tmp_path / "usr/bin/dibs", "--version").stdout.startswith("dibs ")
+    # As docs/how-to/containers.md says: the feature's folder, with a wheel in it.
+    copied = shutil.copytree(FEATURE, tmp_path / "feature")
+    shutil.copy(distributions["wheel"], copied)
+    done = run(copied / "install.sh", DIBS_PREFIX=str(tmp_path / "other"))
+    assert f"dibs: installing {copied}/" in done.stdout

@@ -314,7 +314,7 @@ def test_another_machine_needs_the_key_of_a_shared_space(postgres_url, space_nam
         last = space.events.last()
     (kept,) = (user / "keys").iterdir()
     shutil.move(user, tmp_path / "first machine")
-    with pytest.raises(UnfitError, match="not the key of the space"):
+    with pytest.raises(UnfitError, match="this machine has no key for the space"):
         open_store(postgres_url, tmp_path, space=space_name)
     # The useless key is removed, so that it is not taken for the right one.
     assert list((user / "keys").iterdir()) == []

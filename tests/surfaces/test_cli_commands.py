@@ -19,7 +19,7 @@ from dibs.errors import InvalidError
 from dibs.operation import Operation
 from dibs.surfaces.cli.help import FIRST, PLUMBING, by_hand, label, spelled
 from dibs.surfaces.cli.main import BY_HAND, FIRST_WORDS, find
-from dibs.surfaces.cli.slips import HINTS, VERBS
+from dibs.surfaces.cli.slips import HINTS, IN_THE_SHELL, VERBS
 from dibs.surroundings.commands import RISKY, Command, Globals, seconds
 from tests.surfaces.shell import Shell, finish, until
 from tools.commands import PAGE, render
@@ -131,6 +131,8 @@ def test_an_option_that_makes_another_command_reads_like_an_option(shell: Shell)
 def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
     assert shell.ok("help", "claim").out == shell.ok("claim", "--help").out
     assert "dibs work next" in shell.ok("work", "--help").out
+    assert "dibs token add" in shell.ok("agents", "--help").out
+    assert "Related" not in shell.ok("claim", "--help").out  # its variants are among its options
     verbs = re.findall(r"^  dibs token (\w+)", shell.ok("token", "--help").out, re.MULTILINE)
     assert verbs == ["add", "list", "revoke"]
     assert "dibs 0" in shell.ok("--version").out
@@ -206,6 +208,16 @@ def test_help_for_a_group_and_for_one_command(shell: Shell) -> None:
         ("ack seven", "ID must be a whole number, not 'seven'\nnext: see: dibs ack --help"),
         ("claim src/a.py --ttl 0", "\nnext: see: dibs claim --help"),
         ("claim src/a.py --wait 10 minutes", "write --wait '10 minutes'"),
+        ("claim src/a.py --ttl 1w3d", "it must be between 1 and 604800 s (7d)"),
+        ("--jsn status", "there is no option --jsn\nnext: did you mean --json?"),
+        ("-v", "there is no option -v\nnext: see: dibs --help"),
+        ("prune", "there is no command prune\nnext: see: dibs --help"),  # not run
+        ("state get budget/q3", "next: write two words: dibs state get budget q3\n"),
+        ("state set budget/q3 5", "next: write two words: dibs state set budget q3 5\n"),
+        ("log -n 5", "did you mean --last?"),
+        ("backup nowhere/store.db", "there is no folder"),
+        ("whoami --as 'a b'", "'a b' cannot be an agent's name"),
+        ("claim '  '", "dibs: a resource cannot be empty\n"),
     ],
 )
 def test_a_slip_is_misuse_and_says_what_was_meant(shell: Shell, line: str, said: str) -> None:
@@ -257,6 +269,27 @@ def test_what_is_for_people_is_called_what_was_typed(shell: Shell, line: str) ->
     answer = shell.with_(CLAUDECODE="1", CLAUDE_CODE_SESSION_ID="s")(*line.split())
     typed = line.removesuffix(" src/a.py")
     assert f"only people may do this (dibs {typed}), but this is an agent's shell" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("release src/a.py", "next: dibs leases\n"),
+        ("revoke src/a.py", "next: dibs leases\n"),
+        ("work show a", "next: dibs work list, or add it: dibs work add ID --title TEXT\n"),
+        ("token revoke 9", "next: dibs token list\n"),
+        ("ack 9", "next: dibs messages\n"),
+    ],
+)
+def test_a_refusal_names_the_command_that_helps(shell: Shell, line: str, said: str) -> None:
+    answer = shell.person("alice")(*line.split())
+    assert answer.code == 1 and said in answer.err, answer
+
+
+def test_all_advice_in_the_shell_names_commands_that_are_there() -> None:
+    for advice in IN_THE_SHELL.values():
+        for words in advice.replace(",", " ").split("dibs ")[1:]:
+            assert any(f"{words} ".startswith(f"{one} ") for one in COMMANDS), advice
 
 
 def test_an_id_that_is_not_there_is_guessed(shell: Shell) -> None:

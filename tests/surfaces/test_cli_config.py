@@ -72,7 +72,8 @@ def test_a_setting_is_changed_where_it_belongs_and_says_where_it_comes_from(shel
     [
         ("set tll 3m", "did you mean ttl?"),
         ("get polici", "did you mean policy?"),
-        ("set ttl soon", "ttl is not a time"),
+        ("set ttl soon", "ttl is not a time: 'soon'\nnext: write 90, 90s, 5 min, 1h30m, 2d or 1w"),
+        ("get nosuch", "next: see: dibs config list\n"),
         ("set policy ajar", "it can be open or closed"),
         ("set keep 1m", "keep must be between"),
         ("set ttl", "VALUE is missing"),

@@ -231,7 +231,10 @@ def test_the_nearest_dibs_folder_upwards_is_used(shell: Shell, tmp_path: Path) -
 
 def test_store_and_url_name_another_store(shell: Shell, tmp_path: Path) -> None:
     file = str(tmp_path / "elsewhere" / "x.db")
-    shell.as_("alice").ok("claim", "port:3000", "--store", file)
+    first = shell.as_("alice").ok("claim", "port:3000", "--store", file)
+    assert first.err.startswith(f"made a new store: {file}\n")  # the name may be misspelt
+    assert "new store" not in shell("status", "--store", file).err
+    assert shell("status", "--store", f"{file}.1", "--json").err == ""
     assert shell.as_("bob")("claim", "port:3000").code == 0
     assert shell.with_(DIBS_URL=file).as_("bob")("claim", "port:3000").code == 1
     assert shell.with_(DIBS_URL=f"sqlite://{file}").as_("bob")("claim", "port:3000").code == 1

@@ -55,6 +55,24 @@ def test_a_value_comes_from_the_standard_input(alice: Shell) -> None:
     assert {one["body"] for one in said} == {"two\nlines", "done", "t is done"}
 
 
+def test_a_value_that_is_nearly_json_is_kept_as_text_and_mentioned(alice: Shell) -> None:
+    answer = alice("work", "add", "t", "--payload", '{"a": 1')
+    assert answer.code == 0 and "--payload begins like JSON, but is not JSON" in answer.err
+    assert alice.json("work", "show", "t")["payload"] == '{"a": 1'
+    assert "VALUE begins like" in alice("state", "set", "n", "k", '["a",]').err
+    assert alice("state", "set", "n", "other", "plain").err.count("\n") == 1
+
+
+def test_an_empty_standard_input_is_mentioned(alice: Shell) -> None:
+    answer = give(alice, "state", "set", "n", "k", "-", text="")
+    assert answer.code == 0 and "VALUE is empty: the standard input had no text" in answer.err
+
+
+def test_a_value_that_is_nested_too_deep_is_refused(alice: Shell) -> None:
+    answer = alice("state", "set", "n", "k", "[" * 100_000)
+    assert answer.code == 2 and "Traceback" not in answer.err
+
+
 def test_the_body_of_a_message_may_begin_with_a_name(alice: Shell) -> None:
     assert alice.json("send", "@bob look at this")["body"] == "@bob look at this"
 
@@ -119,6 +137,14 @@ def test_a_dependency_that_nobody_has_added_is_mentioned(alice: Shell) -> None:
     assert (
         "nobody has added nothing yet" in alice.sh(f"printf '{lines}' | dibs work add --many").err
     )
+
+
+def test_a_title_in_place_of_an_id_is_mentioned(alice: Shell) -> None:
+    answer = alice("work", "add", "Fix the login")
+    assert answer.code == 0
+    assert '"Fix the login" is the id of the task; its title is what --title says' in answer.err
+    assert alice("work", "add", "fix the docs", "--title", "Fix the docs").err == ""
+    assert alice("work", "add", "fix-docs").err == ""
 
 
 def test_an_entry_that_is_not_there_is_no_success(alice: Shell) -> None:

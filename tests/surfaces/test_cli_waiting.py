@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import statistics
 import time
@@ -149,3 +150,27 @@ def test_the_log_is_followed_while_it_grows(on_each: Shell) -> None:
     assert (event["kind"], event["subject"]) == ("lease.released", "src/a.py")
     following.send_signal(signal.SIGINT)
     assert finish(following).code == 130
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("claim", "src/a.py", "--wait", "1h"),
+        ("wait", "src/a.py", "--timeout", "1h"),
+        ("run", "--as", "bob", "--claim", "src/a.py", "--", "true"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_whoever_waits_is_told_who_is_in_the_way(on_each: Shell, words: tuple[str, ...]) -> None:
+    alice, bob = on_each.as_("alice"), on_each.as_("bob")
+    alice.ok("claim", "src/a.py", "--note", "fix the parser")
+    ours, theirs = pty.openpty()  # elsewhere it takes longer
+    try:
+        waiting = bob.start(*words, stderr=theirs)
+        said = os.read(ours, 1000).decode()
+        assert said.startswith('waiting: alice holds src/a.py "fix the parser", ')
+        alice.ok("release", "src/a.py")
+        assert finish(waiting).code == 0
+    finally:
+        os.close(ours)
+        os.close(theirs)

@@ -77,3 +77,10 @@ def test_a_client_that_is_used_and_not_set_up_is_named(here: Shell) -> None:
     here.ok("init", "--client", "codex")
     code, said = prove(here)
     assert said["Cursor"].startswith("not set up: ") and code == 0
+
+
+def test_it_says_if_there_are_no_hooks_to_prove(here: Shell) -> None:
+    answer = here("doctor", "--prove")
+    assert answer.code == 0 and answer.out == ""
+    assert "no client with hooks is used here" in answer.err and "next: dibs init" in answer.err
+    assert here("doctor", "--prove", "--json").json == []

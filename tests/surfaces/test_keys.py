@@ -53,13 +53,16 @@ def test_a_ci_machine_gets_in_with_the_key(laptop: Shell, machine: Shell) -> Non
     assert machine.with_(CI="false", DIBS_KEY=key).as_("ci").ok("status").code == 0
 
 
-def test_a_machine_with_another_key_is_told_what_to_do(laptop: Shell, machine: Shell) -> None:
+def test_a_machine_without_the_key_is_told_what_to_do(laptop: Shell, machine: Shell) -> None:
     laptop.as_("alice").ok("claim", "deploy:prod")
     answer = machine.as_("bob")("claim", "deploy:prod")
     assert answer.code == 2  # and not 75: trying again does not help
-    for word in ("is not the key of the space", "dibs key show", "dibs key import", "DIBS_KEY"):
+    assert "this machine has no key for the space" in answer.err
+    for word in ("dibs key show", "dibs key import", "DIBS_KEY"):
         assert word in answer.err
     assert keys(machine) == []
+    answer = machine.with_(DIBS_KEY="ab" * 32).as_("bob")("claim", "deploy:prod")
+    assert answer.code == 2 and "is not the key of the space" in answer.err
 
 
 def test_a_key_is_taken_to_another_machine(laptop: Shell, machine: Shell) -> None:

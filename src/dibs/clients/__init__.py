@@ -42,9 +42,9 @@ class Client:
 
     title: what people call it
     order: its place in lists of clients; clients without one come last
-    commands: programs that show that it is installed
-    home: files in the user's home that show that it is used
-    traces: files in a repository that show that it is used there
+    commands: its programs; one of them on the PATH means that it is installed
+    home: files in the user's home; one of them means that the user uses it
+    traces: files in a repository; one of them means that it is used there
     after: what the user must do once, in words
 
     Its hooks:

@@ -115,7 +115,7 @@ def top_of(space: Dibs) -> str:
 
 
 def refuse_guest(place: Place) -> None:
-    """Refuse a repository whose branches would stand in the queue of another one."""
+    """Refuse a repository whose branches would be in the queue of another one."""
     if place.label:
         raise InvalidError(
             f"this space belongs to {called(place.home)}, and only its branches are landed here",

@@ -82,7 +82,7 @@ def take_name(call: Call, name: str) -> Answer | None:
         return {"status": "named_already", "you": agent.name, "hint": HINTS["named_already"]}
     try:
         if is_made_up(name):
-            raise ExistsError("generated names belong to their sessions, even if those are away")
+            raise ExistsError("generated names are reserved for their sessions")
         agent.agents.rename(name)
     except ExistsError:
         return {"status": "exists", "you": agent.name, "hint": HINTS["name_taken"]}

@@ -49,7 +49,7 @@ def covers(pattern: str, path: str) -> bool:
 
 
 def _shape(text: str, glob: bool) -> list[str]:
-    """Split into components with the wildcards marked; the last one stands for all below."""
+    """Split into components, with wildcards marked; the last component means everything below."""
     shape: list[str] = []
     for component in text.split("/") if text else ():
         if not glob:

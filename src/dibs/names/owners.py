@@ -1,4 +1,4 @@
-"""Who owns a git directory, and what a stranger's settings could make git run."""
+"""Who owns a git directory, and what somebody else's settings could make git run."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def owner_of(top: str) -> str | None:
 def may_define(directory: str, heads: tuple[bytes, ...]) -> bool:
     """Whether the settings of a repository around a directory may have one of these sections.
 
-    Whichever one git uses, it is one of those around. The head of a section is unbroken in its
-    file, so nothing has to be parsed; a file that cannot be read completely may have any section.
+    All repositories around are searched, because git uses one of them. The header of a section is
+    always on one line, so nothing is parsed; an unreadable file may have any section.
     """
     try:
         for up in upwards(directory):

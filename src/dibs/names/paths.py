@@ -1,7 +1,7 @@
 """What can be claimed, and the one name of each such resource, determined from the disk.
 
 A resource is a path, a glob or a name. A path covers itself and everything below it, whether it
-exists or not; only if it is a file when it is claimed is it known that nothing is below. A glob
+exists or not; nothing can be below it if it is a file when it is claimed. A glob
 covers what it matches and everything below that; a name such as `port:3000` is only itself. Text is
 read in this order: `path:` forces a path; `scheme:rest` with a scheme of two characters or more
 (`[a-z][a-z0-9_-]+`) is a name; `*` or `?` makes a glob; everything else is a path. A leading `./`
@@ -53,7 +53,7 @@ MAX_COMPONENT_BYTES = 255
 
 LABEL = "repo:"
 _OF_REPOSITORY = "git:"
-"""The names of what each repository has for itself."""
+"""Names with this prefix mean something different in each repository."""
 _SCHEME = "abcdefghijklmnopqrstuvwxyz0123456789_-"
 _EXAMPLE = "name a path ('src/a.py'), a glob ('src/*.py') or a thing ('port:3000')"
 
@@ -128,7 +128,7 @@ class Place:
         self.home = ""
         """The repository whose paths have no label in this space; "" if nobody has said."""
         self.label = ""
-        """What stands in front of the paths of this repository."""
+        """The prefix of this repository's paths."""
 
     @property
     def machine(self) -> str:
@@ -210,7 +210,7 @@ class Place:
 
         found = Seen({}).resource(path)
         if found.kind == "name":
-            raise refused(text, "has a label in front of what is no path")
+            raise refused(text, "has a repository in front of a name; only paths have one")
         if self.home and label == label_of(self.home):
             return found
         found.text, found.base = f"{label}/{found.text}", f"{label}{found.base}"
@@ -473,7 +473,7 @@ def is_whole_tree(resource: Resource) -> bool:
         return True
     from dibs.names import globs
 
-    # No pattern spells this out; one that covers it covers whatever is there.
+    # No real name looks like this, so a pattern that covers it covers every name.
     return globs.covers(_pattern(resource), "\ue000" * 8)
 
 
@@ -484,7 +484,7 @@ def _pattern(resource: Resource) -> str:
 
 
 def label_of(repository: str) -> str:
-    """What stands in front of the paths of a repository in a space that it shares."""
+    """The prefix of a repository's paths in a space that several repositories share."""
     return f"{LABEL}{repository.rstrip('/')}/"
 
 
@@ -522,7 +522,7 @@ def check_text(text: object) -> None:
     """Refuse what cannot be a resource of any kind."""
     if not isinstance(text, str):
         raise InvalidError(f"a resource is text, not {type(text).__name__}", next=_EXAMPLE)
-    if text in ("", "path:"):
+    if text in ("", "path:") or text.isspace():
         raise InvalidError("a resource cannot be empty", next=_EXAMPLE)
     if len(text) > RESOURCE_LIMIT:
         raise refused(text, f"is longer than {RESOURCE_LIMIT:,} characters")

@@ -1,7 +1,7 @@
 """What happens when a session ends: everything it held is freed immediately.
 
 Leaving, dying, and being found dead by another claimer all come through here, in the
-transaction of whoever notices. Leases go to their waiters, tasks become available again, and
+transaction of the one that notices. Leases go to their waiters, tasks become available again, and
 tickets leave the queue.
 """
 

@@ -62,7 +62,7 @@ class Draft:
         moved, grown = [], False
         for at, mine in self.insertions:
             if at <= place <= at + len(mine) and not grown:
-                # It lies in, or touches, an earlier insertion: treat both as one.
+                # It is inside an earlier insertion or touches it: treat both as one.
                 mine = mine[: place - at] + text + mine[place - at :]
                 grown = True
             elif at >= place:

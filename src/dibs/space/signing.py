@@ -135,7 +135,7 @@ class Keyring:
             raise NotYoursError(
                 f"the {noun} {called(subject)} is not signed by "
                 f"{called(row['agent'])}: "
-                "its row was changed without dibs",
+                "something other than dibs has changed its row",
                 next="tell a person; verify lists every such row",
                 subject=subject,
             )

@@ -104,7 +104,7 @@ class Patience:
             if seen == self._seen:
                 return False
             self._seen = seen
-        # The turn goes to whoever tries at the right moment, so long waiters try more often.
+        # The turn goes to a thread that tries at the right moment, so long waiters try more often.
         most = 2 if 0.03 < waited < 1 else len(BUSY_STEPS_S) - 1
         time.sleep(BUSY_STEPS_S[min(attempts, most)])
         return True

@@ -65,7 +65,7 @@ class GroupingDriver:
         """The threads of waiters, perhaps a thousand: they line up, others do not."""
         self.seats = threading.Semaphore(SEATS)
         self.turns = Crowds()
-        """Groups that want the same thing; the first of each stands in the line."""
+        """Groups that want the same thing; only the first of each group is in the line."""
         self.turn = Turn()
         self.room = Room()
         """Where waiters sleep that need no bell, since they are told."""

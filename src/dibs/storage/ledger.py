@@ -64,7 +64,7 @@ class Ledger:
         return self._event("begin")
 
     def digest(self, table: str, values: Image) -> str:
-        """The digest that stands for the values of a long row."""
+        """The digest that replaces the values of a long row."""
         return self._row(f"digest {table}\n{to_json(values)}")
 
     def tag(self, noun: str, key: str, image: str) -> str:

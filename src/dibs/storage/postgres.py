@@ -65,7 +65,7 @@ SYNCHRONOUS = {"full": "on", "fast": "off"}
 CALL_S = 9.0
 """How long a transaction may take in total, including the wait for its turn."""
 LINE_S = 6.5
-"""How long a thread stands in line: a thread that finds the server silent tells the next."""
+"""How long a thread waits in line: a thread that finds the server silent tells the next."""
 TROUBLE_S = 10.0
 """For this long after a server was silent, less time is spent on a new connection."""
 REST_S = 1.0

@@ -1,14 +1,14 @@
 """Finding a PostgreSQL server within a bounded time, and saying why it cannot be reached.
 
-An address may name several hosts, and a name may have several addresses. They are tried in order,
-each a moment after the one before unless that has already failed; the first one that answers is
-used. With several hosts, a read-only one counts as no answer.
+An address may name several hosts, and a host name may have several addresses. They are tried in
+order: the next one starts a moment later, or as soon as the one before has failed. The first to
+answer is used. If there are several hosts, a read-only server does not count as an answer.
 
 Nothing here waits without a limit. The kernel notices a peer that is gone (`DEFAULTS`; the address
-overrides them), but not one that swallows what it is sent.
+overrides them), but not a peer that accepts data and never answers.
 
-The meaning of an error is decided by its code, never by its text, which may be translated. libpq
-gives the code of a refused connection only if it is asked for nothing else. Without a code, the
+An error is recognised by its code, never by its text, which may be translated. libpq gives the
+code of a refused connection only if nothing else was requested. Without a code, the
 port is probed: a PostgreSQL server answers a request for TLS with one letter.
 """
 

@@ -1,7 +1,7 @@
 """How a process hears PostgreSQL's bell, for all its waiters.
 
-Directly from the server, by a connection that listens. Listeners announce themselves by a shared
-lock: if nobody holds it, nobody rings. Through a pooler, the journal is polled instead.
+A separate connection to the server listens. Each listener holds a shared lock; while nobody holds
+it, writers do not notify. Through a pooler, the journal is polled instead.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from dibs.errors import (
     DibsError,
     DiskFullError,
     ExistsError,
+    InvalidError,
     ReadOnlyError,
     StorageError,
     UnavailableError,
@@ -275,8 +276,14 @@ def copy(db: apsw.Connection, target: str, key: bytes) -> None:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError as error:
         raise ExistsError(f"{folder(target)} already exists", next="give another path") from error
+    except FileNotFoundError as error:
+        around = folder(os.path.dirname(target))
+        raise InvalidError(f"there is no folder {around}", next="make it first") from error
     except OSError as error:
-        raise ReadOnlyError(f"{folder(target)} cannot be created: {error.strerror}") from error
+        raise ReadOnlyError(
+            f"{folder(target)} cannot be created: {error.strerror}",
+            next="check the folder's owner and permissions, or give another path",
+        ) from error
     try:
         Folder(target).receive(key)
         made = apsw.Connection(target)
@@ -297,8 +304,8 @@ def copy(db: apsw.Connection, target: str, key: bytes) -> None:
 def replace(db: apsw.Connection, source: str | None) -> None:
     """Replace everything in a store with a backup, or change nothing.
 
-    It is one transaction, so whoever has the store open sees the old or the new. What they hold
-    in the old one is refused from then on: the seq continues above everything that was ever
+    It is one transaction, so a process that has the store open sees the old content or the new one.
+    Its old grants are refused from then on: the seq continues above everything that was ever
     granted.
     """
     between = apsw.Connection("")  # a temporary file of SQLite's own

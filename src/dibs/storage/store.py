@@ -81,7 +81,7 @@ class Store:
         self.numbers: set[int] = set()
         """The numbers under which this process has waiters."""
         self.kept_at = 0
-        """The store time at which it last showed that they wait."""
+        """The store time at which this process last reported its waiters as alive."""
         self.hints: tuple[int, ...] = ()
         """Numbers that the last caller found worth asking for ahead."""
         self.name = name

@@ -1,9 +1,9 @@
 """The threads of one process in line for the turn to write, first come, first served.
 
-The database's own turn goes to whoever tries at the right moment, and every try costs a connection.
-So a process sends one thread at a time. Hundreds of threads that are about to wait are a *crowd*:
-only the first of them stands in the line, so that another write has one of them ahead of it, not
-all. The same holds among processes, by a *gate* of the store.
+The database's own turn goes to the one that tries at the right moment, and every try costs a
+connection. So a process lets one thread at a time try. Hundreds of threads that are about to wait
+are a *crowd*: only the first of them is in the line, so another write has one of them ahead of it,
+not all. A *gate* of the store does the same among processes.
 
 The database decides whose turn it is: a place here is only the right to ask for it. Only the thread
 that has a place keeps it: if an interrupt prevents it from leaving, the next one finds the place
@@ -77,7 +77,7 @@ class Place:
         while True:
             if me not in line:  # a signal handler that wrote meanwhile has taken it out
                 line.append(me)
-            # Also for the first: the one ahead of it may have left because of that.
+            # The first in the line checks too: the one ahead may have left because of the outage.
             now, outage = monotonic(), self._of.outage
             if outage is not None and outage[0] >= began:
                 error = outage[1]
@@ -194,7 +194,7 @@ class Crowds:
         return len(asking) > 1
 
     def asked(self, what: str) -> None:
-        """Record that one that asked has been answered."""
+        """Record that one of the questions has been answered."""
         asking = self._asking.get(what)
         if asking:
             asking.pop()
@@ -206,7 +206,7 @@ class Crowds:
         return ([self.crowd.enter(wait_s)] if wait_s else []), 0
 
     def fail(self, error: DibsError) -> None:
-        """Refuse all in the line: nobody can be served, and they need not find out one by one."""
+        """Refuse all in the line at once: none of them can be served."""
         tell(self.crowd, error)
 
 

@@ -52,7 +52,7 @@ IDLE_S = 5.0
 UNASKED_S, UNASKED_PER_S = 10.0, 10.0
 """The longest time without a look, and the maximum number of looks per second in a line."""
 FRESH_S = 1.0
-"""How long what a bell brought is valid: a process that was frozen meanwhile must look."""
+"""How long a notification is valid: a process that was frozen since must look again."""
 EVERYBODY = "*"
 
 

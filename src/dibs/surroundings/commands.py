@@ -37,8 +37,16 @@ from dibs.arguments import (
 )
 from dibs.errors import InvalidError
 from dibs.operation import AGENT, PERSON, Items, Operation, arguments_of
-from dibs.records import called, is_plain, quoted
-from dibs.surroundings.wording import be_quiet, choose_color, choose_format, print_json, say
+from dibs.records import called, folder, is_plain, quoted
+from dibs.surroundings.wording import (
+    be_quiet,
+    choose_color,
+    choose_format,
+    note,
+    print_json,
+    say,
+    warn,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +70,7 @@ RENAMED = {
 }
 HELP = {"mode": "share it with others who also share it", "retry": "no other attempt can succeed"}
 WORDS = ("tags", "labels")
-"""Arguments of which several may be in one word, with commas between them."""
+"""Arguments that can have several values in one word, separated by commas."""
 INPUT_LIMIT = 16 * 1024 * 1024
 FORMATS = Choice("text", "json", "yaml", "csv", "markdown")
 """The formats of answers; `--json` is short for `--format json`."""
@@ -74,7 +82,7 @@ SAME = (
     ("after", "depends-on", "depends", "needs", "requires", "blocked-by", "deps"),
     ("note", "message", "comment", "description", "reason", "title", "why"),
     ("ttl", "duration", "expires", "for"),
-    ("limit", "last", "max", "count", "lines"),
+    ("limit", "last", "max", "count", "lines", "n"),
     ("follow", "watch", "tail"),
     ("to", "recipient"),
 )
@@ -181,6 +189,8 @@ class Globals:
             more["size_limit"] = int(limit)
         if (self.store or "").startswith(POSTGRES):
             more["key"] = self._key(start)
+        named = self._named_file()
+        made = named if named and not os.path.lexists(named) else ""
         space = self.nearby.open(start) if self.nearby else None
         space = space or open(self.store, space=self.space, start=start, token=token, **more)
         place = space.scope.place
@@ -189,12 +199,19 @@ class Globals:
             store = space.scope.store
             store.keeps = lambda: kept(place)
             store.tidy = space.scope.tidy if self.tidies else None
+        if made and self.tidies and not self.json:
+            note(f"made a new store: {folder(made)}")
         return space
+
+    def _named_file(self) -> str:
+        """The file of the store that somebody named, if it is one: the name may be misspelt."""
+        path = (self.store or "").removeprefix("sqlite://")
+        return "" if "://" in path or path.startswith("unix:") else path
 
     def _key(self, start: str | None) -> bytes | None:
         """The key in DIBS_KEY; None for the one in this user's data folder.
 
-        A machine that is thrown away must not make one: the space would be locked for all others.
+        A temporary machine must not make a key: the space would be locked for all others.
         """
         from dibs.dibs import key_of
 
@@ -280,13 +297,13 @@ class Globals:
         return space.join(self.named(space, people), shell=True)
 
     def named(self, space: Dibs, people: bool = False) -> str:
-        """What whoever calls is called here. This is the one rule, and the first that applies wins:
+        """The caller's name. This is the only rule, and the first point that applies wins:
 
         1. the name given with --as;
         2. in an agent's shell, that agent's; elsewhere DIBS_AGENT;
         3. at a daemon, the name of the token, if that is an agent's;
-        4. a person's login name, for `people`: for what only people do (deciding, signing in), and
-           for what runs by itself under a name of its own (imports, landings, workers, swarms).
+        4. with `people`, a person's login name: for what only people do (deciding, signing in), and
+           for what runs under its own name (imports, landings, workers, swarms).
 
         A claim, a message or a task of a person needs a name: under the login name, nobody could
         tell the person's terminals and agents apart.
@@ -306,7 +323,7 @@ class Globals:
 class Command:
     """What can be typed after `dibs`: its words, its arguments, and what its help says.
 
-    about: what there is to say beyond the summary
+    about: the rest of the help, after the summary
     by: who may call it
     destructive: whether it ends or removes something that cannot simply be asked for again
     main: what to call, if it is written by hand
@@ -495,7 +512,7 @@ class Option:
         """What a person calls it; the library has another name for some."""
 
     def values(self, text: str) -> list[Any]:
-        """What one use of an option adds to a list; tags and labels may stand in one word."""
+        """What one use of an option adds to a list; one word may have several tags or labels."""
         if self.argument.name in WORDS:
             return [part for word in text.split(",") if (part := word.strip())] or [text]
         return [self.value(text)]
@@ -510,7 +527,7 @@ class Option:
             except ValueError:
                 raise InvalidError(f"{self.typed} must be a whole number, not {text!r}") from None
         if isinstance(kind, Json) or self.argument.type.startswith("dict["):
-            return json_or_text(content(self.typed, text))
+            return json_or_text(self.typed, content(self.typed, text))
         if text == "-" and isinstance(kind, Text) and kind.length == BODY_LIMIT:
             return standard_input()
         if isinstance(kind, ResourceName):
@@ -557,6 +574,9 @@ def by_type(type: str) -> Kind:
     return Seconds(0, 366 * 86_400) if type.startswith("float") else LINE
 
 
+A_TIME = "write 90, 90s, 5 min, 1h30m, 2d or 1w"
+
+
 def seconds(what: str, text: str) -> float:
     """`90`, `90s`, `1h30m`, `5 min`, `1w`; digits alone are seconds."""
     found = duration(
@@ -564,9 +584,7 @@ def seconds(what: str, text: str) -> float:
     )
     if found is not None:
         return found
-    raise InvalidError(
-        f"{what} is not a time: {text!r}", next="write 90, 90s, 5 min, 1h30m, 2d or 1w"
-    )
+    raise InvalidError(f"{what} is not a time: {text!r}", next=A_TIME)
 
 
 def lines_of_json() -> list[Any]:
@@ -597,7 +615,10 @@ def lines_of_json() -> list[Any]:
 def content(what: str, text: str) -> str:
     """What a value stands for: `-` for the standard input, `@file` for a file, else itself."""
     if text == "-":
-        return standard_input()
+        found = standard_input()
+        if not found:
+            warn(f"{what} is empty: the standard input had no text")
+        return found
     if text[:1] != "@":
         return text
     if text[1:2] == "@":
@@ -652,12 +673,17 @@ def refuse_comma(text: str) -> None:
     )
 
 
-def json_or_text(text: str) -> Any:
+def json_or_text(what: str, text: str) -> Any:
+    """A value as JSON if it is JSON, otherwise as text; says so if it was meant as JSON."""
     import json
 
     try:
         return json.loads(text)
-    except ValueError:
+    except RecursionError:
+        raise InvalidError(f"{what} is nested too deeply", next="flatten it") from None
+    except ValueError as error:
+        if text.lstrip()[:1] in ("{", "["):
+            warn(f"{what} begins like JSON, but is not JSON: {error}; it is kept as text")
         return text
 
 
@@ -668,13 +694,15 @@ def unknown(
     command: str = "dibs",
     is_safe: Callable[[str], bool] = lambda name: name not in RISKY,
     instead: str = "",
+    see: str = "",
 ) -> InvalidError:
     """The refusal of an unknown word, with a suggestion if that is harmless.
 
     instead: what means the same but reads differently
+    see: the command that lists what is known, if it is not the help of the one that was typed
     """
     close = instead or next(filter(is_safe, closest(word, known)), None)
-    advice = f"did you mean {close}?" if close else f"see: {command} --help"
+    advice = f"did you mean {close}?" if close else f"see: {see or f'{command} --help'}"
     typed = word if is_plain(word.replace(" ", "")) else quoted(word)
     return InvalidError(f"there is no {what} {typed}", next=advice)
 
@@ -686,9 +714,15 @@ def another(word: str, names: list[str]) -> str:
     return found[0] if len(found) == 1 else ""
 
 
+SHORT = 3
+"""A name this short is similar to too many words; the beginning must be the same, too."""
+
+
 def closest(word: str, known: list[str]) -> list[str]:
     """The names most similar to a word, the closest first."""
     import difflib
 
     # "tlt" is 0.67 like "ttl"; "explain" is 0.62 like "replay", and "purge" 0.6 like "merge".
-    return difflib.get_close_matches(word, known, 3, 0.65)
+    found = difflib.get_close_matches(word, known, 3, 0.65)
+    # "prune" has all letters of "run".
+    return [name for name in found if len(name) > SHORT or name[:1] == word[:1]]

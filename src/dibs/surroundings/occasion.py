@@ -86,11 +86,11 @@ class Occasion:
     lines: how many lines that file had then, 0 if the client does not say
     command: the text of a shell command, "" for every other tool
     purpose: what the agent said that the command is for, "" if the client does not ask for that
-    task, title: the task on the client's own list: its name there, and what is to be done
-    team: whose list that is, "" if it is the session's own
-    again: whether this stop comes after one that the hook has turned into going on
+    task, title: the task on the client's own list: its name there, and its text
+    team: the owner of that list, "" if it is the session itself
+    again: whether the hook has already kept the agent from stopping once
     afresh: whether this start follows another session of the same process (`/clear`)
-    deaf: whether the model is shown nothing of what is said here
+    deaf: whether the client shows the model nothing of the answer
     """
 
     name = ""

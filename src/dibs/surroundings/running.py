@@ -15,6 +15,7 @@ import time
 
 from dibs.errors import RefusedError, UnavailableError
 from dibs.storage.clock import SILENCE
+from dibs.surroundings.patience import Waiting
 from dibs.surroundings.wording import note as tell
 from dibs.system import Tether, next_signal
 
@@ -86,7 +87,8 @@ def perform(
             note = "".join(sign if sign.isprintable() else " " for sign in words).strip()[:200]
             facts = {"ttl_s": TTL_S, "note": note, **facts}
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # in the queue, a signal ends us
-            agent.leases.claim(*claim, wait_s=wait_s, **facts)
+            with Waiting(agent, claim):
+                agent.leases.claim(*claim, wait_s=wait_s, **facts)
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             with agent.lease(*claim, **facts) as lease:
                 code = execute(

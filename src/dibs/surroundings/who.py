@@ -3,8 +3,8 @@
 A client names its session to its hooks, and to the commands that it runs in a shell; its MCP
 server knows the same name. So all of them act as one session, found by that name, and bound to
 the client's process: when that ends, however it ends, what the session holds is free. A
-subagent is a session of its own. Nobody's argument says who they are. Behind a daemon, with the
-token of an agent, they are parts of that agent: alice/claude-bagido.
+subagent has its own session. No caller says in an argument who it is. Behind a daemon, with the
+token of an agent, these sessions are parts of that agent: alice/claude-bagido.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def spoken(text: str, length: int = 3) -> str:
 
 
 def worker_name(starter: str) -> str:
-    """A name for a worker that was given none: a part of whoever has started it."""
+    """A name for a worker without one: a part of the agent or person that started it."""
     return f"{starter}/{spoken(process_name(os.getpid()))}"
 
 

@@ -118,7 +118,7 @@ def declare(
     tokens: int | None = None,
     task_cost_usd: float | None = None,
 ) -> None:
-    """Set limits; those that are not given stay as they are.
+    """Set limits; all others stay as they are.
 
     fresh: no swarm runs, so time and cost start again
     """

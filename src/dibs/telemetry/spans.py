@@ -1,9 +1,8 @@
 """The journal as spans: one for each claim of a resource, each wait for one, each claim of a task.
 
-A span is finished by the event that ends it, and made only from the journal. So its ids are the
-same whoever makes it and however often: they are derived from the space, the epoch of the grant (or
-the number of the ticket) and what was granted. A backend that receives a span twice can recognise
-it.
+A span ends with an event, and is made from the journal alone. Its ids are derived from the space,
+the epoch of the grant (or the number of the ticket) and what was granted, so they are always the
+same. A backend that receives a span twice can recognise it.
 
 A claim of a task begins a trace. The resources that are claimed with it are its children. A wait
 and the claim that it leads to share a trace. If a client passed its own trace context, the span is
@@ -78,7 +77,7 @@ class Begun(NamedTuple):
         error = outcome if self.name == TASK and outcome in FAILURES else ""
         if error:
             attributes["error.type"] = error
-        # A clock may have been set back meanwhile.
+        # A clock may have been set back in between.
         end = max(event.at, self.start)
         return Span(
             self.name, self.trace, self.id, self.parent, event.seq, self.start, end,

@@ -33,8 +33,8 @@ ENDED = frozenset(("task.completed", "task.cancelled", "task.reopened", "task.de
 class Material:
     """Everything that the notes say.
 
-    seq: the last write that it certainly includes
-    added: the last event that it has, which may be later
+    seq: the last write that is included for certain
+    added: the last event that is included, which may be later
     begins: the seq up to which the journal was pruned
     first_day: the day of the first event that is kept
     news: what happened after the requested seq
@@ -69,7 +69,7 @@ class Material:
         self.declared_by: dict[str, list[str]] = {}
 
     def add(self, event: Event) -> None:
-        """Add the next event of the journal; one that it already has is skipped."""
+        """Add the next event of the journal, unless it was added before."""
         if event.seq <= self.added:
             return
         self.added, self.first_day = event.seq, self.first_day or date(event.at)

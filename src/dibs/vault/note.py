@@ -310,7 +310,7 @@ def attempts(ledger: Material, ref: Ref, page: Page) -> list[str]:
 
 
 def history(ledger: Material, ref: Ref, page: Page) -> None:
-    """What happened, under the days on which it did."""
+    """What happened, grouped by day."""
     lines: list[str] = []
     day = ""
     for event in ledger.history.get(ref, ()):

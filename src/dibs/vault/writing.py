@@ -1,9 +1,9 @@
 """The folder of a vault: which files in it are dibs' own, and which are not.
 
 A note has the digest of its text in its front matter. A file whose digest matches is dibs' own and
-may be replaced; one whose digest does not match was edited, and one without a digest is somebody
-else's: both are kept and reported. So no separate list of files is needed, and a run may be killed
-at any point. An empty file may be replaced.
+may be replaced. A file whose digest does not match was edited, and a file without one is somebody
+else's: both are kept and reported. No separate list of files is needed, and a run may be killed at
+any point. An empty file may be replaced.
 
 `.dibs-vault.json` says up to which seq the notes were written. It is written last.
 

@@ -32,7 +32,7 @@ SPACE = Queries("space")
 WORK = Queries("work")
 OPEN = ("claimed", "available", "blocked", "failed", "dead")
 SOON_MS = 300_000
-"""What expires sooner than this needs attention, unless it was claimed for a shorter time."""
+"""A lease that expires sooner needs attention, unless it was claimed for less than this."""
 RECENT_MS = 900_000
 """How long a death or an intrusion needs attention."""
 LOOKED_BACK = 1_000

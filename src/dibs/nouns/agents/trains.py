@@ -1,7 +1,7 @@
 """The trains: for each target the branches that wait to be landed, in order.
 
 First what a conductor has claimed, then what comes next by priority and age, then what is retried
-after a pause or waits for a person. The conductor is whoever holds the lease on the target.
+after a pause or waits for a person. The conductor is the session with the lease on the target.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The account of who waited for whom in a period, and of what would have saved waiting.
+"""Who waited for whom in a period, and what would have avoided the waiting.
 
     path      what one agent waited for while another blocked it. The whole wait counts for each
               such path; if the journal does not say which paths were blocked (events of an older

@@ -1,8 +1,8 @@
 """How a period of the journal is read: from where to where, a window at a time.
 
-What began before the period is found in three ways. The last events before it are read too. What
-is still open is in the tables. And whatever ends in the period says so. Only what began earlier
-than the events that are read, and ended after a period that lies in the past, is not seen.
+There are three ways to find what began before the period: the last events before it are read too,
+the tables have what is still open, and an end within the period is an event itself. One case is not
+seen: something that began before the events that are read, and ended after a past period.
 
 Reading is limited: it takes no more than the newest `MOST` events of the period, and no longer
 than `LOCAL_S`; in a daemon, `SERVED_MOST` and `SERVED_S`. The result then covers a shorter period,
@@ -147,7 +147,7 @@ def back(tx: Read, seq: int, number: int) -> int:
 
 
 def at_of(tx: Read, seq: int) -> int | None:
-    """When an event was written; None if none is that early."""
+    """When an event was written; None if the journal has no event this early."""
     row = tx.row(SPACE.last, before=seq + 1)
     return None if row is None else int(row["at"])
 

@@ -376,7 +376,7 @@ def prune(
 
 
 def together(first: Pruned, more: Pruned) -> Pruned:
-    """The sum of what two successive prunings removed."""
+    """What two successive prunings removed together."""
     last, numbers = more.to_json(), first.to_json()
     sums = {name: last[name] + numbers[name] for name in last if name not in ("pruned_seq", "done")}
     return Pruned(**last | sums)

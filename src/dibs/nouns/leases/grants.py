@@ -44,7 +44,7 @@ TICKET_MS = 15_000
 class Want:
     """A resource that somebody wants, and how.
 
-    here: in its checkout only, so nobody in another checkout blocks it
+    here: for its checkout only, so leases in other checkouts do not block it
     near: the keys of everything that could overlap with it
     most_ms: the longest time the caller may hold it, if there is such a limit
     behind: what blocked it when it was refused
@@ -413,7 +413,7 @@ def held(tx: Read, rows: list[Row]) -> HeldError:
     blockers = [blocker_record(row, tx.now) for row in rows]
     return HeldError(
         in_the_way(blockers, tx.wall),
-        next="claim it with a wait to queue for it, message the holder, or work elsewhere",
+        next="queue for it (wait_s, --wait), message the holder, or work on something else",
         blockers=blockers,
     )
 

@@ -47,7 +47,7 @@ def states(scope: Scope, wants: list[Want], shown: int = SHOWN) -> tuple[Availab
 
 
 def held_by_caller_ms(tx: Read, want: Want, session: int) -> int | None:
-    """How much longer a session holds this resource, or what it lies in."""
+    """How much longer a session holds this resource, or a directory around it."""
     above = tx.rows(LEASES.above, ancestors=ancestors(want.resource.base), session=session)
     left = [
         row["deadline"] - tx.now

@@ -116,7 +116,7 @@ def own_lease(tx: Write, scope: Scope, resource: Resource, epoch: int | None) ->
         first = blockers[0]
         raise NotYoursError(
             f"{held_by(first.resource, first.agent)}, {elsewhere(scope, first.agent)}",
-            next="ask the holder to release it, or claim it with a wait",
+            next="ask the holder to release it, or queue for it (wait_s, --wait)",
             blockers=blockers,
         )
     raise NotFoundError(f"you hold no lease on {name}", next="list your leases")

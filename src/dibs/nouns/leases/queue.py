@@ -351,7 +351,7 @@ def _again(freed: Row, waits: list[Row], after: int) -> Iterator[tuple[int, Row]
 def _elsewhere(
     tx: Write, around: Row, checkout: str | None, after: int
 ) -> Iterator[tuple[int, Row]]:
-    """Waiters that want it only in another checkout than the session that has it now."""
+    """Waiters that want it in one checkout only, and not in that of the present holder."""
     full = checkout is not None
     while full:
         asked = {**around, "after": after, "checkout": checkout, "limit": grants.PAGE}
@@ -371,7 +371,7 @@ def _other_names(tx: Write, freed: Row) -> Iterator[tuple[int, Row]]:
 
 
 def _asked_to_serve(row: Row) -> list[tuple[Query, Row]]:
-    """The queries that `_serve` will need, as far as one row of the ticket tells."""
+    """The queries that `_serve` will need, as far as one row of the ticket shows."""
     want = Want(grants.resource_of(row), grants.EXCLUSIVE, None)
     return [
         (LEASES.ticket, {"number": row["epoch"]}),
@@ -387,8 +387,8 @@ def _serve(
 ) -> list[Row]:
     """Grant one ticket if everything it wants is free; return what became free on the way.
 
-    row: one of the ticket's rows, which tells what will be asked
-    taken: what others cannot get any more; what the ticket wants is added to it
+    row: one row of the ticket; it tells which queries will be needed
+    taken: what is no longer free for others; the wants of this ticket are added
     """
     tx.ahead(lambda: _asked_to_serve(row))
     rows = tx.rows(LEASES.ticket, number=number)

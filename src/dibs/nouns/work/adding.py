@@ -27,7 +27,7 @@ AT_ONCE = 1_000
 class Adding:
     """Tasks that are added in one transaction, with everything needed from the store.
 
-    That is read at once; what each task adds is known to those after it.
+    The store is read once, for all of them; each task sees what earlier ones of the call added.
     """
 
     def __init__(self, tx: Write, scope: Scope, wanted: Sequence[Row]) -> None:
@@ -227,9 +227,9 @@ def names_text(names: Sequence[str]) -> str:
 
 
 def declared_text(scope: Scope, leases: Sequence[str]) -> str | None:
-    """What a task declares that it changes, as it is stored: name, kind and key of each.
+    """The declared leases of a task as they are stored: name, kind and key of each.
 
-    Not the inode: by the time the task is claimed, that may belong to another file.
+    The inode is left out: when the task is claimed, it may belong to another file.
     """
     if not leases:
         return None

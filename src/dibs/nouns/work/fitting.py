@@ -2,10 +2,10 @@
 
 A lane is ordered, and its head is found by an index. A head that does not fit, because what it
 declares overlaps with somebody else's lease, is *set aside* under the name of that lease, and so
-are the tasks behind it that also overlap with it. That they overlap stays true, so they stay
-there: as long as somebody else holds a lease with that name, all of them are passed over at once,
-however many they are; when nobody does, their head is looked at again. A task is moved only when
-another lease turns out to block it.
+are the tasks behind it that also overlap with that lease. As long as somebody else holds a lease
+with that name, all of them are passed over in one step, however many they are. When nobody holds it
+any more, their head is looked at again. A task is moved only when another lease turns out to
+block it.
 
 A task that needs much could be passed over again and again. Of all tasks that do not fit, the
 first in order is counted each time a later one is handed out instead. After `SKIPS` times it has

@@ -50,7 +50,7 @@ def refuse_kind(kind: str | None) -> None:
 def said_by(row: Row) -> dict[str, Any]:
     """What a landing says: branch, commit, onto, task and agent.
 
-    Nothing if it is not one: before there were landings, a task could have any kind.
+    Empty if the task is no landing: before there were landings, any task could have that kind.
     """
     said = from_text(row["payload"])
     return said if isinstance(said, dict) and {"branch", "commit", "onto"} <= said.keys() else {}

@@ -11,7 +11,7 @@ see `landings`), or when it asks a person (`ask`), until one has answered (`ack`
 
 Promised: when many sessions claim one task, exactly one wins. `next` gives each task to one
 worker: the highest priority first, the oldest first among equals, of those whose declared leases
-are free for that worker. Tasks that declare what they change never run at the same time as one
+are free for that worker. Tasks that declare what they change never run at the same time as a task
 that overlaps. A task that does not fit is passed over at most 16 times for a later one that
 overlaps with it; then it has its turn (see `fitting`). If there is no task, the refusal says why
 (see `refusals`). Each claim carries an epoch, and renewing, completing, failing and abandoning

@@ -28,7 +28,7 @@ WHERE space = :space AND seq > :after AND seq <= :upto
 ORDER BY seq DESC LIMIT :limit;
 
 -- name: since_about
--- Of these, those that may be about a task or a path. For a task, this includes events whose data
+-- Events that may be about a task or a path. For a task, this includes events whose data
 -- may name it; for a path, events about leases above or below it, and about patterns.
 SELECT seq, kind, agent, session, subject, data, at FROM event
 WHERE space = :space AND seq > :after AND seq <= :upto
@@ -72,12 +72,12 @@ SELECT (SELECT e.seq FROM event e WHERE e.space = :space AND e.seq >= place.seq
 FROM place ORDER BY place.seq;
 
 -- name: first_since
--- Of the events between two, the first that is not older than a time.
+-- The first event between two others that is not older than a time.
 SELECT MIN(seq) AS seq FROM event
 WHERE space = :space AND seq >= :low AND seq <= :high AND at >= :at;
 
 -- name: last_until
--- Of the events between two, the last that is not newer than a time.
+-- The last event between two others that is not newer than a time.
 SELECT MAX(seq) AS seq FROM event
 WHERE space = :space AND seq >= :low AND seq <= :high AND at <= :at;
 
@@ -98,7 +98,7 @@ SELECT at FROM event WHERE space = :space AND seq > :after AND kind = 'space.pru
 ORDER BY seq DESC LIMIT 1;
 
 -- name: first_kept
--- Among the next events, the first that is not too old, and the last of them. An event with a future
+-- The first of the next events that is not too old, and the last of them. An event with a future
 -- time was written while the clock was wrong: it counts as old as those around it.
 SELECT MIN(CASE WHEN at >= :before AND at <= :now THEN seq END) AS kept, MAX(seq) AS last
 FROM (SELECT seq, at FROM event WHERE space = :space AND seq > :after
@@ -119,7 +119,7 @@ SELECT seq FROM event WHERE space = :space AND seq <= :upto
 ORDER BY seq DESC LIMIT 1 OFFSET :number;
 
 -- name: oldest_events
--- How many of the next events one step takes, and the last of them: of pruning, or of reading a period.
+-- How many events one step of pruning or reading takes next, and the last of them.
 SELECT COUNT(*) AS number, MAX(seq) AS seq FROM (
     SELECT seq FROM event WHERE space = :space AND seq > :after AND seq <= :upto
     ORDER BY seq LIMIT :limit) AS old;
@@ -139,7 +139,7 @@ UPDATE space SET pruned_seq = :upto WHERE id = :space AND pruned_seq < :upto RET
 SELECT id FROM message WHERE space = :space AND id > :id ORDER BY id LIMIT :limit;
 
 -- name: prune_messages
--- Of the messages up to one, the old ones, unless somebody has not read them yet.
+-- Old messages up to a given one, unless somebody has not read them yet.
 DELETE FROM message WHERE space = :space AND id > :id AND id <= :last_id AND sent_at < :before AND (
     (recipient IS NOT NULL AND id <= (
         SELECT COALESCE(MAX(c.seq), 0) FROM cursor c
@@ -164,8 +164,8 @@ RETURNING message, agent;
 SELECT number FROM task WHERE space = :space AND number > :number ORDER BY number LIMIT :limit;
 
 -- name: prune_tasks
--- Of the tasks up to one, those that ended long ago, unless an open task waits for them. COALESCE
--- keeps a server without statistics from scanning all tasks that have ended.
+-- Tasks up to a given one that ended long ago, unless an open task waits for them. COALESCE keeps
+-- a server without statistics from scanning all tasks that have ended.
 DELETE FROM task WHERE space = :space AND number > :number AND number <= :last_number
   AND COALESCE(state, '') IN ('completed', 'cancelled') AND changed_at < :before AND NOT EXISTS (
     SELECT 1 FROM dependency d JOIN task t ON t.space = d.space AND t.id = d.task
@@ -192,7 +192,7 @@ WHERE space = :space AND (namespace, key, version) > (:namespace, :key, :version
 ORDER BY namespace, key, version LIMIT :limit;
 
 -- name: prune_versions
--- Of the versions up to one, the old ones; the entry, or its tombstone, keeps the count.
+-- Old versions up to a given one; the entry, or its tombstone, keeps the count.
 DELETE FROM entry_version
 WHERE space = :space AND (namespace, key, version) > (:namespace, :key, :version)
   AND (namespace, key, version) <= (:last_namespace, :last_key, :last_version)
@@ -206,8 +206,8 @@ SELECT agent, key FROM answer WHERE space = :space AND (agent, key) > (:agent, :
 ORDER BY agent, key LIMIT :limit;
 
 -- name: prune_answers
--- Of the answers up to one, the old ones. A key that a client made for its own call is needed only
--- until the call has ended.
+-- Old answers up to a given one. A key that a client made for its own call is needed only until the
+-- call has ended.
 DELETE FROM answer WHERE space = :space AND (agent, key) > (:agent, :key)
   AND (agent, key) <= (:last_agent, :last_key)
   AND (at < :keys_before OR (at < :calls_before AND key >= :own_low AND key < :own_high))
@@ -217,7 +217,7 @@ RETURNING *;
 SELECT id FROM session WHERE space = :space AND id > :id ORDER BY id LIMIT :limit;
 
 -- name: prune_sessions
--- Of the sessions up to one, those that ended long ago.
+-- Sessions up to a given one that ended long ago.
 DELETE FROM session WHERE space = :space AND id > :id AND id <= :last_id AND ended_at < :before
 RETURNING *;
 
@@ -226,7 +226,7 @@ SELECT base, resource FROM outcome WHERE space = :space AND (base, resource) > (
 ORDER BY base, resource LIMIT :limit;
 
 -- name: prune_outcomes
--- Of the outcomes up to one, those that were reported long ago.
+-- Outcomes up to a given one that were reported long ago.
 DELETE FROM outcome WHERE space = :space AND (base, resource) > (:base, :resource)
   AND (base, resource) <= (:last_base, :last_resource) AND released_at < :before
 RETURNING *;

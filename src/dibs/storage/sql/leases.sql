@@ -1,5 +1,5 @@
 -- Leases and the queue for them. `base` is the key by which overlap is found: two resources can
--- only overlap if one's base is the other's or lies above or below it.
+-- only overlap if one's base is the same as the other's, or above or below it.
 
 -- name: around
 -- All leases that could overlap with a resource, the caller's own included.
@@ -112,7 +112,7 @@ FROM lease WHERE space = :space AND base = :base AND resource = :resource AND de
 ORDER BY session;
 
 -- name: remove
--- A lease ends: it was released, expired, or its session has ended.
+-- A lease ends: it was released, it expired, or its session has ended.
 DELETE FROM lease
 WHERE space = :space AND base = :base AND resource = :resource AND session = :session;
 

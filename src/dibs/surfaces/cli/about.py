@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.arguments import LIST_LIMIT
+from dibs.arguments import LIST_LIMIT, check_agent
 from dibs.operation import AGENT, EVERYBODY
 from dibs.records import called, folder
 from dibs.surroundings.wording import ago, note, print_json, table
@@ -33,6 +33,8 @@ def whoami(call: Globals) -> int:
     """
     from dibs.dibs import Agent
 
+    if call.chosen:
+        check_agent("--as", call.agent)
     who = call.who()
     with call.open() as space:
         handle = call.look(space)
@@ -50,11 +52,12 @@ def whoami(call: Globals) -> int:
         print_json(found)
         return 0
     shown = {name: str(value) for name, value in found.items() if value is not None}
+    shown = {"named by" if name == "by" else name: value for name, value in shown.items()}
     shown |= {"agent": called(found["agent"])} if found["agent"] else {}
     shown["store"] = folder(found["store"])
     table([[name, value] for name, value in shown.items()])
     if found["agent"] is None:
-        note("you have no name here yet; commands that change something need --as NAME")
+        note("you have no name here; claims, messages, tasks and entries need --as NAME")
     elif not there:
         note("there is no session yet; the first command that changes something makes one")
     return 0

@@ -38,7 +38,7 @@ ABOUT = {
 class Row(NamedTuple):
     """A line that can be selected.
 
-    what: what it is about: a lease, a task, an agent or a message; empty for a plain line
+    what: the kind of thing: a lease, a task, an agent or a message; empty for a plain line
     name: which one
     session: the session that holds it, if it is a lease
     """

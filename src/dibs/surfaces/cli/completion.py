@@ -172,7 +172,7 @@ class Completing:
         self.rest = self.typed.take_format(self.typed.take(before))
 
     def candidates(self) -> Iterator[tuple[str, str]]:
-        """What fits, each with what it is."""
+        """The possible completions, each with its description."""
         if "--" in self.rest:
             yield from self.fitting(self.paths())
         elif self.last in VALUED:

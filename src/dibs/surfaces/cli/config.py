@@ -15,7 +15,7 @@ from dibs.records import folder, visible
 from dibs.storage.folder import Own
 from dibs.storage.retention import SETTINGS as FILE
 from dibs.storage.user_dir import default_user_dir
-from dibs.surroundings.commands import unknown
+from dibs.surroundings.commands import A_TIME, unknown
 from dibs.surroundings.settings import (
     LIMIT,
     PERSONAL,
@@ -108,7 +108,7 @@ def known(setting: str) -> str:
             "[land] is not changed by this command",
             next="edit .dibs/config.toml and commit it on the target branch, where it is read",
         )
-    raise unknown("setting", setting, [*SETTINGS], "dibs config list")
+    raise unknown("setting", setting, [*SETTINGS], see="dibs config list")
 
 
 def value_of(name: str, values: tuple[str, ...]) -> object:
@@ -163,7 +163,8 @@ class Settings:
         from dibs.surroundings.assigning import assign
 
         if value is not None and (problems := wrong(self.place, name, value)):
-            raise InvalidError(problems[0], next=f"it is for: {SETTINGS[name][0]}")
+            says = f"{name} sets {SETTINGS[name][0]}"
+            raise InvalidError(problems[0], next=A_TIME if "not a time" in problems[0] else says)
         base = user_folder() if user else self.place.store_dir
         own = Own(base)
         own.folder(make=True)

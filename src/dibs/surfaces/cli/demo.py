@@ -309,7 +309,7 @@ class Actor:
             self.step(1, "lost it, looking for something else")
 
     def review(self) -> None:
-        """Read what the others write, sharing it with whoever else only reads."""
+        """Read what the others write, together with everybody else who only reads."""
         while True:
             what = self.random.choice(["src", "docs", *FILES])
             try:

@@ -11,7 +11,7 @@ import os
 from dibs.errors import DibsError
 from dibs.operation import EVERYBODY
 from dibs.records import called, folder, quoted
-from dibs.surroundings.wording import paint, print_json, say
+from dibs.surroundings.wording import note, paint, print_json, say
 from dibs.system import file_system
 
 TYPE_CHECKING = False
@@ -61,6 +61,9 @@ def main(call: Globals, *, fix: bool = False, prove: bool = False) -> int:
     else:
         for finding in findings:
             draw(finding)
+        if not findings:
+            note("no client with hooks is used here")
+            note("next: dibs init --client NAME, such as claude")
     return int(any(finding.state == FAULT for finding in findings))
 
 
@@ -253,7 +256,7 @@ def sessions(space: Dibs) -> Finding:
     if not dead:
         return alive(space)
     names = ", ".join(sorted({called(session.agent) for session in dead}))
-    says = f"{len(dead)} ended without leaving ({names}); whoever needs it can take it"
+    says = f"{len(dead)} ended without leaving ({names}); others can take what they held"
     return Finding("sessions", WARNING, says, "dibs doctor --fix", lambda: end_dead(space.scope))
 
 

@@ -128,7 +128,7 @@ VALUES = {
     "verify": "COMMAND",
     "was": "HASH",
 }
-"""What stands for the value of an option where its kind says too little."""
+"""Placeholders for the values of options, where the kind alone would say too little."""
 BY_KIND = (
     (TaskId, "TASK"),
     (AgentName, "AGENT"),
@@ -148,7 +148,7 @@ def help_on(words: list[str]) -> str:
     if words == ["--all"]:
         return everything()
     if len(words) == 1 and (lines := group(words[0])):
-        listed = "\n".join([*lines, "", f"See: dibs {words[0]} COMMAND --help"])
+        listed = "\n".join([*lines, "", "See: dibs COMMAND --help"])
         if not is_command(words[0]):
             return listed
         command = written_by_hand(words[0]) if words[0] in BY_HAND else Command.of(find(words)[0])
@@ -199,7 +199,7 @@ def title(noun: str) -> str:
 
 
 def offered(noun: str) -> list[Command]:
-    """The commands of a noun that somebody may call; where a tool stands for one, the tool."""
+    """The commands of a noun that somebody may call, generated or written by hand."""
     entries = [one for one in operations().values() if one.by and one.noun == noun]
     return [*(Command.of(one) for one in entries if one.cli not in BY_HAND), *by_hand(noun)]
 
@@ -218,12 +218,16 @@ def line(words: str, summary: str) -> str:
 
 
 def group(word: str) -> list[str]:
-    """The commands of one noun, or those that begin with one word, a line each."""
+    """The commands of one noun, or those that begin with one word, a line each.
+
+    Not the command that is this word, nor those that an option makes of it: its own help has them.
+    """
     nouns = {command.words: noun for noun in (*NOUNS, "") for command in offered(noun)}
     return [
         line(command.words, command.summary)
         for command in every_command()
         if word == nouns[command.words] or command.words.startswith(f"{word} ")
+        if command.words != word and not command.words.startswith(f"{word} --")
     ]
 
 
@@ -265,7 +269,7 @@ def arguments(command: Command) -> list[tuple[str, str]]:
 
 
 def variants(command: Command) -> list[tuple[str, str]]:
-    """Each option that makes another command of this one, with what else that one takes."""
+    """Each option that selects another operation, with the arguments that it adds."""
     mine = {option.argument.name for option in command.options}
     found = []
     for one in operations().values():
@@ -297,7 +301,7 @@ def place(command: Command, option: Option) -> str:
 
 
 def label(option: Option) -> str:
-    """What stands for a value: a word."""
+    """The placeholder for a value: a word."""
     argument = option.argument
     many = "…" if argument.many or argument.list else ""
     name = argument.name.upper().removesuffix("S" if many else "").replace("_", "-")

@@ -38,7 +38,7 @@ LOOK_S = 2.0
 LOOP_S = 60.0
 LATER = 75
 SHOWN = 400
-"""How much of a line is shown of what a verification printed."""
+"""How many characters of a line of a verification's output are shown."""
 USUAL = ("main", "master")
 
 
@@ -187,7 +187,7 @@ class Conducting:
             try:
                 self._agent.work.wait(landing.id, wait_s=LOOK_S)
             except TimeoutError:
-                pass  # whoever lands the queue may have died: look again
+                pass  # the process that lands the queue may have died: look again
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             landing = self._agent.work.show(landing.id)
         if self._call.json:

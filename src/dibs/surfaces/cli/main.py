@@ -224,7 +224,7 @@ def find(words: list[str]) -> tuple[Operation, list[str]]:
 def variant(
     entry: Operation, words: list[str], named: dict[str, Operation]
 ) -> tuple[Operation, list[str]]:
-    """The operation that an option selects instead, as `--take` does for `dibs claim`."""
+    """The operation that an option selects, such as `--take` of `dibs claim`."""
     for place, word in enumerate(words):
         if word == "--":
             break
@@ -244,7 +244,15 @@ def takes_value(operation: Operation, word: str) -> bool:
 def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
     """Call the operation as a person or an agent typed it, and print its answer."""
     command = Command.of(operation)
-    placed, named = command.parse(globals_.take_format(words, command))
+    words = globals_.take_format(words, command)
+    try:
+        placed, named = command.parse(words)
+    except InvalidError as error:
+        if operation.noun == "state":
+            from dibs.surfaces.cli.slips import two_words
+
+            two_words(error, operation, words)
+        raise
     refuse_nothing(operation, placed, named)
     if AGENT not in operation.by:
         operation.permit(globals_.party(), f"dibs {operation.cli}")
@@ -252,10 +260,9 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
         named[command.items.name] = lines_of_json()
     with globals_.open() as space:
         handle = acting(globals_, operation, space)
-        method = getattr(getattr(handle, operation.noun), operation.verb)
         stranger = operation.name == "messages.send" and unknown_agent(handle, named.get("to"))
         try:
-            result = method(*placed, **named)
+            result = called_patiently(globals_, operation, handle, placed, named)
         except NotFoundError as error:
             from dibs.surfaces.cli.slips import suggest
 
@@ -277,6 +284,8 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
             warn(stranger)
         if operation.name in ("work.add", "work.edit"):
             warn_of_needs(handle, (result,))
+        if operation.name == "work.add" and " " in result.id and not result.title:
+            warn(f"{called(result.id)} is the id of the task; its title is what --title says")
         limit = operation.arguments().get("limit")
         if limit is not None and isinstance(result, tuple):
             at_most = named.get("limit", limit.default)
@@ -309,6 +318,20 @@ def call(globals_: Globals, operation: Operation, words: list[str]) -> int:
     return 1 if result is None else 0
 
 
+def called_patiently(
+    globals_: Globals, operation: Operation, space: Dibs, placed: list[Any], named: dict[str, Any]
+) -> Any:
+    """The operation's result; if the call waits for leases, it says who is in the way."""
+    method = getattr(getattr(space, operation.noun), operation.verb)
+    claims = operation.name == "leases.claim" and named.get("wait_s")
+    if globals_.json or not (claims or operation.name == "leases.wait"):
+        return method(*placed, **named)
+    from dibs.surroundings.patience import Waiting
+
+    with Waiting(space, placed):
+        return method(*placed, **named)
+
+
 def longer(operation: Operation, result: Any, ttl_s: float | None) -> None:
     """Say that a lease or a task which is held for longer than asked stays so."""
     if ttl_s is None:
@@ -338,7 +361,7 @@ def warn_of_needs(space: Dibs, tasks: Sequence[Task]) -> None:
 def unknown_agent(space: Dibs, name: str | None) -> str:
     """What to say about a message to somebody who has never been here; "" if there is nothing.
 
-    It is sent anyway: whoever joins under that name finds it.
+    It is sent anyway: an agent that joins under that name finds it.
     """
     if name is None:
         return ""
@@ -351,8 +374,8 @@ def unknown_agent(space: Dibs, name: str | None) -> str:
     hint = f"did you mean {called(close[0])}? " if close else ""
     others = ", ".join(map(called, sorted(known)[:NAMED])) or "nobody"
     return (
-        f"nobody called {called(name)} has been here yet; {hint}the message waits for whoever "
-        f"joins by that name (known: {others}{', …' if len(known) > NAMED else ''})"
+        f"nobody called {called(name)} has been here yet; {hint}the message waits for an "
+        f"agent of that name (known: {others}{', …' if len(known) > NAMED else ''})"
     )
 
 
@@ -402,7 +425,7 @@ def answer_each(globals_: Globals, operation: Operation, result: Any) -> int:
 def failed(globals_: Globals, error: Exception, code: int) -> int:
     """Say why a command failed in a way that none should; return the exit code.
 
-    code: the one that it had before its output failed
+    code: the exit code before the output failed
     """
     if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
         say_unwritten(error)
@@ -438,4 +461,7 @@ def complain(globals_: Globals, error: DibsError) -> None:
     if globals_.format == "json":
         print_json(error.to_json())
     else:
+        from dibs.surfaces.cli.slips import IN_THE_SHELL
+
+        error.next = IN_THE_SHELL.get(error.next or "", error.next)
         complaint(error)

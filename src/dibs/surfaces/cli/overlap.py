@@ -158,7 +158,7 @@ def apart(top: str, folder: str) -> dict[str, str]:
 
 
 def snapshot(worktree: str, inside: list[str], environment: dict[str, str]) -> str:
-    """The commit of a worktree's present state; `inside` are others that lie in its directory."""
+    """The commit of a worktree's present state; `inside` are other worktrees in its directory."""
     copy_index(git_directory(worktree), environment["GIT_INDEX_FILE"])
     call = partial(git, cwd=worktree, environment=environment, settings=SETTINGS, timeout_s=600)
     staged = [line.split("\t", 1) for line in names(call("ls-files", "-s", "-z"))]

@@ -1,7 +1,7 @@
-"""What to say to somebody who typed something else than they meant.
+"""What to answer when somebody mistyped a command.
 
-It never offers a command that ends or removes something: who accepts an offer without reading it,
-as agents do, must not lose anything by it.
+A command that ends or removes something is never offered: agents accept offers without reading
+them, and must not lose anything by it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dibs.operation import NOUNS, Operation
 from dibs.records import called
 from dibs.surfaces.cli.main import BY_HAND, written_by_hand
 from dibs.surroundings.commands import Command, closest, unknown
+from dibs.surroundings.wording import quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +68,25 @@ VERBS = {
 }
 """The same for the second words of nouns."""
 MEANT = dict.fromkeys(("task", "tasks", "todo", "todos", "issue", "issues"), "work")
-"""What people call a noun that has another name here."""
+"""Other words for a noun of dibs."""
+
+
+EVERYWHERE = (
+    "--as", "--store", "--space", "--json", "--format", "--quiet", "--color", "--help", "--version",
+)  # fmt: skip
+"""The options that can stand before a command."""
+
+IN_THE_SHELL = {
+    "list your leases": "dibs leases",
+    "list the leases": "dibs leases",
+    "list the tasks, or add it": "dibs work list, or add it: dibs work add ID --title TEXT",
+    "list the agents, or release it": "dibs agents, or release it: dibs release PATH",
+    "list the tokens": "dibs token list",
+    "list the message history": "dibs messages",
+    "list the namespace": "dibs state list NAMESPACE",
+    "join first": "give --as NAME, or set DIBS_AGENT=NAME in the environment",
+}
+"""What the library advises without naming a call, as commands."""
 
 
 def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
@@ -76,6 +95,8 @@ def no_command(words: list[str], named: dict[str, Operation]) -> InvalidError:
             return not written_by_hand(name).destructive
         return name not in named or not named[name].destructive
 
+    if words[0].startswith("-"):
+        return unknown("option", words[0], [*EVERYWHERE])
     spelled = [name.partition(" ") for name in {**named, **BY_HAND}]
     verbs = [second for first, _, second in spelled if first == words[0] and second.isalpha()]
     if verbs:
@@ -144,6 +165,14 @@ def suggest(error: NotFoundError, space: Dibs, operation: Operation, placed: lis
         if word not in known and (close := closest(word, known)):
             error.next = f"did you mean {called(close[0])}?"
             return
+
+
+def two_words(error: InvalidError, operation: Operation, words: list[str]) -> None:
+    """Explain what is missing if the namespace and the key were typed as they are shown."""
+    namespace, slash, key = words[0].partition("/") if words else ("", "", "")
+    if slash and key and error.message.endswith(" is missing"):
+        typed = " ".join(map(quote, (namespace, key, *words[1:])))
+        error.next = f"write two words: dibs {operation.cli} {typed}"
 
 
 def unknown_needs(space: Dibs, tasks: Sequence[Task]) -> str:

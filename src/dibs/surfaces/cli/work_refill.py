@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 BY = EVERYBODY
 KINDS = {"below": Whole(1)}
 TURN = "work:refill"
-"""The lease of whoever runs a planner."""
+"""The lease of the worker that runs the planner."""
 WHY = "runs the planner for new tasks"
 NAMESPACE, KEY = "work", "refill"
 """The entry that says how often a planner added nothing, and how long to wait."""

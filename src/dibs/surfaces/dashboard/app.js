@@ -45,7 +45,7 @@ const LISTS = {
   state: "state", timeline: "journal", contention: "journal",
 };
 
-const wanted = new Set(); // what is to be drawn
+const wanted = new Set(); // what has to be drawn
 let drawing = null;
 
 // Let the browser do what is more urgent.

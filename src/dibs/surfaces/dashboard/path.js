@@ -58,7 +58,7 @@ export function draw(name, data, older) {
         one.note && h("span", { class: "note" }, one.note),
         one.task && h("span", { class: "note" }, "task ", taskLink(one.task)), releaseButton(one))))
       : none("Nobody holds it.")),
-    section("waiting", `Waited for by (${waiting.length})`, waiting.length
+    section("waiting", `Who waits (${waiting.length})`, waiting.length
       ? h("ol", { class: "rows scrolls" }, waiting.map((one) => h("li", { "data-key": `${one.session} ${one.epoch} ${one.resource}` },
         h("b", null, agentLink(one.agent)), " waits for ", one.resource === name ? "it" : pathLink(one.resource), " ",
         h("span", { class: "seen" }, "for ", timeSince(one.since_at)), one.note && h("span", { class: "note" }, one.note))))

@@ -246,7 +246,7 @@ class Wanted:
         return [elsewhere_too(case, self.brief + self.files)]
 
     def _how(self, resource: Resource) -> str | None:
-        """What a hook has claimed this for; "" if the agent claimed it, None if nobody did."""
+        """What a hook has claimed this for; "" if the agent itself has, None if nobody has."""
         if resource.text not in self._own:
             return None
         claim = self._own[resource.text][1]

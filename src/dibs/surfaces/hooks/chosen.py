@@ -29,7 +29,7 @@ ONLY = "only"
 
 
 def is_chosen(asks: Iterable[tuple[str, ...]], file: str, top: str, base: str) -> bool:
-    """Whether a file is one of those that are meant.
+    """Whether a command means this file.
 
     top: the checkout's directory; base: where the command puts or looks for files
     """

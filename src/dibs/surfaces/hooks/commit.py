@@ -4,21 +4,21 @@ Merges with `dibs merge` take turns too: one at a time in the whole space, first
 
 A session of the git process leases `git:index` around each commit. The lease ends with the commit,
 or with the process if the commit is abandoned. A second commit waits. By then HEAD has moved, and
-git would refuse with a message about a reference; so dibs says to commit again.
+git would refuse with a message about a reference, so dibs asks for another commit instead.
 
 Other hooks may run after ours, for as long as tests take, and git reads the index again when they
 are done. So the index is checked again then (`prepare-commit-msg`), unless a person has chosen to
 skip the check.
 
-A commit is stopped by a staged path that another session holds, by a path that another session
-staged, and, for agents, by a protected path. A lease in another worktree only warns, by default.
+dibs stops a commit with a path that another session holds or has staged and, for agents, with a
+protected path. A lease in another worktree only warns, by default.
 
 A person may commit what their own agents have edited or staged in this checkout: silently when the
 agent's turn has ended, with a warning while the agent works. An agent is theirs if its hooks run
 for this user in this checkout. Leases of anybody else stop a person too.
 
 After a commit, files that hooks claimed and that have no uncommitted changes are released: those of
-whoever committed, and if that was a person, those of their agents.
+the agent that committed or, if a person committed, those of that person's agents.
 
 The committer is an agent's sessions or a person, and the git process itself (`Committer`). A client
 passes its own session to the commands of its subagents too. So the running tools show which of them

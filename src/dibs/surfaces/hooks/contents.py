@@ -40,13 +40,13 @@ CUT = "kept/cut"
 NAMES_LIMIT = 100
 """How many contents of one file the index remembers."""
 UNKNOWN = "?"
-"""Instead of an agent: it is not known who made it."""
+"""Stands for the agent if it is not known who wrote a content."""
 
 
 class Version:
-    """One content of a file: when it was seen, and who made it.
+    """One content of a file: when it was seen, and who wrote it.
 
-    foreign: whether it was made by somebody who did not hold the file
+    foreign: whether the writer did not hold the file
     """
 
     def __init__(self, line: str) -> None:
@@ -70,7 +70,7 @@ class Contents:
     def keep(self, file: str, agent: str = "", foreign: bool = False) -> str | None:
         """Keep the content of a file; return its hash, or None if there is no suitable file.
 
-        agent: who made it, or holds it with that content; nobody if it was only read
+        agent: who wrote it, or holds the file with that content; empty if it was only read
         """
         content = read_file(file)
         if content is None:
@@ -89,15 +89,15 @@ class Contents:
             os.utime(self.own.file(kept(name)), follow_symlinks=False)
             return name
         self.own.write(kept(name), content)
-        if name < "04":  # one time in sixty-four, so that calls stay cheap
+        if name < "04":  # in one of 64 calls, so that calls stay cheap
             self.prune()
         return name
 
     def note(self, file: str, content_hash: str, maker: str = "", otherwise: str = UNKNOWN) -> str:
-        """Note that a file was found with a content; return whose it is, as far as that is known.
+        """Note that a file was found with this content; return who wrote it, as far as known.
 
-        maker: who made it, given the time at which it was written
-        otherwise: whose it is if nobody is known to have worked on the file
+        maker: who wrote it, judging by the time of the write
+        otherwise: what to return if nobody is known to have worked on the file
         """
         known = self._known(file)
         if known and known[0].content_hash == content_hash:

@@ -220,7 +220,7 @@ def root_of(path: str) -> str:
 
 
 def planned(occasion: Occasion) -> list[Edit] | None:
-    """What a tool is going to change; None if it certainly changes nothing."""
+    """What a tool will change; None if it is certain that it changes nothing."""
     if not occasion.command:
         return list(occasion.edits) or None
     from dibs.surfaces.hooks import shell

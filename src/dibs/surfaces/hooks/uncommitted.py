@@ -139,7 +139,7 @@ class Whose:
         self._tools: list[tuple[float, float, str]] = []
 
     def of(self, status: os.stat_result) -> tuple[str, str]:
-        """Who made it, "" if that is unclear, and who probably did if nobody is known."""
+        """Who wrote it ("" if unclear), and who probably did if nobody is known."""
         case = self._case
         if not self._default:
             self._default = case.agent.name if case.is_alone() else UNKNOWN

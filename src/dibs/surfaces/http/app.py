@@ -154,7 +154,7 @@ class Daemon:
                 if gone or isinstance(error, UpgradedError):
                     self.lost(error)
                     return
-                continue  # whoever calls is told
+                continue  # the next caller is told
 
     async def _tidy(self) -> None:
         """Prune the store after many writes, and now and then, while serving calls."""
@@ -169,7 +169,7 @@ class Daemon:
                 while await self.waits.do(lambda: pruning.tidy(scope)):
                     await asyncio.sleep(pruning.PAUSE_S)
             except UnavailableError:
-                continue  # whoever calls is told
+                continue  # the next caller is told
             if scope.store.not_pruned not in ("", said):
                 note(f"nothing was pruned: {scope.store.not_pruned}")
             said = scope.store.not_pruned

@@ -93,7 +93,7 @@ class Exporter:
             try:
                 told = await self._all_figures(self._daemon)
             except UnavailableError:
-                continue  # whoever calls is told
+                continue  # the next caller is told
             now = time.time_ns()
             body = otlp.metrics(told, self._resource, self._began, now)
             sent: Sent = await self._sender.do(partial(target.post, body))

@@ -105,7 +105,7 @@ class Home:
         return list(living(self._user_dir).values())
 
     def serving(self, space: Dibs) -> list[dict[str, Any]]:
-        """Those of them that serve this space."""
+        """The running daemons that serve this space."""
         return [word for word in self.running() if word["serves"] == name_of(space)]
 
     def at(self, url: str) -> dict[str, Any] | None:

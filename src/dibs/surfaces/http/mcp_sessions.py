@@ -62,11 +62,11 @@ class Kept:
     beaten: float
     heard: float = 0.0
     seen_at: int = 0
-    """The time of our last beat in the store; it differs if another daemon also beats."""
+    """When the store last recorded our beat; another daemon's beat changes it."""
 
 
 class TokenCallers(Callers):
-    """The sessions of one agent that has none of its own, or of one MCP session."""
+    """The sessions of an agent that brings no session, or of one MCP session."""
 
     def __init__(self, daemon: Daemon, access: Access, label: str | None) -> None:
         super().__init__(lambda: daemon.space, {})

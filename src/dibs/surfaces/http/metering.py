@@ -109,7 +109,7 @@ class Metering:
 
 
 def amount_of(point: Point, by: str) -> Amount | None:
-    """What a point from Claude Code says; None if it counts nothing that is booked."""
+    """The amount in a point from Claude Code; None if it is of a kind that is not recorded."""
     what, scale = usage.COST, usage.MICRO
     if point.metric == TOKENS_METRIC:
         what, scale = TOKEN_TYPES.get(point.attributes.get("type", ""), ""), 1

@@ -43,7 +43,7 @@ class Pending:
     def __init__(self, job: Job, weight: int, crowd: str = "") -> None:
         """A job with a weight.
 
-        crowd: what it may wait for together with hundreds of others, so that it queues behind those
+        crowd: a name for all jobs that may wait for the same thing; it queues behind them
         """
         self.job = job
         self.weight = weight
@@ -205,7 +205,7 @@ class Writer(Worker):
                 self._ran.release()
                 self._kept = group.kept is not None
         except Exception as error:
-            # Their writes are undone, so none of them may be told that it succeeded.
+            # All writes are undone, so no caller may be told that it succeeded.
             self.undone()
             for pending in jobs:
                 if isinstance(pending.result, Queued):

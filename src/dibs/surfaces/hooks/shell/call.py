@@ -81,12 +81,12 @@ and nothing long is read."""
 class Scene:
     """What all commands of a text share.
 
-    edits: what they are going to change
-    files: the contents of those files that they have written before
+    edits: what they will change
+    files: the contents of the files that they have already written
     asked: the questions that names carry, by their numbers
     made: how many temporary files they have made
-    fetched: the branch that FETCH_HEAD is, if they have fetched one
-    bisected: the ends of a bisection that they have started and that has no first step yet
+    fetched: the branch in FETCH_HEAD, if they have fetched one
+    bisected: the ends of a bisection that they have started, before its first step
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -103,11 +103,11 @@ class Scene:
 class ShellCall:
     """A command that is going to run.
 
-    args: its arguments; None is one that cannot be known
+    args: its arguments; None for an unknown one
     cwd: where it runs, "" if that cannot be known
     edits: what it changes is added here
     stdin: what it reads, if the text says that
-    settings: the variables that are set for it alone; `variables`: those of the shell
+    settings: the variables set for this command only; `variables`: those of the shell
     script: the file whose code it runs, "" if that is in the text
     """
 

@@ -1,9 +1,9 @@
 """What is known about formatters and fixers: an entry of FORMATTERS for each.
 
 A formatter may rewrite a file that it is given. If it is given a directory, it may rewrite the
-files in it that have the suffixes of its entry, and no others: those are claimed, as patterns. Only
-the formatter itself could say which of them are not formatted yet, which may take seconds and run
-code from the repository. So a file of another agent among them blocks it.
+files in it that have the suffixes of its entry, and no others: these are claimed, as patterns. Only
+the formatter itself knows which of them are not formatted yet, and asking it may take seconds and
+run code from the repository. So the command is denied if another agent holds any of these files.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Formatter:
     endings: the suffixes of the files it rewrites in a directory, "" for all files
     needs: options, one of which must be given, "" if it rewrites by default
     valued: its options with a value
-    means: those of _ONLY_LOOKS that mean something else in it
-    default: what it rewrites if it is given no path
-    flat: whether it stays in the directory it is given
+    means: options of _ONLY_LOOKS that have another meaning here
+    default: what it rewrites without a path
+    flat: whether it does not enter subdirectories
     words: whether its long options have a single dash
-    idle: whether it writes nothing at all if it is not told to rewrite
+    idle: whether it writes nothing unless an option says so
     """
 
     def __init__(

@@ -6,8 +6,8 @@ followed with the arguments it is called with. Only what is opened for writing, 
 removed counts, not a text that merely looks like a path.
 
 A write under an `if` to files known only by a pattern (`for p in Path("src").rglob("*.py")`) means
-some of the files: those that contain the texts that the loop searches for or replaces, or that
-lack those that it adds (`if "x" in text: continue`). If it searches for none, nothing is claimed.
+only some of the files: those with a text that the loop searches for or replaces, or without a text
+that it adds (`if "x" in text: continue`). If the loop searches for no text, nothing is claimed.
 """
 
 from __future__ import annotations

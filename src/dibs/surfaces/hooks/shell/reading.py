@@ -168,7 +168,7 @@ def _bare(spelled: str) -> str:
 
 
 def _unprefixed(args: Values) -> Values | None:
-    """Give the command without its prefix words; None if one of them may matter."""
+    """Give the command without its prefix words; None if a prefix may change what it does."""
     while args and args[0] and (prefix := _bare(args[0])) in _QUIET_PREFIXES:
         found, rest = options(args[1:], PREFIXES[prefix], ordered=True)
         if prefix == "command" and found.has("-v -V"):

@@ -148,6 +148,8 @@ class Pruning:
         self._sweep, self._stage, self._place = 0, *START
         self._left = 1
         """How many sweeps over all tables must end until it has looked at everything."""
+        self.helped = False
+        """Whether other processes have searched a part of that."""
         self._events_at_once = self._rows_at_once = FLUSH
         self._least = (FLUSH, FLUSH) if caller else (LEAST_EVENTS, LEAST_ROWS)
         self._whole = cut.upto == 0
@@ -272,8 +274,9 @@ class Pruning:
         self._place = dict(zip(STAGES[self._stage][-1], place, strict=True))
         if self.slices == 0:
             self._left = 1 if (self._stage, self._place) == START else 2
-        elif sweep != self._sweep:
-            self._left -= 1  # others have ended it
+        elif [sweep, self._stage, *place] != here:
+            self.helped = True
+            self._left -= sweep != self._sweep  # others have ended it
         self._sweep = sweep
 
     def _remove_rows(self, tx: Write, end: float) -> bool:
@@ -424,7 +427,7 @@ def tidy(scope: Scope) -> bool:
         if not pruning.done:
             return True
         store.pruning = None
-        if any(pruning.removed.values()):
+        if pruning.helped or any(pruning.removed.values()):
             return True
         store.rests_until = store.clock.now() + REST_MS
         return False

@@ -47,7 +47,12 @@ FORMATTERS = {
     "swiftformat": ((".swift",), ()),
     "terraform": ((".tf",), ()),
 }
+NAMED = ("black", "prettier")
+"""Those that need to be told what to format."""
+LEAVING_OUT = ("--extend-exclude", "--exclude", "--ignore-pattern", "--skip")
 WITH_VALUE = {
+    "--extend-exclude",
+    "--ignore-pattern",
     "--ext",
     "-f",
     "-o",
@@ -59,12 +64,12 @@ WITH_VALUE = {
 }
 SILENT = """
     tsc jest vitest vite webpack docker coverage mkdocs sphinx-build tox shellcheck pip pip3 brew
-    apt-get tree bat sqlite3 mail
+    apt-get tree bat sqlite3 mail ssh kubectl psql
 """.split()
 OTHERS = """
     npx npm pnpm yarn bun uv uvx poetry pdm hatch pip-compile go cargo pre-commit gh rg fd
     apply_patch sponge rsync sd yq dos2unix curl wget sudo standard-version git-cliff git-lfs
-    mvn protoc mockgen openapi-typescript pg_dump
+    mvn protoc mockgen openapi-typescript pg_dump just task
 """.split()
 NAMES = sorted({*FORMATTERS, *SILENT, *OTHERS})
 MODULES = ("black", "isort", "pip")
@@ -164,8 +169,15 @@ def formatter(name, words):
     if given == ["-"]:
         print(tidy(".py", sys.stdin.read()), end="")
         return
+    if not given and name in NAMED:
+        sys.exit("error: no files")
+    words = [part for word in words for part in word.split("=", 1)]
+    without = [word[1:] for word in given if word[0] == "!"]
+    without += [words[at + 1] for at, word in enumerate(words) if word in LEAVING_OUT]
     writes = not set(ALONE) & set(words) and (not marks or set(marks) & set(words))
     for path in files(given or ["."], endings):
+        if any(re.search(word, path) for word in without):
+            continue
         text = read(path)
         new = tidy(path, text)
         if new != text:
@@ -177,9 +189,12 @@ def formatter(name, words):
 def script(words, arguments):
     """A script of package.json, as npm runs it; nothing if there is none."""
     scripts = json.loads(read("package.json"))["scripts"] if os.path.exists("package.json") else {}
+    while words and words[0].startswith("-"):
+        words = words[1:]
     if words and words[0] in scripts:
         line = " ".join([scripts[words[0]], *words[1:], *arguments])
-        sys.exit(subprocess.run(["sh", "-c", line], check=False).returncode)
+        before = scripts.get(f"pre{words[0]}", "true")
+        sys.exit(subprocess.run(["sh", "-c", f"{before} && {line}"], check=False).returncode)
 
 
 def manifest(change):
@@ -431,13 +446,51 @@ def other(name, words):
         write(words[words.index("-o") + 1], "export {};\n")
     elif name == "pip-compile":
         compiled(words)
-    elif name == "pg_dump" and "-f" in words:
-        write(words[words.index("-f") + 1], "-- dumped\n")
+    elif name == "pg_dump":
+        for path in option(words, "-f", "--file"):
+            write(path, "-- dumped\n")
+    elif name == "just":
+        just(words)
+    elif name == "task":
+        task(words[0])
     elif name == "git-cliff":
         write(words[words.index("-o") + 1], "# Changelog\n")
     elif name == "standard-version":
         node_version(["minor"], {"--no-git-tag-version"})
         write("CHANGELOG.md", "# Changelog\n\n" + read("CHANGELOG.md"))
+
+
+def option(words, *names):
+    """The values of an option, whether they are words of their own or not."""
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name in names:
+            yield value if equals else words[place + 1]
+
+
+def just(words):
+    """A recipe of the justfile whose parameters all have a default."""
+    found = re.search(rf"^{words[0]}\b([^:\n]*):.*\n((?:[ \t].*\n)*)", read("justfile"), re.M)
+    if not found:
+        sys.exit("error: Justfile does not contain recipe")
+    given, lines = words[1:], found.group(2)
+    for place, parameter in enumerate(found.group(1).split()):
+        name, _, default = parameter.partition("=")
+        value = given[place] if place < len(given) else default.strip("\"'")
+        lines = lines.replace("{{" + name + "}}", value)
+    for line in lines.splitlines():
+        done = subprocess.run(["sh", "-c", line.strip().lstrip("@")], check=False)
+        if done.returncode:
+            sys.exit(done.returncode)
+
+
+def task(name):
+    """The commands of a task, which stand on lines of their own."""
+    found = re.search(rf"^  {name}:\n((?:    .*\n)*)", read("Taskfile.yml"), re.M)
+    for line in found.group(1).splitlines() if found else ():
+        command = re.match(r" +(?:- |cmd: )(.*)", line)
+        if command:
+            subprocess.run(["sh", "-c", command.group(1)], check=True)
 
 
 def builder(name, words):
@@ -446,7 +499,7 @@ def builder(name, words):
     if name == "tsc" and "--noEmit" not in words:
         os.makedirs("dist", exist_ok=True)
         write("dist/app.js", "// built\n")
-    if name == "jest" and "-u" in words:
+    if name == "jest" and {"-u", "--updateSnapshot"} & set(words):
         os.makedirs("web/__snapshots__", exist_ok=True)
         write("web/__snapshots__/app.test.ts.snap", "exports[`label`] = `x`;\n")
     if name == "pip3" or (name == "pip" and words[:1] == ["freeze"]):

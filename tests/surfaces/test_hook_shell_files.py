@@ -29,7 +29,12 @@ FILES = {
     "Makefile": "OUT = doc.md\n.PHONY: all gen sub\nall: gen\n\techo all > all.txt\ngen:\n"
     "\t@python gen.py > $(OUT)\nsub:\n\t$(MAKE) -C deep over\nthere.txt:\n\techo x > there.txt\n",
     "deep/Makefile": "over:\n\techo x > over.txt\n",
-    "justfile": 'name := "b.md"\ncheck: build\n    true\nbuild:\n    echo x > {{name}}\n',
+    "justfile": 'name := "b.md"\ncheck: build\n    true\nbuild:\n    echo x > {{name}}\n'
+    'put file="c.md" *rest:\n    echo x > {{file}}\n    touch {{rest}}\n',
+    "Taskfile.yml": "version: '3'\ntasks:\n  default: rm a.md\n  gen:\n    desc: Writes\n"
+    "    deps: [first]\n    cmds:\n      - echo x > made.md\n      - task: last\n      - |\n"
+    "        cd deep\n        # not: this\n        echo x > block.md\n  first:\n"
+    "    cmd: touch f.md\n  last:\n    cmds:\n      - cmd: touch l.md\n      - task: gen\n",
     "package.json": json.dumps(
         {"scripts": {"fix": "node fix.js", "prefix": "echo x > log.txt", "list": "echo $1"}}
     ),
@@ -63,6 +68,11 @@ def project(tmp_path: Path) -> Path:
         ("make -n", ""),
         ("make absent", ""),
         ("just check", "b.md"),
+        ("just put", "c.md"),
+        ("just put d.md e.md f.md", "d.md e.md f.md"),
+        ("task", "a.md"),
+        ("task gen", "deep/block.md f.md l.md made.md"),
+        ("task --list; task absent", ""),
         ("npm run fix", "log.txt web.js"),
         ("npm run list -- x", ""),
         ("npm run absent", ""),
@@ -96,6 +106,11 @@ def project(tmp_path: Path) -> Path:
         ("grep -q one there.txt || echo one >> there.txt", ""),
         ("grep -qxF two there.txt || echo two >> there.txt", "there.txt"),
         ("grep -q 'o.*e' there.txt || echo one >> there.txt", "there.txt"),
+        ("for f in *.orig deep/*.rej; do mv $f ${f%.*}; done", ""),
+        ("echo x > a.orig; for f in *.orig; do mv $f ${f%.orig}; done", "a a.orig a.orig"),
+        ("mv -n names.txt there.txt; cp -n names.txt there.txt; ln -s names.txt there.txt", ""),
+        ("mv -n names.txt new.txt; ln -sf run.sh there.txt", "names.txt new.txt there.txt"),
+        ("bash -n run.sh; bash -n -c 'rm names.txt'", ""),
         ("rm there.txt; [ -f there.txt ] || echo x > a.md", "a.md there.txt"),
     ],
 )  # fmt: skip
@@ -206,7 +221,7 @@ def test_of_a_small_archive_with_gigabytes_in_it_little_is_read(tmp_path: Path) 
         ("unlike|tests", True), ("unlike|src", False), ("unlike|*.py", False),
         ("unlike|./src/*", False), ("unlike|*/a.py", False), ("unlike|*/lib/*", True),
         ("copied|TOP/other", True), ("copied|TOP/src", True), ("copied|TOP/absent", False),
-        ("there", True), ("untidy", False),
+        ("there", True), ("untidy", False), ("empty", False), ("older|60", False),
     ],
 )  # fmt: skip
 def test_a_file_is_one_of_those_that_are_meant(tmp_path: Path, ask: str, chosen: bool) -> None:

@@ -79,6 +79,22 @@ PYTHON = [
         "write a.py, write b.py"),
     Row("python3 -m json.tool data.json out.json", "write out.json"),
     Row("python3 -c 'this is no python(('; true"),
+    Row("python3 - --check <<'EOF'\nimport sys\nif '--check' in sys.argv:\n    sys.exit()\n"
+        "open('a.py', 'w')\nEOF"),
+    Row("python3 - --check <<'EOF'\nimport sys\ncheck = '--check' in sys.argv[1:]\n"
+        "if not check:\n    open('a.py', 'w')\nEOF"),
+    Row("python3 - z.py <<'EOF'\nimport sys\ndef main(argv):\n"
+        "    open(argv[1] if len(argv) > 1 else 'a.py', 'w')\nmain(sys.argv)\nEOF", "write z.py"),
+    Row("python3 - a.py -o z.py <<'EOF'\nimport argparse\np = argparse.ArgumentParser()\n"
+        "p.add_argument('names', nargs='+')\np.add_argument('-o', '--out', default='y.py')\n"
+        "p.add_argument('--fix', action='store_true')\na = p.parse_args()\nopen(a.out, 'w')\n"
+        "for name in a.names:\n    if a.fix:\n        open(name, 'w')\nEOF", "write z.py"),
+    Row("python3 - <<'EOF'\nclass Edit:\n    def __init__(self, name):\n"
+        "        self.name = name\n    def save(self):\n        open(self.name, 'w')\n"
+        "Edit('a.py').save()\nEOF", "write a.py"),
+    Row("python3 - <<'EOF'\nimport subprocess\n"
+        "for name in subprocess.check_output(['git', 'ls-files', '*.py'], text=True).split():\n"
+        "    open(name, 'a').write('x')\nEOF", "write **/*.py"),
     Row("python3 - <<'EOF'\nif __name__ == '__main__':\n    open('a.py', 'w')\nEOF", "write a.py"),
 ]  # fmt: skip
 
@@ -114,6 +130,15 @@ SCRIPTS = [
         " fs.writeFileSync(resolve(process.cwd(), 'src/n.js'), ['a', 'b'].join(''))\"",
         "write src/n.js"),
     Row("node -e \"const kinds = {open: w}; function w(x) { return x }; w('a.py', 'w')\""),
+    Row("node -e \"const fs = require('fs'); const put = (f, x) => fs.writeFileSync(f, x);"
+        " put('a.py', 'x'); put('new.js', 'b.py')\"", "write a.py, write new.js"),
+    Row("node -e \"function gone(f) { require('fs').unlinkSync(f) } gone('a.py')\"",
+        "remove a.py"),
+    Row("node -e \"const [f, g] = process.argv.slice(1); const fs = require('fs');"
+        " fs.unlinkSync(f); fs.appendFileSync(process.argv[2], g)\" a.py b.py",
+        "remove a.py, write b.py"),
+    Row("perl -e 'my $f = shift; for (@ARGV) { unlink $_ } rename $f, \"z.py\"' a.py b.py",
+        "remove b.py, remove a.py, write z.py"),
     Row("perl -e 'for my $f (glob(\"docs/*.md src/*.py\")) { open(my $h, \">>\", $f);"
         " print $h \"x\" }'", "write docs/*.md, write src/*.py"),
     Row("perl -e 'my @f = glob \"src/*.py\"; unlink @f'", "remove src/*.py"),
@@ -425,6 +450,36 @@ def test_a_loop_in_python_writes_the_files_that_its_conditions_leave(
     code = f"import glob\nfor f in glob.glob('src/*'):\n text = open(f).read()\n {body}"
     [edit] = read(f"python3 - <<'E'\n{code}\nE", "/repo").edits
     assert (edit.path, edit.asks) == ("/repo/src/*", asks)
+
+
+@pytest.mark.parametrize(
+    ("code", "texts"),
+    [
+        ("p.write_text(p.read_text().replace('a', 'b').replace('c\\nlong', 'd'))", "a long"),
+        ("s = p.read_text()\ns = s.replace('a', 'b')\np.write_text(s)", "a"),
+        ("import re\np.write_text(re.sub(r'v\\d+ old', 'x', p.read_text()))", "_old"),
+        ("for a, b in [('x', '1'), ('y', '2')]:\n t = p.read_text()\n t = t.replace(a, b)\n"
+         " p.write_text(t)", "x y"),
+        ("def fix(q):\n t = q.read_text()\n new = t.replace('a', 'b')\n if new == t: return\n"
+         " q.write_text(new)\nfix(p)", "a"),
+        ("s = open(p).read()\nopen(p, 'w').write(s.replace('a', 'b'))", "a"),
+        ("with open(p) as f: s = f.read()\nnew = s.replace('a', 'b')\n"
+         "with open(p, 'w') as f:\n f.write(new)", "a"),
+        ("with p.open() as f: s = f.read()\nwith p.open('w') as f:\n"
+         " f.write(s.replace('a', 'b'))\n print('x', file=f)", ""),
+        ("s = open(p).read()\nopen(p, 'a').write(s.replace('a', 'b'))", ""),
+        ("s = p.read_text().replace('a', 'b')\ns += 'c'\np.write_text(s)", ""),
+        ("p.write_text(p.read_text().replace('a', 'b') + 'c')", ""),
+        ("p.write_text(Path('other').read_text().replace('a', 'b'))", ""),
+        ("import re\np.write_text(re.sub('a', 'x', p.read_text(), flags=re.I))", ""),
+        ("p.write_text(p.read_text())", ""),
+    ],
+)  # fmt: skip
+def test_a_replacement_in_python_asks_what_is_in_the_file(code: str, texts: str) -> None:
+    code = f"from pathlib import Path\np = Path('a.md')\n{code}"
+    [edit] = read(f"python3 - <<'E'\n{code}\nE", "/repo").edits
+    known = tuple(text.replace("_", " ") for text in texts.split())
+    assert edit.asks == ((("only", "with", "", *known),) if texts else ())
 
 
 def test_a_repository_may_be_in_memory() -> None:

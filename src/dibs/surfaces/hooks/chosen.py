@@ -12,12 +12,15 @@ files that others hold (`narrowing`). The words, each after `only`:
     unlike PATTERN       neither its name nor any folder above it matches
     copied FOLDER        the folder has a file of that name; `mirrored` FOLDER: or it does not
     there                it exists
+    empty                nothing is in it
+    older MINUTES        it was written longer ago
     untidy               it has spaces at the end of a line, or does not end with one line end
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 from dibs.surfaces.hooks.contents import read_file
 
@@ -40,7 +43,10 @@ def _holds(word: str, *about: str, file: str, top: str, base: str) -> bool:
     name = f"/{os.path.relpath(file, top)}"
     if word == "with":
         flags, *texts = about
-        content = (read_file(file) or b"").decode("utf-8", "surrogateescape")
+        found = read_file(file)
+        if found is None:
+            return os.path.isfile(file)  # too large to look into
+        content = found.decode("utf-8", "surrogateescape")
         if "i" in flags:
             content, texts = content.lower(), [text.lower() for text in texts]
         return any(text in content for text in texts)
@@ -60,6 +66,10 @@ def _holds(word: str, *about: str, file: str, top: str, base: str) -> bool:
         return os.path.lexists(source) and not os.path.isdir(source)
     if word == "there":
         return os.path.isfile(file)
+    if word == "empty":
+        return os.path.isfile(file) and not os.path.getsize(file)
+    if word == "older":
+        return os.path.isfile(file) and os.path.getmtime(file) < time.time() - 60 * int(about[0])
     if word == "untidy":
         return _is_untidy(read_file(file) or b"")
     return True

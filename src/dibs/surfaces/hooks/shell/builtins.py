@@ -70,6 +70,15 @@ def _columns(line: str, separators: str, count: int) -> tuple[str, ...]:
     return tuple(part.strip() for part in (parts + [""] * count)[:count])
 
 
+def _printf(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
+    if call.args[:1] != ["-v"] or len(call.args) < 3:
+        return rules.run(call)
+    name, call.args = call.args[1], call.args[2:]
+    printed = rules.run(call)
+    walk.state.set(name or "", () if printed is None else (printed,))
+    return ""
+
+
 def _unset(walk: Walk, call: ShellCall, words: list[Word]) -> str:
     for arg in call.args:
         walk.state.variables.pop(arg or "", None)
@@ -85,7 +94,8 @@ def _set(walk: Walk, call: ShellCall, words: list[Word]) -> str:
 
 def _shift(walk: Walk, call: ShellCall, words: list[Word]) -> str:
     held = walk.state.variables.get("@", ())
-    walk.state.arguments([*held[1:]] if not call.args else [])
+    count = (call.args or ["1"])[0] or ""
+    walk.state.arguments([*held[int(count) :]] if count.isdecimal() and len(count) < 4 else [])
     return ""
 
 
@@ -197,6 +207,7 @@ _ENTRIES: dict[str, Builtin] = {
     "export declare local readonly typeset": _declare,
     "read mapfile readarray": _read,
     "unset getopts": _unset,
+    "printf": _printf,
     "set": _set,
     "shift": _shift,
     " ".join(rules.SHELLS): _shell,
@@ -207,6 +218,6 @@ _ENTRIES: dict[str, Builtin] = {
     "xargs find fd fdfind parallel": _each,
     "deno node nodejs perl php python ruby ts-node tsx": _interpret,
     "bun": lambda walk, call, words: _interpret(walk, call, words) or _recipes(walk, call, words),
-    "composer gmake just make npm pnpm pre-commit yarn": _recipes,
+    "composer gmake go-task just make npm pnpm pre-commit task yarn": _recipes,
 }
 COMMANDS = {name: builtin for names, builtin in _ENTRIES.items() for name in names.split()}

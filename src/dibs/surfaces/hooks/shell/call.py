@@ -99,6 +99,9 @@ class Scene:
         self.fetched = ""
         self.bisected: dict[str, Values] = {}
 
+    def written_below(self, folder: str) -> list[str]:
+        return [edit.path for edit in self.edits if edit.path.startswith(f"{folder}/")]
+
 
 class ShellCall:
     """A command that is going to run.
@@ -220,32 +223,37 @@ class ShellCall:
         path = self.path(value)
         if not path or self.kind_of(path):
             return []
-        found = [edit.path for edit in self.scene.edits if edit.path.startswith(f"{path}/")]
-        return [one[len(path) + 1 :] for one in found]
+        return [one[len(path) + 1 :] for one in self.scene.written_below(path)]
 
     def expanded(self, values: Values) -> Values:
-        """Give the names of the files that are there instead of wildcards, if they are few."""
+        """Give the names of the files that are there instead of wildcards, if they are few.
+
+        What matches nothing is left out: there is no such file.
+        """
         found: Values = []
         for value in values:
-            names = self._matching(value) if value else []
-            found += names or [value]
+            names = self._matching(value) if value else None
+            found += [value] if names is None else names
         return found
 
-    def _matching(self, value: str) -> list[str]:
+    def _matching(self, value: str) -> list[str] | None:
         """Wildcards only in the last part of a path, the usual case."""
         folder, slash, last = value.rpartition("/")
         if not {STAR, QUESTION} & {*last} or {STAR, QUESTION, BRACKET} & {*folder}:
-            return []
+            return None
         path = self.path(folder or ("/" if slash else "."))
         if path is None or BRACKET in last or ASKED in value:
-            return []
+            return None
         from fnmatch import fnmatchcase
 
         pattern = last.replace("[", "[[]").replace(STAR, "*").replace(QUESTION, "?")
-        made = [name.partition("/")[0] for name in self.made_below(folder)]
-        there = [*self.scene.disk.names_in(path), *made]
+        there = self.scene.disk.names_in(path)
+        made = [one[len(path) + 1 :].partition("/")[0] for one in self.scene.written_below(path)]
+        if not there and not made:
+            return None
+        there = [*there, *made]
         names = [name for name in dict.fromkeys(there) if fnmatchcase(name, pattern)]
         names = [name for name in names if name[0] != "." or last[0] == "."]
-        return (
-            [f"{folder}{slash}{name}" for name in sorted(names)] if len(names) <= MAX_NAMES else []
-        )
+        if len(names) > MAX_NAMES or (not names and any("*" in name for name in made)):
+            return None
+        return [f"{folder}{slash}{name}" for name in sorted(names)]

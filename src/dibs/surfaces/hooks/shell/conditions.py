@@ -28,6 +28,9 @@ def _test(args: Values, call: ShellCall) -> bool | None:
     if args[:1] == ["!"]:
         said = _test(args[1:], call)
         return None if said is None else not said
+    if call.name == "[[" and len(args) == 3 and args[1] in ("=", "==", "!="):
+        matched = matches(args[0], args[2])
+        return None if matched is None else matched == (args[1] != "!=")
     if None in args or any(arg and not _OPEN.isdisjoint(arg) for arg in args):
         return None
     known = [plain(arg) for arg in args if arg is not None]
@@ -39,6 +42,17 @@ def _test(args: Values, call: ShellCall) -> bool | None:
     if len(known) == 3 and known[1] in ("=", "==", "!=") and _MEANS.isdisjoint(known[2]):
         return (known[0] == known[2]) == (known[1] != "!=")
     return None
+
+
+def matches(value: str | None, pattern: str | None) -> bool | None:
+    """Say whether a value matches a pattern of `case` or `[[`; None if that is not certain."""
+    if value is None or pattern is None or ASKED in value + pattern or BRACKET in pattern:
+        return None
+    if not _OPEN.isdisjoint(value):
+        return None
+    from fnmatch import fnmatchcase
+
+    return fnmatchcase(plain(value), plain(pattern.replace("[", "[[]")))
 
 
 def _kind(call: ShellCall, value: str) -> str | None:

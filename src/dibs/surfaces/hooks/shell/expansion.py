@@ -103,6 +103,10 @@ class Expansion:
             held: list[str] = []
             if word.array is not None:
                 held += self.fields(word.array)
+                named = [values.plain(item).partition("]=") for item in held]
+                if named and all(key[:1] == "[" and equals for key, equals, _ in named):
+                    self.state.set(f"!{name}", [key[1:] for key, _, _ in named])
+                    held = [value for _, _, value in named]
             else:
                 right = Word((values.TEXT, first, False), *word.parts[1:])
                 found = [right.assigned(variables) for _, variables in self.settings([right])]

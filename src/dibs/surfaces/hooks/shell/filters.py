@@ -36,15 +36,15 @@ def sed_writes(scripts: Values) -> list[str] | None:
     written: list[str] = []
     at = 0
     while at < len(text):
-        at = _address(text, at)
+        at = address(text, at)
         command = text[at : at + 1]
         at += 1
         line = text.find("\n", at)
         line = len(text) if line < 0 else line
         if command in ("s", "y"):
             delimiter = text[at : at + 1]
-            at = _part(text, at + 1, delimiter, pattern=command == "s")
-            at = _part(text, at, delimiter, pattern=False)
+            at = part(text, at + 1, delimiter, pattern=command == "s")
+            at = part(text, at, delimiter, pattern=False)
             while command == "s" and text[at : at + 1] and text[at] in "gpiImM0123456789":
                 at += 1
             if text[at : at + 1] == "e":
@@ -70,7 +70,7 @@ def sed_writes(scripts: Values) -> list[str] | None:
     return [name for name in written if name not in _STREAMS]
 
 
-def _part(text: str, at: int, delimiter: str, *, pattern: bool = True) -> int:
+def part(text: str, at: int, delimiter: str, *, pattern: bool = True) -> int:
     """Give where the next part begins; in `[…]` of a pattern, a delimiter is a character."""
     while at < len(text) and text[at] != delimiter:
         if text[at] == "\\":
@@ -88,11 +88,11 @@ def _part(text: str, at: int, delimiter: str, *, pattern: bool = True) -> int:
     return at + 1
 
 
-def _address(text: str, at: int) -> int:
+def address(text: str, at: int) -> int:
     while at < len(text):
         if text[at] in "/\\":
             delimiter = text[at + 1 : at + 2] if text[at] == "\\" else "/"
-            at = _part(text, at + (2 if text[at] == "\\" else 1), delimiter)
+            at = part(text, at + (2 if text[at] == "\\" else 1), delimiter)
             while text[at : at + 1] in ("I", "M"):
                 at += 1
         elif text[at] in " \t,!+~$;{}\n" or text[at].isdigit():
@@ -130,7 +130,7 @@ class Awk:
                 at, _ = self._string(at)
                 before = char
             elif char == "/" and (not before or before in "(,{;!~&|\n}"):
-                at = _part(text, at, "/")
+                at = part(text, at, "/")
                 before = "/"
             elif char.isalnum() or char == "_":
                 start = at - 1

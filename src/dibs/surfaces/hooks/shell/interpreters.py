@@ -38,6 +38,7 @@ def follow(call: ShellCall) -> list[str]:
     args = call.args[1:] if name == "deno" and call.args[:1] == ["eval"] else call.args
     found, names = options(args, valued, optional, ordered=True)
     code = found.value(coding)
+    code_given = code is not None
     if found.has("-m"):
         module = found["-m"]
         return _module(call, module, args[args.index(module) + 1 :] if module in args else names)
@@ -56,7 +57,8 @@ def follow(call: ShellCall) -> list[str]:
         return python_code.follow(call, plain(code), ["", *names])
     from dibs.surfaces.hooks.shell import script_code
 
-    return script_code.follow(call, name, plain(code))
+    before = [] if name in ("perl", "ruby", "php") else [name] if code_given else [name, ""]
+    return script_code.follow(call, name, plain(code), [*before, *names])
 
 
 def _module(call: ShellCall, module: str | None, names: Values) -> list[str]:

@@ -9,6 +9,7 @@ nothing can be asked (`-newer`), nothing is claimed: a claim on all of them woul
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 
 from dibs.surfaces.hooks.shell.call import ASKED, ShellCall
@@ -20,6 +21,8 @@ _VAGUE = frozenset(
     "-newer -newermt -mtime -mmin -ctime -cmin -atime -amin -size -empty -perm -user -group -regex"
     " -iregex -links -inum -samefile -anewer -cnewer -executable -writable -readable".split()
 )
+# How many minutes the value of a test stands for.
+_AGES = {"-mmin": 1, "-mtime": 24 * 60}
 _XARGS = "aEILnPsd --arg-file --delimiter --max-args --max-procs --replace --max-lines --max-chars"
 _FD = "etEdjcSoB --extension --type --exclude --max-depth --threads --color --size --base-directory"
 
@@ -90,7 +93,7 @@ def _filled(command: Values, items: Values, mark: str) -> Iterator[Values]:
 
 def find_names(call: ShellCall) -> Values | None:
     """Give what `find` finds, with a question about what it leaves out."""
-    names, asks = found(call.args), left_out(call.args)
+    names, asks = found(call.args), [*left_out(call.args), *_aged(call.args)]
     return (names and asks and [name and call.asking(name, *asks) for name in names]) or names
 
 
@@ -146,7 +149,7 @@ def _branches(tests: Values) -> Iterator[Values]:
 
 def _names(branch: Values) -> list[str]:
     """The names that a branch asks for, and not those that it leaves out."""
-    chosen = []
+    chosen, below = [], []
     for at, test in enumerate(branch[:-1]):
         value = branch[at + 1]
         if value is None or branch[at - 1 : at] in (["!"], ["-not"]):
@@ -154,8 +157,10 @@ def _names(branch: Values) -> list[str]:
         if test in ("-name", "-iname"):
             chosen.append(plain(value))
         elif test in ("-path", "-wholename", "-ipath") and "*" not in value.rstrip("*"):
-            chosen.append(f"**/{plain(value).strip('*').removeprefix('./').strip('/')}/**")
-    return chosen
+            below.append(f"**/{plain(value).strip('*').removeprefix('./').strip('/')}/**")
+    if chosen and below:
+        return [f"{folder}/{name}" for folder in below for name in chosen]
+    return chosen or below
 
 
 def left_out(tests: Values) -> list[tuple[str, ...]]:
@@ -167,6 +172,17 @@ def left_out(tests: Values) -> list[tuple[str, ...]]:
         if negated and value and test in ("-name", "-iname", "-path", "-wholename", "-ipath"):
             asks.append(("only", "unlike", plain(value)))
     return asks
+
+
+def _aged(tests: Values) -> list[tuple[str, ...]]:
+    """What tests of the size and the age leave out: `-empty`, `-mtime +7`."""
+    asks: list[tuple[str, ...]] = []
+    for test, value in zip(tests, [*tests[1:], ""], strict=True):
+        if test == "-empty" or (test == "-size" and value in ("0", "0c", "-1", "-1c")):
+            asks.append(("only", "empty"))
+        elif test in _AGES and value and value[0] == "+" and value[1:].isdecimal():
+            asks.append(("only", "older", str(int(value[1:5]) * _AGES[test])))
+    return asks if "-o" not in tests and "-or" not in tests else []
 
 
 def _only_directories(branch: Values) -> bool:
@@ -289,6 +305,12 @@ def _mktemp(call: ShellCall) -> str | None:
     return f"/dev/made/{call.scene.made}\n"
 
 
+def _uname(call: ShellCall) -> str | None:
+    """The shell runs on this machine."""
+    asked = {*call.args} <= {"-s", "--kernel-name"}
+    return f"{os.uname().sysname}\n" if asked and hasattr(os, "uname") else None
+
+
 def _pwd(call: ShellCall) -> str | None:
     return f"{call.cwd}\n" if call.cwd else None
 
@@ -310,6 +332,7 @@ _ENTRIES: dict[str, _Prints] = {
     "pwd": _pwd,
     "seq": _seq,
     "tr": _tr,
+    "uname": _uname,
     "awk cut gawk sed": _cut,
 }
 PRINTS = {name: prints for names, prints in _ENTRIES.items() for name in names.split()}

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, product
 
 from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.python_arguments import Arguments, Given, Namespace
 from dibs.surfaces.hooks.shell.values import MAX_VALUES, plain
 
 TYPE_CHECKING = False
@@ -36,10 +37,18 @@ _SAME_METHODS = frozenset(
 _KNOWN = {"Path": "pathlib.Path", "PurePath": "pathlib.PurePath"}
 
 
+# What these print may be a list of files.
+_OUTPUTS = frozenset(f"subprocess.{name}" for name in ("check_output", "run", "getoutput"))
+
+
 class Key(str):
     """A key of a dictionary that is written out, with its values."""
 
     value: tuple[Value, ...] = ()
+
+
+def _is_slice(node: Any) -> bool:
+    return type(getattr(node, "slice", None)).__name__ == "Slice"
 
 
 class TooLong(Exception):
@@ -51,14 +60,17 @@ class PythonValues:
 
     names: what each name stands for, as far as that is a text
     modules: what imported names are called in full
+    facts: the names of conditions that are certainly met, or are not
     unsure: how many branches deep the statement at hand is
     """
 
     def __init__(self, call: ShellCall, argv: list[str | None]) -> None:
         self.call = call
         self.argv = argv
+        self.arguments = Arguments(argv)
         self.names: dict[str, Found] = {"__file__": (call.script,)} if call.script else {}
         self.modules = dict(_KNOWN)
+        self.facts: dict[str, bool | None] = {}
         self.steps = MAX_STEPS
         self.unsure = 0
 
@@ -72,6 +84,8 @@ class PythonValues:
         if kind == "Name":
             before = () if whole else self.names.get(target.id, ())
             self.names[target.id] = (*before, *found)[:MAX_VALUES]
+        elif kind == "Attribute" and getattr(target.value, "id", "") == "self":
+            self.names[f"self.{target.attr}"] = found
         elif kind in ("Tuple", "List"):
             rows = [one for one in found if isinstance(one, tuple)]
             for at, item in enumerate(target.elts):
@@ -111,7 +125,54 @@ class PythonValues:
         yield from (a + b if op == "Add" else os.path.join(a, b) for a, b in both)
 
     def _of_ifexp(self, node: Any) -> Iterator[Value]:
-        yield from (*self.values(node.body), *self.values(node.orelse))
+        decided = self.decided(node.test)
+        yield from self.values(node.body) if decided is not False else ()
+        yield from self.values(node.orelse) if decided is not True else ()
+
+    def decided(self, test: Any) -> bool | None:
+        """Say whether a condition is certainly met, by what the script was given, or is not."""
+        kind = type(test).__name__
+        if kind == "Name" and test.id in self.facts:
+            return self.facts[test.id]
+        if kind == "UnaryOp" and type(test.op).__name__ == "Not":
+            said = self.decided(test.operand)
+            return None if said is None else not said
+        if kind == "BoolOp":
+            met = type(test.op).__name__ == "Or"
+            every = [self.decided(one) for one in test.values]
+            return met if met in every else None if None in every else not met
+        if kind == "Attribute":
+            parsed = any(isinstance(one, Namespace) for one in self.values(test.value))
+            return self.arguments.is_given(test.attr) if parsed else None
+        if kind == "Compare" and len(test.ops) == 1:
+            return self._compared(test.left, type(test.ops[0]).__name__, test.comparators[0])
+        given = self._listed(test)
+        return None if given is None else bool(given)
+
+    def _compared(self, left: Any, op: str, right: Any) -> bool | None:
+        """`"--check" in sys.argv`, `len(sys.argv) > 1`, `sys.argv[1] == "check"`."""
+        if op in ("In", "NotIn"):
+            given, texts = self._listed(right), self.texts(left)
+            return None if given is None or not texts else (texts[0] in given) == (op == "In")
+        number = getattr(right, "value", None)
+        if self.dotted(getattr(left, "func", None)) == "len" and isinstance(number, int):
+            given = self._listed(left.args[0]) if left.args else None
+            known = {"Gt": 1, "GtE": 1, "Lt": -1, "LtE": -1, "Eq": 0, "NotEq": 0}
+            if given is None or op not in known:
+                return None
+            more = (len(given) > number) - (len(given) < number)
+            return (more == known[op] or (op[-1:] == "E" and not more)) != (op == "NotEq")
+        if op in ("Eq", "NotEq") and self._listed(getattr(left, "value", None)) is not None:
+            found, texts = self.texts(left), self.texts(right)
+            return (found == texts) == (op == "Eq") if texts else None
+        return None
+
+    def _listed(self, node: Any) -> list[str | None] | None:
+        """Give all arguments of the script, if the expression is a list of them."""
+        if self.dotted(getattr(node, "value", None) if _is_slice(node) else node) == "sys.argv":
+            return self.given(node) if None not in self.argv else None
+        found = self.values(node) if type(node).__name__ == "Name" else ()
+        return [*self.texts(node)] if found and isinstance(found[0], Given) else None
 
     def _of_boolop(self, node: Any) -> Iterator[Value]:
         for one in node.values:
@@ -162,8 +223,15 @@ class PythonValues:
     _of_generatorexp = _of_setcomp = _of_listcomp
 
     def _of_attribute(self, node: Any) -> Iterator[Value]:
+        if self.dotted(node) == "sys.argv":
+            yield from (Given(plain(one or "")) for one in self.argv)
+        yield from self.names.get(f"{getattr(node.value, 'id', '')}.{node.attr}", ())
         for text in self.texts(node.value):
-            if node.attr == "parent":
+            if isinstance(text, Namespace):
+                yield from self.arguments.of(node.attr)
+            elif node.attr == "stdout":
+                yield text
+            elif node.attr == "parent":
                 yield os.path.dirname(text) or "."
             elif node.attr == "name":
                 yield os.path.basename(text)
@@ -182,8 +250,12 @@ class PythonValues:
                 yield text or "."
             return
         found: Iterable[Value | None]
-        if type(node.slice).__name__ == "Slice":
-            found = self.given(node)
+        if _is_slice(node):
+            found = map(Given, filter(None, self.given(node)))
+            if type(node.value).__name__ == "Name" and self._listed(node.value):
+                found = self.values(node.value)[getattr(node.slice.lower, "value", 0) :]
+            yield from (one for one in found if one)
+            return
         elif isinstance(at, int) and self.dotted(node.value) == "sys.argv":
             found = self.argv[at : at + 1]
         elif isinstance(at, int):
@@ -195,7 +267,7 @@ class PythonValues:
     def given(self, node: Any) -> list[str | None]:
         """Give the arguments that `sys.argv` or a part of it stands for, in their order."""
         start: int | None = 0
-        if type(getattr(node, "slice", None)).__name__ == "Slice":
+        if _is_slice(node):
             start = getattr(node.slice.lower, "value", None if node.slice.lower else 0)
             node = node.value
         known = self.dotted(node) == "sys.argv" and isinstance(start, int)
@@ -225,8 +297,24 @@ class PythonValues:
             yield from (((f"{one}/**",), ("*",), ("*",)) for one in self.texts(node.args[0]))
         elif name == "os.listdir":
             yield "*"
+        elif name in _OUTPUTS and node.args:
+            yield from self._printed(node.args[0])
+        elif getattr(node.func, "attr", "") == "parse_args":
+            yield Namespace(" ")
         elif type(node.func).__name__ == "Attribute":
             yield from self._of_method(node)
+
+    def _printed(self, words: Any) -> Iterator[Value]:
+        """What a command prints that lists files: `["git", "ls-files", "*.py"]`."""
+        from dibs.surfaces.hooks.shell.lists import PRINTS
+
+        args = [self.texts(one)[:1] for one in getattr(words, "elts", ())]
+        known = [text for found in args for text in found]
+        if len(known) == len(args) and known and known[0] in PRINTS:
+            call = ShellCall([*known[1:]], self.call.cwd, self.call.scene)
+            call.name = known[0]
+            printed = PRINTS[call.name](call)
+            yield from [printed] if printed else ()
 
     def _environment(self, node: Any) -> Iterator[Value]:
         known = self.call.variables | self.call.settings
@@ -242,8 +330,9 @@ class PythonValues:
                 yield from text.value
             elif not isinstance(text, str) or method in _SAME_METHODS:
                 yield text
-            elif method == "split" and not arguments:
-                yield from text.split()
+            elif method == "split":
+                by = arguments[0][0] if arguments and arguments[0] else None
+                yield from text.split(by or None)
             elif method == "splitlines":
                 yield from text.splitlines()
             elif method == "iterdir":

@@ -1,4 +1,4 @@
-"""What a name means in a file of the project: `make build`, `npm run fix`, `just check`.
+"""What a name means in a file of the project: `make build`, `npm run fix`, `task check`.
 
 The file is read and never run: plain variables are expanded, conditions are assumed to be met, and
 included files are ignored. Everything is bounded.
@@ -48,6 +48,10 @@ def texts_of(call: ShellCall) -> Iterator[tuple[str, str]]:
     """Give what the call runs in a shell, each with its directory."""
     if call.name in ("make", "gmake", "just"):
         yield from _targets(call)
+    elif call.name in ("task", "go-task"):
+        from dibs.surfaces.hooks.shell import taskfiles
+
+        yield from taskfiles.texts_of(call)
     elif call.name == "pre-commit":
         for text in _hooks(call):
             yield call.cwd, text
@@ -100,11 +104,24 @@ def _json(text: str | None) -> dict[str, object]:
 
 
 class Target:
-    """A target of a Makefile: its prerequisites, and the lines that make it."""
+    """A target of a Makefile: its prerequisites, and the lines that make it.
 
-    def __init__(self, needs: list[str]) -> None:
-        self.needs = needs
+    parameters: those of a recipe of just
+    """
+
+    def __init__(self, parameters: list[str]) -> None:
+        self.needs: list[str] = []
         self.lines: list[str] = []
+        self.parameters = parameters
+
+    def named(self, given: list[str]) -> dict[str, str]:
+        """Give the values of the parameters: what is given, or what they have by default."""
+        found = {}
+        for at, parameter in enumerate(self.parameters):
+            name, _, default = parameter.partition("=")
+            value = given[at] if at < len(given) else default.strip("'\"")
+            found[name.lstrip("*+$")] = " ".join(given[at:]) if name[0] in "*+" else value
+        return found
 
 
 def _targets(call: ShellCall) -> Iterator[tuple[str, str]]:
@@ -122,7 +139,9 @@ def _targets(call: ShellCall) -> Iterator[tuple[str, str]]:
     makefile.variables |= {k: v for one in given if "=" in one for k, _, v in (one.partition("="),)}
     wanted = [name for name in given if "=" not in name]
     if just and wanted:
-        wanted = wanted[:1] if wanted[0] in makefile.targets else []
+        target = makefile.targets.get(wanted[0])
+        makefile.variables |= target.named(wanted[1:]) if target else {}
+        wanted = wanted[:1] if target else []
     for line in makefile.lines(wanted or makefile.first(), call):
         yield call.cwd, line
 
@@ -167,13 +186,15 @@ class Makefile:
         if not colon:
             return []
         needs, _, inline = rest.lstrip(":").partition(";")
-        made = names.split()[:1] if self.just else self.filled(names).split()
+        made, parameters = self.filled(names).split(), []
+        if self.just:
+            made, parameters = names.split()[:1], names.split()[1:]
         made = [name.lstrip("@") for name in made]
         if made == [".PHONY"]:
             self.phony |= {*needs.split()}
         current = []
         for name in made[:MAX_TARGETS]:
-            target = self.targets.setdefault(name, Target([]))
+            target = self.targets.setdefault(name, Target(parameters))
             target.needs += self.filled(needs.partition("#")[0]).split()
             target.lines += [inline.strip()] if inline.strip() else []
             current.append(target)

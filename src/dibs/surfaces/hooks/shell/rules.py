@@ -158,6 +158,8 @@ def _tool(name: str, args: Values) -> tuple[str, Values] | None:
 def shell_text(call: ShellCall) -> tuple[str | None, Values]:
     """Give the text that a shell runs (an argument, a file or its standard input), and `$0` …"""
     found, names = options(call.args, "oO --rcfile --init-file", ordered=True)
+    if "-n" in found:
+        return None, []  # it only checks the syntax
     if "-c" in found:
         return (names[0] if names else None), names[1:]
     if names and "-s" not in found:
@@ -212,12 +214,23 @@ def _sed(call: ShellCall) -> None:
         del files[0]  # `sed -i ''` of BSD: no copy is kept
     if not found.has("-e -f --expression --file"):
         del files[:1]
-    _in_place(call, files, found.value("-i --in-place"))
+    from dibs.surfaces.hooks.shell.filters import sed_scripts
+    from dibs.surfaces.hooks.shell.patterns import sought
+
+    asks: Asks = ()
+    if not found.has("-n --quiet --silent"):
+        basic = not found.has("-E -r --regexp-extended")
+        asks = sought(sed_scripts(call.args), basic=basic)
+    _in_place(call, files, found.value("-i --in-place"), asks)
 
 
-def _in_place(call: ShellCall, files: Values, suffix: str | None) -> None:
-    """What an editor in place writes: the files, and the copies it keeps beside them."""
-    call.write(files)
+def _in_place(call: ShellCall, files: Values, suffix: str | None, asks: Asks = ()) -> None:
+    """What an editor in place writes: the files, and the copies it keeps beside them.
+
+    asks: what must be true of a file if it changes
+    """
+    for file in files:
+        call.write([call.asking(file, *asks) if file and asks else file])
     if suffix and "*" not in suffix and "/" not in suffix:
         call.write(value + suffix for value in files if value)
 
@@ -239,8 +252,19 @@ def _perl(call: ShellCall) -> None:
         for arg in call.args
     ]
     found, files = options(args, "eEI", "iFMmDlC", ordered=True)
-    if "-i" in found:
-        _in_place(call, files if found.has("-e -E") else files[1:], found["-i"])
+    if "-i" in found and found.has("-e -E"):
+        from dibs.surfaces.hooks.shell.patterns import sought
+
+        codes = [args[at + 1] for at, arg in enumerate(args[:-1]) if _ends_in_code(arg)]
+        prints = found.has("-p") and call.name == "perl"
+        _in_place(call, files, found["-i"], sought(codes, perl=True) if prints else ())
+    elif "-i" in found:
+        _in_place(call, files[1:], found["-i"])
+
+
+def _ends_in_code(arg: str | None) -> bool:
+    """Say whether the next argument is code: `-e`, `-pe`, `-i -lpe`."""
+    return arg is not None and arg[:1] == "-" != arg[1:2] and arg[-1:] in ("e", "E")
 
 
 def _awk(call: ShellCall) -> None:
@@ -289,21 +313,34 @@ _PLACING = "tS --target-directory --suffix"
 
 
 def places(
-    valued: str = _PLACING, *, unless: str = "", default: str = "", moves: bool = False
+    valued: str = _PLACING,
+    *,
+    unless: str = "",
+    default: str = "",
+    moves: bool = False,
+    spares: str = "",
+    forced: str = "",
 ) -> Writes:
     """Rule: it puts its operands where the last of them, or an option, says.
 
     default: where it puts a single operand
+    spares: options with which it leaves existing files alone
+    forced: options without which it does
     """
 
     def writes(call: ShellCall) -> None:
         found, names = options(call.args, valued)
         if not found.has(unless):
+            spared = found.has(spares) or bool(forced and not found.has(forced))
             # Without options with a value, as in `git mv`, it has none that names the target.
             names = [*call.expanded(names[:-1]), *names[-1:]]
             sources, ends = _placed(call, found if valued else Options(), names, default)
+            pairs = [*zip(sources, ends, strict=False)]
+            if spared:
+                pairs = [one for one in pairs if not call.kind_of(call.path(one[1]) or "")]
+                sources = [source for source, _ in pairs]
             call.write(sources if moves else (), "remove")
-            for source, end in zip(sources, ends, strict=False):
+            for source, end in pairs:
                 made = call.made_below(source)
                 call.write(f"{end}/{name}" for name in made)
                 if not made:
@@ -397,12 +434,22 @@ def _echo(call: ShellCall) -> str | None:
     args = _shown(call)
     if None in args:
         return None
-    known = [plain(arg) for arg in args if arg is not None]
-    if call.name == "printf":
-        if known[:1] and "%s" in known[0]:
-            return "\n".join(known[1:]) + "\n"
-        known = known[:1]
-    return " ".join(known).replace("\\n", "\n") + "\n"
+    return " ".join(plain(arg) for arg in args if arg is not None).replace("\\n", "\n") + "\n"
+
+
+def _printf(call: ShellCall) -> str | None:
+    args = call.args[1:] if call.args[:1] == ["--"] else call.args
+    if not args or None in args:
+        return None
+    form, *given = [plain(arg) for arg in args if arg is not None]
+    for escape, char in (("\\n", "\n"), ("\\t", "\t"), ("\\0", "\0"), ("%d", "%s"), ("%%", "%")):
+        form = form.replace(escape, char)
+    first, *parts = form.split("%s")
+    rows = [given[at : at + len(parts)] for at in range(0, len(given), len(parts) or 1)]
+    return "".join(
+        first + "".join(map("".join, zip([*row, *[""] * len(parts)], parts, strict=False)))
+        for row in (rows if parts and rows else [[]])
+    )
 
 
 def _dibs_reads(args: list[str]) -> bool:
@@ -448,7 +495,7 @@ COMMANDS = table({
     "awk gawk mawk nawk": Rule(_awk, _awk_reads, _columns),
     "base64": Rule(reads=_without("o", "--o")),
     "cat": Rule(reads=True, prints=_cat),
-    "cp": Rule(places(unless="-n --no-clobber")),
+    "cp": Rule(places(spares="-n --no-clobber")),
     "dibs": Rule(reads=_dibs_reads),
     "echo": Rule(reads=True, prints=_echo),
     "ed": Rule(_ed),
@@ -458,11 +505,11 @@ COMMANDS = table({
     "find": Rule(_find, _without("", "-delete -exec -ok -fprint -fls")),
     "gsed": Rule(_sed, _sed_reads),
     "install": Rule(places(f"mog{_PLACING} --mode --owner --group", unless="-d --directory")),
-    "ln": Rule(places(default=".")),
+    "ln": Rule(places(default=".", forced="-f --force -i --interactive")),
     "mktemp": Rule(prints=_listed),
-    "mv": Rule(places(moves=True)),
+    "mv": Rule(places(moves=True, spares="-n --no-clobber")),
     "perl ruby": Rule(_perl),
-    "printf": Rule(reads=lambda args: args[:1] != ["-v"], prints=_echo),
+    "printf": Rule(reads=lambda args: args[:1] != ["-v"], prints=_printf),
     "rg": Rule(reads=_without("", "--pre --hostname-bin"), prints=_listed),
     "rm unlink": Rule(operands(kind="remove")),
     "sed": Rule(_sed, _sed_reads, _columns),

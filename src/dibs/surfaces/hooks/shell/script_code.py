@@ -12,7 +12,7 @@ import os.path
 from itertools import islice, product
 
 from dibs.surfaces.hooks.shell.call import ShellCall
-from dibs.surfaces.hooks.shell.values import MAX_VALUES
+from dibs.surfaces.hooks.shell.values import MAX_VALUES, Values, plain
 
 MAX_CODE = 200_000
 MAX_TOKENS = 20_000
@@ -90,13 +90,18 @@ _LISTS = frozenset("readdirSync readdir children".split())
 _CHOOSES = frozenset("test match extname isFile isDirectory startsWith includes slice".split())
 
 
-def follow(call: ShellCall, name: str, code: str) -> list[str]:
-    """Add what the code changes to the call's edits; give the shell commands that it runs."""
+def follow(call: ShellCall, name: str, code: str, argv: Values) -> list[str]:
+    """Add what the code changes to the call's edits; give the shell commands that it runs.
+
+    argv: the arguments of the code, those of the interpreter before them
+    """
     if len(code) > MAX_CODE:
         return []
-    script = Script(call, _BY_NAME[name], code)
+    script = Script(call, _BY_NAME[name], code, argv)
     try:
-        script.run()
+        if script.functions:
+            script.run(writes=False)  # to learn what the functions are called with
+        script.run(writes=True)
     except (RecursionError, TooLong):
         pass
     return script.commands
@@ -184,11 +189,14 @@ def _quoted(code: str, at: int, word: str, language: Language, found: list[Piece
 class Script:
     """One piece of code being read; `names` are the values of its variables."""
 
-    def __init__(self, call: ShellCall, language: Language, code: str) -> None:
+    def __init__(self, call: ShellCall, language: Language, code: str, argv: Values) -> None:
         self.call = call
         self.language = language
         self.pieces = _pieces(code, language)
+        self.argv = [plain(one or "") for one in argv]
         self.names: dict[str, list[str]] = {}
+        if language is _PERL:
+            self.names["ARGV"] = self.argv
         self.renamed = self._renamed() if language is _JAVASCRIPT else {}
         self.commands: list[str] = []
         self.steps = MAX_STEPS
@@ -201,6 +209,28 @@ class Script:
             elif kind == SIGN and text in _CLOSING and opened:
                 self.starts[at] = opened.pop()
                 self.ends[self.starts[at]] = at
+        self.functions = self._functions() if language is _JAVASCRIPT else {}
+
+    def _functions(self) -> dict[str, list[str]]:
+        """Find the functions of the code with their parameters: `f = (a, b) =>`, `function f(a)`.
+
+        A name of a parameter stands for all that any call passes there.
+        """
+        found = {}
+        for at in range(len(self.pieces)):
+            name, opener = "", at + 1
+            if self._word(at) == "function":
+                name, opener = self._word(at + 1), at + 2
+            elif self._word(at) and self._sign(at + 1) == "=":
+                opener = at + 2 + (self._word(at + 2) in ("async", "function"))
+                opener += self._word(opener) == "function"
+                after = self.ends.get(opener, at) + 1
+                arrow = self._sign(after) == "=" and self._sign(after + 1) == ">"
+                name = self._word(at) if arrow or self._word(opener - 1) == "function" else ""
+            if name and opener in self.ends:
+                inside = self._split(opener + 1, self.ends[opener])
+                found[name] = [self._word(start) for start, _ in inside]
+        return found
 
     def _renamed(self) -> dict[str, str]:
         """Find new names of known calls: `import {rm as r}`, `const {rm: r} = require("fs")`."""
@@ -224,7 +254,7 @@ class Script:
         if self.steps < 0:
             raise TooLong
 
-    def run(self) -> None:
+    def run(self, *, writes: bool) -> None:
         for at, (kind, text, _) in enumerate(self.pieces):
             if kind != WORD:
                 continue
@@ -236,8 +266,22 @@ class Script:
                 self._loop(at)
             elif text in ("each", "forEach", "map"):
                 self._each(at)
-            elif text in self.language.calls and self._is_owned(at):
+            elif self._sign(at - 1) == "[" and self._sign(self.ends.get(at - 1, at) + 1) == "=":
+                self._unpacked(at)
+            elif text in self.functions and self._sign(at + 1) == "(":
+                for name, given in zip(self.functions[text], self._arguments(at + 1), strict=False):
+                    if name and self._word(at - 1) != "function":
+                        known = self.names.get(name, [])
+                        self.names[name] = [*dict.fromkeys([*known, *given])][:MAX_VALUES]
+            elif writes and text in self.language.calls and self._is_owned(at):
                 self._called(text, self._arguments(at + 1))
+
+    def _unpacked(self, at: int) -> None:
+        """`const [a, b] = …`: each name stands for its item."""
+        close = self.ends[at - 1]
+        found = self._value(close + 2, self._end(close + 2))
+        for (start, _), value in zip(self._split(at, close), found, strict=False):
+            self.names[self._word(start)] = [value]
 
     def _sign(self, at: int) -> str:
         if not 0 <= at < len(self.pieces):
@@ -289,8 +333,19 @@ class Script:
                 elif name.rpartition(".")[2] in _LISTS and self._sign(after) == "(":
                     parts.append(self._listed(after))
                     after = self._end(after)
-                elif name == "await":
+                elif name in ("await", "new"):
                     pass
+                elif name == "URL" and self._sign(after) == "(":  # beside import.meta.url
+                    spans = self._split(after + 1, self.ends.get(after, end))
+                    found = self._value(*next(iter(spans), (end, end)))
+                    here = os.path.dirname(self.call.script)
+                    parts.append([os.path.join(here, one) for one in found] if here else [])
+                    after = self.ends.get(after, after - 1) + 1
+                elif name.startswith("process.argv"):
+                    known, after = self._given(name, after)
+                    parts.append(known)
+                elif name == "shift" and self.language is _PERL and self.argv:
+                    parts.append([self.argv.pop(0)])
                 else:
                     parts.append(self.names.get(name, []))
                 at = after - 1
@@ -303,6 +358,15 @@ class Script:
                 return []
             at += 1
         return ["".join(one) for one in islice(product(*parts), MAX_VALUES)] if parts else []
+
+    def _given(self, name: str, at: int) -> tuple[list[str], int]:
+        """Give the arguments that `process.argv[2]` or `process.argv.slice(2)` stands for."""
+        close = self.ends.get(at, at)
+        number = self._word(at + 1)
+        start = int(number) if number.isdecimal() and len(number) < 4 else 0
+        if name.endswith(".slice"):
+            return self.argv[start:], close + 1
+        return self.argv[start : start + 1] if self._sign(at) == "[" else self.argv, close + 1
 
     def _matched(self, at: int) -> list[str]:
         """Return the patterns whose files are listed: `glob("a/*.md b/*.md")`."""

@@ -7,11 +7,13 @@ text, or differ, is checked when it is known what others hold.
 from __future__ import annotations
 
 from dibs.surfaces.hooks.shell.call import ShellCall
+from dibs.surfaces.hooks.shell.patterns import literals
 from dibs.surfaces.hooks.shell.values import Options, Values, every, options, plain
 
 _TYPES = {"python": "py", "rust": "rs", "js": "js", "ts": "ts", "markdown": "md", "sh": "sh"}
 _DIFFERING = frozenset("archive diff diff-tree format-patch log show stash status".split())
 _PLAIN_LISTS = frozenset("-1 -n --max-count --format --pretty --reverse --no-merges".split())
+_EXTENDED = frozenset("egrep rg ag".split())
 _LEFT_OUT = (":!", ":^", ":(exclude)")
 
 
@@ -21,7 +23,9 @@ def matching(call: ShellCall, flags: Options, names: Values) -> str | None:
     pattern, *roots = given or [None]
     if not pattern or None in roots or (not roots and call.stdin is not None):
         return None
-    texts = literals(plain(pattern), fixed=flags.has("-F --fixed-strings"))
+    extended = flags.has("-E --extended-regexp -P --perl-regexp") or call.name in _EXTENDED
+    fixed = flags.has("-F --fixed-strings") or call.name == "fgrep"
+    texts = [plain(pattern)] if fixed else literals(plain(pattern), basic=not extended)
     case = "i" if flags.has("-i --ignore-case -S --smart-case") else ""
     asks = [("only", "with", case, *texts), ("only", "there")]
     endings = [plain(one) for one in every(call.args, "--include", "-g", "--glob", "--iglob")]
@@ -39,30 +43,6 @@ def matching(call: ShellCall, flags: Options, names: Values) -> str | None:
     return "".join(f"{call.asking(one, *asks)}\n" for one in found)
 
 
-def literals(pattern: str, *, fixed: bool = False) -> list[str]:
-    """Texts, one of which is in every match of a pattern; the pattern itself if it is plain."""
-    if fixed:
-        return [pattern]
-    found = []
-    for one in pattern.replace("\\|", "|").split("|"):
-        for mark in ("\\b", "\\<", "\\>", "\\s", "\\d", "\\w", "\\S", "\\W"):
-            one = one.replace(mark, "*")
-        for mark in ".()[]{}/+?-_*$^":
-            one = one.replace(f"\\{mark}", chr(0xF000 + ord(mark)))
-        runs = [""]
-        for at, char in enumerate(one):
-            # A part that may be repeated or left out is not certain.
-            if char in "*?+.[](){}^$|\\" or one[at + 1 : at + 2] in ("*", "?", "{"):
-                runs.append("")
-            else:
-                runs[-1] += char
-        longest = max(runs, key=len)
-        found.append(
-            "".join(chr(ord(c) - 0xF000) if 0xF000 <= ord(c) < 0xF080 else c for c in longest)
-        )
-    return found
-
-
 def printed_by_git(call: ShellCall) -> str | None:
     """What git prints of the files of a checkout."""
     args = call.args
@@ -77,7 +57,7 @@ def printed_by_git(call: ShellCall) -> str | None:
         # For git, the name of a commit is as good as its hash.
         return f"{revs[0]}\n" if shown and len(revs) == 1 and revs[0] else None
     if args[:1] in (["rev-list"], ["log"]):
-        flags, revs = options(args[1:], "n --max-count")
+        flags, revs = options(args[1 : args.index("--") if "--" in args else None], "n --max-count")
         hashes = args[0] == "rev-list" or flags.value("--format --pretty") in ("%H", "%h")
         one = flags.has("-1") or "1" in (flags.get("-n"), flags.get("--max-count"))
         known = not flags.keys() - _PLAIN_LISTS

@@ -186,7 +186,7 @@ class ShellReader:
         body = self._tabbed(delimiter) if redirect.op == "<<-" else self._lines(delimiter)
         redirect.body = body
         quoted = any(quoted for _, _, quoted in redirect.word.parts)
-        if not quoted and ("`" in body or "$(" in body):
+        if not quoted and ("`" in body or "$" in body):
             self._apart(body, lambda: self._parts(redirect.inner, True))
 
     def _lines(self, delimiter: str) -> str:
@@ -255,7 +255,7 @@ class ShellReader:
                 after = text[self.at + 1 : self.at + 2]
                 self.at += 2
                 if after != "\n":
-                    both = quoted and after not in '$`"\\'
+                    both = quoted and after not in ('$`"\\' if closer else "$`\\")
                     word.parts.append((TEXT, char + after if both else after, True))
             elif char == '"' and not quoted:
                 self.at += 1

@@ -151,11 +151,14 @@ def assigned_name(text: str) -> str:
 
 def split_parameter(parameter: str) -> tuple[str, str, str]:
     """Split the inside of a `${…}` into name, operator and rest; no name if it is anything else."""
+    keys = parameter[:1] == "!" and parameter.endswith(("[@]", "[*]"))
     length = name_length(parameter) or int(parameter[:1] in ("@", "*"))
+    length = length or (keys and name_length(parameter, 1) + 1)
     while not name_length(parameter) and parameter[length : length + 1].isdecimal():
         length += 1
     rest = parameter[length:]
-    rest = rest[3:] if rest.startswith(("[@]", "[*]", "[0]")) else rest
+    if rest.startswith("[") and "]" in rest:
+        rest = rest.partition("]")[2]  # whichever item it is, a loop meets each of them
     op = rest[:2] if rest[:1] == rest[1:2] or rest[:1] == ":" else rest[:1]
     return (parameter[:length] if op in _OPERATORS else ""), op, rest[len(op) :]
 

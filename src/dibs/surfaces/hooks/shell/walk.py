@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 
 from dibs.surfaces.hooks.shell import builtins, rules, values
 from dibs.surfaces.hooks.shell.call import Disk, Scene, ShellCall
@@ -36,6 +37,8 @@ _SILENT = frozenset(
     "cd export set shopt declare local readonly typeset true : [ [[ (( test mkdir rm cp mv touch"
     " chmod unset read mapfile readarray shift trap umask wait sleep tee".split()
 )
+# What bash calls the system; versions may follow.
+_OSTYPES = {"linux": "linux-gnu", "darwin": "darwin"}
 _CONDITIONS = frozenset("true : false test [ [[ grep egrep fgrep".split())
 
 
@@ -47,6 +50,7 @@ class Frame:
     out, stdin, skipped: those of the walk outside
     dead: whether it does not run at all
     met: whether the condition of one of its branches is certainly met
+    subject: what a `case` compares, None if unknown
     """
 
     def __init__(self, closer: str, walk: Walk, apart: bool, at: int) -> None:
@@ -64,6 +68,7 @@ class Frame:
         self.skipped = walk.skipped
         self.dead = walk.dead
         self.met = False
+        self.subject: str | None = None
 
 
 class Walk(Expansion):
@@ -97,7 +102,10 @@ class Walk(Expansion):
         self.moved: list[str] = []
         self.left = MAX_TOKENS
         self.depth = 0
-        super().__init__(ShellState((cwd,), {"HOME": (home,)} if home else {}))
+        known: dict[str, tuple[str, ...]] = {"HOME": (home,)} if home else {}
+        if sys.platform in _OSTYPES:
+            known["OSTYPE"] = (_OSTYPES[sys.platform],)
+        super().__init__(ShellState((cwd,), known))
         self.begin = self.state
         self.earlier: ShellState | None = None
         self.piped = self.unsure = self.dead = self.skipped = False
@@ -180,7 +188,10 @@ class Walk(Expansion):
         elif operator == "||":
             # A command that writes files is assumed to succeed, so the handler of a failure is
             # skipped.
-            plainly = any(not edit.asks and "*" not in edit.path for edit in written)
+            plainly = any(
+                all(ask[0] == "only" for ask in edit.asks) and "*" not in edit.path
+                for edit in written
+            )
             self.dead |= self.status is True or (self.status is None and plainly)
 
     def _command(self, tokens: list[Token], at: int, frames: list[Frame]) -> int:
@@ -194,6 +205,7 @@ class Walk(Expansion):
                     self._fed(tokens, at + 1)
             elif keyword == "case":
                 self._open("esac", frames, at + 1)
+                frames[-1].subject = self._only(tokens[at + 1 : at + 2])
                 while at < len(tokens) and keyword_at(tokens, at) != "in":
                     at += 1
                 return self._next_case(tokens, at + 1, frames)
@@ -252,7 +264,7 @@ class Walk(Expansion):
             return
         after = tokens[at : end_of_words(tokens, at)]
         redirects = [one for one in after if isinstance(one, Redirect)]
-        words = [one.word for one in redirects]
+        words = [word for one in redirects for word in (one.word, one.inner)]
         self.inner(words)
         for cwd, variables in itertools.islice(self.settings(words), 1):
             call = ShellCall([], cwd, self.scene)
@@ -321,9 +333,29 @@ class Walk(Expansion):
             at += 1
         if keyword_at(tokens, at) == "esac":
             return at
+        patterns = []
         while at < len(tokens) and tokens[at] != ")":
+            patterns.append(tokens[at])
             at += 1
+        self._choose(frames[-1], [one for one in patterns if isinstance(one, Word)])
         return at + 1
+
+    def _choose(self, frame: Frame, patterns: list[Word]) -> None:
+        """Find out whether a branch of a `case` certainly runs, or certainly does not."""
+        if frame.subject is None:
+            return
+        from dibs.surfaces.hooks.shell import conditions
+
+        said = {conditions.matches(frame.subject, one.single({})) for one in patterns}
+        self.dead = self.skipped = frame.dead or frame.met or said == {False}
+        frame.met |= True in said
+
+    def _only(self, tokens: list[Token]) -> str | None:
+        """Give the value of a word that has only one."""
+        words = [one for one in tokens if isinstance(one, Word)]
+        self.inner(words)
+        found = [*self.fields(words)]
+        return found[0] if len(found) == 1 else None
 
     def _loop(self, tokens: list[Token], at: int) -> int:
         """Give the variable of a loop all its values; give where its body begins."""
@@ -340,8 +372,8 @@ class Walk(Expansion):
 
     def _simple(self, words: list[Word], redirects: list[Redirect], apart: bool) -> Printed:
         """Run one simple command in every setting it may run in; give what it prints."""
-        targets = [redirect.word for redirect in redirects]
-        self.inner([*words, *targets, *(redirect.inner for redirect in redirects)])
+        targets = [word for redirect in redirects for word in (redirect.word, redirect.inner)]
+        self.inner([*words, *targets])
         kept = self.state.copy()
         if self.unsure and self.earlier is not None:
             self.state = self.earlier.copy()  # The command before `||` has failed.
@@ -375,6 +407,8 @@ class Walk(Expansion):
         """Run one command in one setting; give what it prints, if the text says that."""
         cwd, variables = setting
         args = [arg for word in words for arg in word.fields(variables)]
+        if whole := self._whole(words):
+            args[:1] = whole
         if args and args[0] in ("env", "sudo"):
             # `env PATH="$PATH" make`: which command it is does not depend on the value.
             for at, word in enumerate(words if len(words) == len(args) else ()):
@@ -402,6 +436,13 @@ class Walk(Expansion):
             else:
                 self.scene.files[path] = printed
         return "" if any(map(Redirect.is_output, redirects)) else printed
+
+    def _whole(self, words: list[Word]) -> tuple[str, ...]:
+        """Give the words that `"$@"` or `"${command[@]}"` in front of a command stands for."""
+        parts = [part for part in words[0].parts if part[1]] if words else []
+        kind, text, _ = parts[0] if len(parts) == 1 else (values.UNKNOWN, "", False)
+        whole = kind == values.VARIABLE and (text == "@" or text.endswith("[@]"))
+        return self.state.variables.get(text.removesuffix("[@]"), ()) if whole else ()
 
     def call(self, call: ShellCall, words: list[Word]) -> str | None:
         """Run one command; give what it prints, if the text says that."""
@@ -446,7 +487,8 @@ def _stdin(
 ) -> str | None:
     """Give what a command reads after the redirection."""
     if redirect.op in ("<<", "<<-"):
-        return redirect.body
+        filled = redirect.inner.assigned(variables) if redirect.inner.parts else None
+        return redirect.body if filled is None else filled
     if redirect.op == "<<<":
         return redirect.word.single(variables)
     if redirect.op != "<":

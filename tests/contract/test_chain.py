@@ -5,6 +5,9 @@ What is done to single rows is in `test_ledger.py`.
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from dibs.errors import HeldError, NotYoursError
@@ -36,6 +39,19 @@ def test_a_chain_that_was_removed_is_missed(opener: Opener, alice):
     assert (found.noun, found.subject, found.what) == ("chain", opener.name, "removed")
     again.state.set("plan", "b", 2)
     assert again.agents.verify() == (found,)  # until a person has looked into it
+
+
+@direct("a daemon has the store open, and begins no other chain before it is started again")
+def test_events_from_before_the_chain_are_not_blamed_for_a_changed_space(opener: Opener, alice):
+    """A store of an earlier release still has the events from before its chain."""
+    alice.state.set("plan", "a", 1)
+    strip(opener)
+    shutil.rmtree(Path(opener.user_dir) / "chains")
+    again = opener.join(opener.open(), "bob")
+    assert again.agents.verify() == ()
+    ask(opener.store, f"UPDATE space SET pruned_seq = 2 WHERE name = '{opener.name}'")
+    [found] = again.agents.verify()
+    assert (found.noun, found.what) == ("space", "changed")
 
 
 FIELDS = (

@@ -53,6 +53,8 @@ def test_a_seal_is_kept_by_git(shell: Shell) -> None:
     assert alice.sh("git tag -l --format='%(objecttype) %(contents:subject)'").out == f"tag {line}"
     assert alice.sh("git notes --ref dibs show").out == line
     alice.ok("audit", "check", "audit/one")
+    for other in ("", "audit", "audit/", "audit/*", "audit/on"):
+        assert alice("audit", "check", other).code == 1, f"{other!r} names no tag"
     assert alice("audit", "seal", "--git-tag", "audit/one").code != 0, "a seal is not overwritten"
     assert alice("audit", "seal", "--git-tag", "-d").code != 0
 

@@ -132,6 +132,7 @@ class Proof:
             self._do_without()
         self._read_base()
         self._walk(self._events(), self._look_at)
+        self._look_before()
         self._end()
         self._apply_pending()
         self._ends.append((self._seq, 2**63))
@@ -236,10 +237,7 @@ class Proof:
     def _look_at(self, event: Row, following: Row | None) -> None:
         seq, number = event["seq"], str(event["seq"])
         if seq <= self._chain["base_seq"]:
-            # From before there was a chain; what was pruned is lost.
-            if event["hash"] or seq <= self._pruned:
-                self._add("event", number, "inserted", event, seq)
-            return
+            return  # from before there was a chain
         hash = self._ledger.hash(self._hash, event)
         proven = follows = hash == event["hash"] or not self._hash  # its predecessor is not known
         skipped = self._follows(self._hash, following)
@@ -267,6 +265,17 @@ class Proof:
             self._apply(event)
         else:
             self._sure = set()  # what it really changed is not known
+
+    def _look_before(self) -> None:
+        """Find events that were inserted where the chain did not begin yet."""
+        # As the journal says it: the space's own row may be changed.
+        for image in self._fold.tables["space"].values():
+            self._pruned = whole(TABLES["space"].row(image)["pruned_seq"])
+        for event in self._events():
+            if event["seq"] > self._chain["base_seq"]:
+                return
+            if event["hash"] or event["seq"] <= self._pruned:
+                self._add("event", str(event["seq"]), "inserted", event, event["seq"])
 
     def _follows(self, hash: str, following: Row | None) -> bool:
         """Whether the next event, if there is one, is right after an event with that hash."""

@@ -99,10 +99,13 @@ def read(seal: str) -> str:
         return seal
     from dibs.surroundings.git import git
 
-    said = git("for-each-ref", "--format=%(contents:subject)", f"refs/tags/{seal}")
-    if not said.strip():
-        raise NotFoundError(
-            "this is neither a seal nor a git tag of this repository",
-            next="give the line, or @FILE",
-        )
-    return said.decode("utf-8", "replace")
+    wanted = f"refs/tags/{seal}"
+    # Git takes the beginning of a name, and a pattern, for all tags that it fits.
+    said = git("for-each-ref", "--format=%(refname) %(contents:subject)", wanted)
+    for line in said.decode("utf-8", "replace").splitlines():
+        name, _, text = line.partition(" ")
+        if name == wanted:
+            return text
+    raise NotFoundError(
+        "this is neither a seal nor a git tag of this repository", next="give the line, or @FILE"
+    )

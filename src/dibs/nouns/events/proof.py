@@ -48,6 +48,9 @@ BORN = {"lease": "epoch", "ticket": "number", "task": "epoch", "session": "id", 
 """The column of a signed row that says which event created it."""
 WRITTEN = frozenset((int, str, type(None)))
 """The types of the values that dibs writes; SQLite takes others in every column."""
+NOT_COMPARED = (
+    "the journal itself was changed: rows that were last written before that are not compared"
+)
 PAIRS = 10_000
 """How many pairs of a missing row and an extra row are compared."""
 
@@ -146,6 +149,8 @@ class Proof:
             self._name_differences()
         if self._missing:
             self._name_missing()
+        if self._sure is not None and self._tell is not None:
+            self._tell(NOT_COMPARED)
         return tuple(self._found.values())
 
     def _is_behind(self) -> bool:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 
 from dibs.arguments import SEAL
-from dibs.errors import InvalidError, NotFoundError
+from dibs.errors import CorruptError, InvalidError, NotFoundError
 from dibs.operation import EVERYBODY
 from dibs.surroundings.wording import note, print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dibs.dibs import Dibs
     from dibs.surroundings.commands import Globals
 
 BY = {"verify": EVERYBODY, "audit seal": EVERYBODY, "audit check": EVERYBODY}
+RESTORED = 5
+"""How many times the store went back are told."""
 NOTES = "refs/notes/dibs"
 SEAL_BYTES = 4_096
 
@@ -35,7 +38,24 @@ def verify(call: Globals) -> int:
         found = prove(handle.scope, note) if here else handle.agents.verify()
         __import__("dibs.nouns.agents.operations")
         answer(call, OPERATIONS["agents.verify"], found)
+        note_restored(handle)
     return 1 if found else 0
+
+
+def note_restored(handle: Dibs) -> None:
+    """Say when the store went back in time: then nothing is left that could show what was lost."""
+    from dibs.surfaces.cli.show import moment
+
+    try:
+        events = handle.events.latest(kind="space.restored", limit=RESTORED)
+    except CorruptError:
+        return  # the rows that were found say why
+    for event in events:
+        last = (event.data or {}).get("from", "an unknown event")
+        note(
+            f"at {moment(event.at)} the store had gone back in time, and everything after event "
+            f"{last} was lost: a backup was restored, or somebody removed the rest"
+        )
 
 
 def seal(call: Globals, *, git_tag: str | None = None, git_note: bool = False) -> int:

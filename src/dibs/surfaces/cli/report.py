@@ -112,7 +112,8 @@ def east_s() -> int:
 
 def begin(title: str, name: str, found: Report | Contention) -> Sheet:
     sheet = Sheet([title, Name(name)])
-    sheet.line(f"{moment(found.since_at)} to {moment(found.until_at)}, {found.events:,} events")
+    events = several(found.events, "event")
+    sheet.line(f"{moment(found.since_at)} to {moment(found.until_at)}, {events}")
     if found.known_at is not None:
         unknown = several(found.unknown, "lease, claim or wait", "leases, claims or waits")
         sheet.line(

@@ -147,8 +147,6 @@ class Proof:
             self._differing.clear()
         if self._differing:
             self._name_differences()
-        if self._missing:
-            self._name_missing()
         if self._sure is not None and self._tell is not None:
             self._tell(NOT_COMPARED)
         return tuple(self._found.values())
@@ -209,10 +207,27 @@ class Proof:
         for row in bad:
             what = "changed" if self._missing else "inserted"
             self._add("base", f"{row['noun']} {row['key']}", what)
-        if self._missing:
+        if self._missing and not self._restore():
             self._sure = set()
-            if bad:
-                self._missing = 0
+            if not bad:
+                self._add("base", "a row", "removed")
+
+    def _restore(self) -> bool:
+        """Find the one row that is missing or was replaced by an older one, if it is still so."""
+        for table in TABLES.values():
+            for row in [self._head] if table.name == "space" else every(self._tx.rows, table):
+                if not is_written(row):
+                    continue
+                image = image_of(table, row, self._ledger.digest)
+                key = tuple(image[: table.width])
+                stored = base_row(self._ledger, table.name, key, image)
+                tag, other = int(stored["tag"], 16), self._tags.get((table.name, key))
+                if (tag - (other or 0)) % SUM == self._missing:
+                    what = "removed" if other is None else "replayed"
+                    self._add("base", f"{table.name} {stored['key']}", what)
+                    self._fold.tables[table.name][key] = image
+                    return True
+        return False
 
     def _is_tagged(self, row: Row) -> bool:
         return bool(row["tag"] == self._ledger.tag(row["noun"], row["key"], row["image"]))
@@ -456,23 +471,6 @@ class Proof:
             if high == 2**63 - 1:
                 return
             low = high + 1
-
-    def _name_missing(self) -> None:
-        """Find out which row of the base is missing or was replaced by an older one."""
-        for table in TABLES.values():
-            for row in [self._head] if table.name == "space" else every(self._tx.rows, table):
-                if not is_written(row):
-                    continue
-                image = image_of(table, row, self._ledger.digest)
-                key = tuple(image[: table.width])
-                tag = int(base_row(self._ledger, table.name, key, image)["tag"], 16)
-                if tag == self._missing:
-                    self._add("base", f"{table.name} {list(key)}", "removed")
-                    return
-                if (tag - self._tags.get((table.name, key), tag)) % SUM == self._missing:
-                    self._add("base", f"{table.name} {list(key)}", "replayed")
-                    return
-        self._add("base", "a row", "removed")
 
 
 def whole(value: Any) -> int:

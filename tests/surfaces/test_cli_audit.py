@@ -55,8 +55,9 @@ def test_a_seal_is_kept_by_git(shell: Shell) -> None:
     alice.ok("audit", "check", "audit/one")
     for other in ("", "audit", "audit/", "audit/*", "audit/on"):
         assert alice("audit", "check", other).code == 1, f"{other!r} names no tag"
-    assert alice("audit", "seal", "--git-tag", "audit/one").code != 0, "a seal is not overwritten"
-    assert alice("audit", "seal", "--git-tag", "-d").code != 0
+    for name, why in (("audit/one", "already"), ("x y", "allows no tag"), ("-d", ""), ("", "")):
+        answer = alice("audit", "seal", "--git-tag", name)
+        assert answer.code == 2 and why in answer.err, "a seal is not overwritten"
 
 
 def test_verify_says_what_has_happened_to_which_row(shell: Shell) -> None:

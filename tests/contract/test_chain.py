@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import dibs
 from dibs.errors import HeldError, NotYoursError
 from dibs.space.signing import EARLIER
 from tests.contract.world import Opener, direct
@@ -39,6 +40,16 @@ def test_a_chain_that_was_removed_is_missed(opener: Opener, alice):
     assert (found.noun, found.subject, found.what) == ("chain", opener.name, "removed")
     again.state.set("plan", "b", 2)
     assert again.agents.verify() == (found,)  # until a person has looked into it
+
+
+def test_the_same_space_on_another_database_has_a_chain_of_its_own(
+    postgres_url: str, empty_postgres_url: str, tmp_path: Path, checkout: Path
+):
+    """All databases that this user's repository has a space in share its key."""
+    for url in (postgres_url, empty_postgres_url, postgres_url):
+        with dibs.open(url, space=f"test-{tmp_path.name}", user_dir=str(tmp_path)) as space:
+            space.join("alice").state.set("plan", "a", 1, force=True)
+            assert space.agents.verify() == ()
 
 
 @direct("a daemon has the store open, and begins no other chain before it is started again")

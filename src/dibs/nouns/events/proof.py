@@ -15,7 +15,7 @@ import time
 
 from dibs import errors
 from dibs.errors import BusyError, CorruptError
-from dibs.records import Mismatch, called
+from dibs.records import Mismatch, called, folder
 from dibs.storage.base import LEDGER, LOWEST, base_row, based, every, image_in
 from dibs.storage.images import TABLES, Fold, image_of, touched
 from dibs.storage.ledger import SUM
@@ -91,7 +91,8 @@ class Proof:
     def __init__(self, scope: Scope, tx: Read, last: int, tell: Tell | None) -> None:
         self._keys = scope.keys
         self._ledger = scope.store.ledger
-        self._mark = Mark(scope.store.driver.own, self._ledger)
+        driver = scope.store.driver
+        self._mark = Mark(driver.own, self._ledger, driver.database)
         self._tx = tx
         self._last = last
         self._counts = scope.store.liveness is not None
@@ -130,6 +131,11 @@ class Proof:
             self._do_without()
         elif self._mark.differs(self._head["chain"]):
             self._add("chain", self._head["name"], "removed", None, self._head["base_seq"])
+            if self._tell is not None:
+                self._tell(
+                    "this machine has seen another chain of this space; a person who knows why "
+                    f"there is a new one removes {folder(self._mark.path)}"
+                )
         elif self._is_behind():
             self._add("space", self._head["name"], "replayed", None, self._head["base_seq"])
             self._do_without()

@@ -37,6 +37,7 @@ SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
 -- begins to listen meanwhile gets the lock after the commit, and then looks.
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
        (SELECT MAX(version) FROM migration) AS version,
+       current_database() AS database,
        COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
        NOT pg_try_advisory_xact_lock(:ear, :space) AS heard;
 
@@ -75,6 +76,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE
            || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || '.'
            || CAST(to_regclass('dibs.space') AS oid)
        END AS history,
+       current_database() AS database,
        COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
        CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) * 1000 AS BIGINT) AS started,
        CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;
@@ -91,5 +93,6 @@ FROM space WHERE id = :space;
 -- standbys may still count them.
 SELECT current_setting('fsync') = 'on' AS synced,
        current_setting('full_page_writes') = 'on' AS whole_pages,
+       current_database() AS database,
        COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
        (SELECT COUNT(*) FROM pg_stat_replication) AS standbys;

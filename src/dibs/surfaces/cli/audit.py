@@ -56,7 +56,7 @@ def note_restored(handle: Dibs) -> None:
         last = (event.data or {}).get("from", "an unknown event")
         note(
             f"at {moment(event.at)} the store had gone back in time, and everything after event "
-            f"{last} was lost: a backup was restored, or somebody removed the rest"
+            f"{last} was lost: a backup was restored, the store was reset, or somebody removed it"
         )
 
 

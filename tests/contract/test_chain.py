@@ -42,6 +42,28 @@ def test_a_chain_that_was_removed_is_missed(opener: Opener, alice):
     assert again.agents.verify() == (found,)  # until a person has looked into it
 
 
+@pytest.mark.parametrize(
+    ("kind", "statement"),
+    [
+        ("sqlite_url", "PRAGMA user_version = 3"),
+        ("empty_postgres_url", "DELETE FROM migration WHERE version > 3"),
+        ("empty_postgres_url", "DROP TABLE lease"),
+    ],
+)
+def test_a_schema_that_something_else_has_changed_is_refused_as_corrupt(
+    kind: str, statement: str, request: pytest.FixtureRequest, tmp_path: Path, checkout: Path
+):
+    url = request.getfixturevalue(kind)
+    with dibs.open(url, space="s", user_dir=str(tmp_path)):
+        pass
+    ask(url, statement)
+    with (
+        pytest.raises(dibs.CorruptError, match="something other than dibs has changed the tables"),
+        dibs.open(url, space="s", user_dir=str(tmp_path)) as space,
+    ):
+        space.join("alice").leases.claim("a")
+
+
 def test_the_same_space_on_another_database_has_a_chain_of_its_own(
     postgres_url: str, empty_postgres_url: str, tmp_path: Path, checkout: Path
 ):

@@ -37,7 +37,6 @@ SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
 -- begins to listen meanwhile gets the lock after the commit, and then looks.
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
        (SELECT MAX(version) FROM migration) AS version,
-       current_database() AS database,
        COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
        NOT pg_try_advisory_xact_lock(:ear, :space) AS heard;
 
@@ -93,6 +92,5 @@ FROM space WHERE id = :space;
 -- standbys may still count them.
 SELECT current_setting('fsync') = 'on' AS synced,
        current_setting('full_page_writes') = 'on' AS whole_pages,
-       current_database() AS database,
        COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
        (SELECT COUNT(*) FROM pg_stat_replication) AS standbys;

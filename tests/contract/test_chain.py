@@ -5,8 +5,12 @@ What is done to single rows is in `test_ledger.py`.
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+import dibs
 from dibs.errors import HeldError, NotYoursError
 from dibs.space.signing import EARLIER
 from tests.contract.world import Opener, direct
@@ -36,6 +40,51 @@ def test_a_chain_that_was_removed_is_missed(opener: Opener, alice):
     assert (found.noun, found.subject, found.what) == ("chain", opener.name, "removed")
     again.state.set("plan", "b", 2)
     assert again.agents.verify() == (found,)  # until a person has looked into it
+
+
+@pytest.mark.parametrize(
+    ("kind", "statement"),
+    [
+        ("sqlite_url", "PRAGMA user_version = 3"),
+        ("empty_postgres_url", "DELETE FROM migration WHERE version > 3"),
+        ("empty_postgres_url", "DROP TABLE lease"),
+    ],
+)
+def test_a_schema_that_something_else_has_changed_is_refused_as_corrupt(
+    kind: str, statement: str, request: pytest.FixtureRequest, tmp_path: Path, checkout: Path
+):
+    url = request.getfixturevalue(kind)
+    with dibs.open(url, space="s", user_dir=str(tmp_path)):
+        pass
+    ask(url, statement)
+    with (
+        pytest.raises(dibs.CorruptError, match="something other than dibs has changed the tables"),
+        dibs.open(url, space="s", user_dir=str(tmp_path)) as space,
+    ):
+        space.join("alice").leases.claim("a")
+
+
+def test_the_same_space_on_another_database_has_a_chain_of_its_own(
+    postgres_url: str, empty_postgres_url: str, tmp_path: Path, checkout: Path
+):
+    """All databases that this user's repository has a space in share its key."""
+    for url in (postgres_url, empty_postgres_url, postgres_url):
+        with dibs.open(url, space=f"test-{tmp_path.name}", user_dir=str(tmp_path)) as space:
+            space.join("alice").state.set("plan", "a", 1, force=True)
+            assert space.agents.verify() == ()
+
+
+@direct("a daemon has the store open, and begins no other chain before it is started again")
+def test_events_from_before_the_chain_are_not_blamed_for_a_changed_space(opener: Opener, alice):
+    """A store of an earlier release still has the events from before its chain."""
+    alice.state.set("plan", "a", 1)
+    strip(opener)
+    shutil.rmtree(Path(opener.user_dir) / "chains")
+    again = opener.join(opener.open(), "bob")
+    assert again.agents.verify() == ()
+    ask(opener.store, f"UPDATE space SET pruned_seq = 2 WHERE name = '{opener.name}'")
+    [found] = again.agents.verify()
+    assert (found.noun, found.what) == ("space", "changed")
 
 
 FIELDS = (

@@ -450,6 +450,26 @@ def test_a_removed_row_is_found_in_every_table(raw: Raw, opener, alice):
 
 
 @direct("changes rows by hand")
+def test_a_row_is_found_beside_one_of_the_base_that_can_be_told(raw: Raw, alice):
+    """Whatever the base lacks is still in the tables, if nobody has written it since."""
+    [row] = [row for row in raw.rows("base") if row["noun"] == "lease"]
+    agent = next(row for row in raw.rows("agent") if row["name"] == "alice")
+    raw.replace("agent", agent, agent | {"since_seq": 1000})
+    for changed in (None, row | {"image": "[]"}, row | {"key": '["","other",1]'}):
+        raw.remove("base", row)
+        if changed is not None:
+            raw.insert("base", changed)
+        found = {(one.noun, one.subject, one.what) for one in alice.agents.verify()}
+        assert ("agent", "alice", "changed") in found, changed
+        assert {noun for noun, _, _ in found} == {"base", "agent"}, found
+        if changed is not None:
+            raw.remove("base", changed)
+        raw.insert("base", row)
+    raw.replace("agent", agent | {"since_seq": 1000}, agent)
+    assert alice.agents.verify() == ()
+
+
+@direct("changes rows by hand")
 def test_an_inserted_row_is_found_in_every_table(raw: Raw, opener, alice):
     missed = []
     for table in raw.columns():

@@ -276,6 +276,10 @@ def test_what_was_pruned_is_said_and_what_is_held_still_counts(alice, bob, clock
     assert report.total.worked_ms == 40_000
     since = alice.events.report(since=iso(pruned + 30_000))
     assert (since.known_at, since.unknown, since.total.held_ms) == (None, 0, 10_000)
+    gone = alice.events.report(since=1, until=2)
+    assert (gone.known_at, gone.events, told(gone.total)) == (pruned, 0, {})
+    with pytest.raises(dibs.InvalidError, match="since is after until"):
+        alice.events.report(since=2, until=1)
 
 
 @direct("it is about how much is read at once")

@@ -53,8 +53,11 @@ def test_a_seal_is_kept_by_git(shell: Shell) -> None:
     assert alice.sh("git tag -l --format='%(objecttype) %(contents:subject)'").out == f"tag {line}"
     assert alice.sh("git notes --ref dibs show").out == line
     alice.ok("audit", "check", "audit/one")
-    assert alice("audit", "seal", "--git-tag", "audit/one").code != 0, "a seal is not overwritten"
-    assert alice("audit", "seal", "--git-tag", "-d").code != 0
+    for other in ("", "audit", "audit/", "audit/*", "audit/on"):
+        assert alice("audit", "check", other).code == 1, f"{other!r} names no tag"
+    for name, why in (("audit/one", "already"), ("x y", "allows no tag"), ("-d", ""), ("", "")):
+        answer = alice("audit", "seal", "--git-tag", name)
+        assert answer.code == 2 and why in answer.err, "a seal is not overwritten"
 
 
 def test_verify_says_what_has_happened_to_which_row(shell: Shell) -> None:
@@ -69,6 +72,41 @@ def test_verify_says_what_has_happened_to_which_row(shell: Shell) -> None:
     assert (found["noun"], found["subject"], found["what"]) == ("lease", "port:1", "changed")
     answer = alice("verify")
     assert answer.code == 1 and "port:1" in answer.out
+
+
+def changed(shell: Shell, *statements: str) -> None:
+    """Change the store without dibs."""
+    script = f"import apsw; apsw.Connection('.dibs/dibs.db').execute({'; '.join(statements)!r})"
+    assert finish(shell.spawn([sys.executable, "-c", script])).code == 0
+
+
+def test_verify_says_if_the_damage_keeps_it_from_comparing_other_rows(shell: Shell) -> None:
+    alice = shell.as_("alice")
+    alice.ok("state", "set", "n", "k", "1")
+    changed(shell, "UPDATE entry SET value = '2'")
+    answer = alice("verify")
+    assert "n/k" in answer.out and "not compared" not in answer.err
+    changed(shell, "UPDATE event SET agent = 'eve' WHERE seq = 1")
+    answer = alice("verify")
+    assert "event" in answer.out and "not compared" in answer.err
+    assert "such as event 1 (changed)" in alice("doctor").out
+
+
+def test_verify_says_that_the_store_went_back_in_time(shell: Shell) -> None:
+    """Whoever removes the last events with all they wrote leaves no row that could be found."""
+    alice = shell.as_("alice")
+    alice.ok("state", "set", "n", "k", "1")
+    last = alice.json("log", "--last", "1")["seq"]
+    alice.ok("state", "set", "n", "other", "1")
+    changed(
+        shell,
+        f"DELETE FROM event WHERE seq > {last}",
+        "DELETE FROM entry WHERE key = 'other'",
+        "DELETE FROM entry_version WHERE key = 'other'",
+    )
+    answer = alice.ok("verify")
+    assert "had gone back in time" in answer.err and f"after event {last} was lost" in answer.err
+    assert alice.json("verify") == []
 
 
 READERS = (

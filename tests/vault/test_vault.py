@@ -78,6 +78,11 @@ def test_notes_link_what_belongs_together(on_each: Shell, vault: Path) -> None:
     assert "the forms first" in found["agents/alice"]
 
 
+def test_a_vault_is_called_like_the_repository(told: Shell, vault: Path) -> None:
+    told.ok("vault", str(vault))
+    assert f"# The ledger of {told.folder.name}\n" in (vault / "README.md").read_text()
+
+
 def test_nothing_is_written_when_nothing_happened(on_each: Shell, vault: Path) -> None:
     tell_story(on_each)
     on_each.ok("vault", str(vault))

@@ -110,6 +110,8 @@ if TYPE_CHECKING:
         boot: str
         """The boot in which sessions live; empty where only heartbeats decide."""
         clock: Clock
+        database: str
+        """Which database of which server it is; empty if no other has the same key."""
         ledger: Ledger
         """The key of the space's journal."""
         own: Own

@@ -5,8 +5,9 @@ then looks like one from before there was a chain, and begins another. So each c
 name, and the one that was seen first is noted here, beside the notes of the stores. `verify` says
 if the space has another.
 
-The file is named by a keyed hash, so it tells nothing about the key. It is never overwritten: a
-person who knows why there is another chain removes it.
+The file is named by a keyed hash, so it tells nothing about the key. The hash covers which database
+it is: two servers may each have a space of this name, with the same key. The file is never
+overwritten, also not by `dibs reset`: a person who knows why there is another chain removes it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
 
 class Mark:
-    def __init__(self, own: Own, ledger: Ledger) -> None:
+    def __init__(self, own: Own, ledger: Ledger, database: str = "") -> None:
+        """database: which one it is, if several may have spaces with one key"""
         self._own = own
-        self._file = f"chains/{ledger.begin()}"
+        self._file = f"chains/{ledger.digest('chain', [database])}"
+        self.path = f"{own.base}/{self._file}"
 
     def differs(self, chain: str) -> bool:
         """Whether another chain was seen here first; one that is the first is noted."""

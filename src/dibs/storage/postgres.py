@@ -101,6 +101,7 @@ class PostgresDriver(Kept):
         """The server's history, as the space knows it."""
         self._newest = ""
         """The server's history as last read; the space may not know it yet."""
+        self.database = ""
         self.replicated = False
         """Whether the server waits for standbys."""
         self.seen = 0
@@ -151,6 +152,7 @@ class PostgresDriver(Kept):
         now = connection.history()
         stayed = self.history in ("", now["history"])
         self._newest, self.replicated = now["history"] or "", now["replicated"]
+        self.database = f"{self._newest.partition('.')[0]} {now['database']}"
         if not self.behind:
             self.history = self._newest
 

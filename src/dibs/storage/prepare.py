@@ -105,7 +105,8 @@ def prepare(
     if begun is not None:
         from dibs.storage.mark import Mark
 
-        Mark(driver.own, ledger).differs(begun)  # notes it, unless there was another before
+        # Notes it, unless there was another before.
+        Mark(driver.own, ledger, driver.database).differs(begun)
     return space
 
 

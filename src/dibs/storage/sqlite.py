@@ -89,6 +89,7 @@ class SqliteDriver(Maintained):
     ledger: Ledger
     own: Own
     over, grouped, one_key = False, False, True
+    database = ""
     used = SQLITE.used
 
     def __init__(self, note: Note, durability: str, clock: Clock | None, size_limit: int) -> None:

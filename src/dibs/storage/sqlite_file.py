@@ -356,6 +356,7 @@ _ERRORS: dict[int, tuple[type[UnavailableError], str]] = {
     apsw.SQLITE_CANTOPEN: (ReadOnlyError, "check the store's owner and permissions"),
     apsw.SQLITE_PERM: (ReadOnlyError, "check the store's owner and permissions"),
     apsw.SQLITE_CORRUPT: (CorruptError, "restore a backup"),
+    apsw.SQLITE_ERROR: (CorruptError, "restore a backup; if nobody changed it, report this"),
     apsw.SQLITE_NOTADB: (UnfitError, "give another path; dibs does not touch this file"),
 }
 _REASONS = {
@@ -368,6 +369,7 @@ _REASONS = {
     apsw.SQLITE_CANTOPEN: "the store cannot be opened for writing",
     apsw.SQLITE_PERM: "opening the store is not permitted",
     apsw.SQLITE_CORRUPT: "the database is damaged",
+    apsw.SQLITE_ERROR: "something other than dibs has changed the tables or their version",
     apsw.SQLITE_NOTADB: "this is not a dibs database",
     apsw.SQLITE_IOERR: "the disk failed a read, a write or a sync",
 }

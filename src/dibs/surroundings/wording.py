@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TextIO
 
+    from dibs.dibs import Dibs
     from dibs.errors import DibsError
 
 NARROW = 8
@@ -54,6 +55,15 @@ def where_held(blocker: Blocker) -> str:
     """The folder of the worktree that somebody holds a file in."""
     where = (blocker.checkout or "").partition(":")[2]
     return quoted(where) if where else "another worktree"  # as its holder reported it
+
+
+def project(space: Dibs) -> str:
+    """What people call a space: the folder of its repository, unless it has a name of its own."""
+    from dibs.dibs import DEFAULT_SPACE  # a space was opened, so it is imported already
+
+    # By default each repository has a store of its own, in which its space has the same name.
+    name = visible(space.scope.place.root) if space.space == DEFAULT_SPACE else space.space
+    return name.rstrip("/").rpartition("/")[2] or space.space
 
 
 def table(rows: list[list[str]], head: list[str] | None = None) -> None:

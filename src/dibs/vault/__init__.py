@@ -8,8 +8,8 @@ are written, each by an atomic rename, without following links, and never over a
 not write or that was edited since (`writing`). If a run is killed, the next run completes the
 vault.
 
-`ledger` holds what the public operations and the journal say, `filling` reads it, and `note` makes
-the text; none of them knows a database, so a vault is the same on all of them.
+`material` holds what the public operations and the journal say, `filling` reads it, and `note`
+makes the text; none of them knows a database, so a vault is the same on all of them.
 
 Not promised: that a vault forgets. What is pruned from the store stays in the notes that have it
 until such a note is written again.

@@ -7,6 +7,7 @@ already be in the ledger, and is seen again when reading continues from that seq
 from __future__ import annotations
 
 from dibs.errors import NotFoundError, PrunedError
+from dibs.surroundings.wording import project
 from dibs.vault.material import MESSAGES_KEPT, RELATED, Material
 
 TYPE_CHECKING = False
@@ -25,6 +26,7 @@ def read(space: Dibs, after: int | None = None) -> Material:
     """The whole ledger, with the news after a seq."""
     ledger = Material()
     ledger.seq, ledger.space = space.events.last(), space.scope.space
+    ledger.project = project(space)
     read_tasks(space, ledger)
     read_present(space, ledger)
     ledger.know(messages(space, 0))

@@ -33,6 +33,7 @@ ENDED = frozenset(("task.completed", "task.cancelled", "task.reopened", "task.de
 class Material:
     """Everything that the notes say.
 
+    project: what people call the space
     seq: the last write that is included for certain
     added: the last event that is included, which may be later
     begins: the seq up to which the journal was pruned
@@ -46,7 +47,7 @@ class Material:
         self.added = 0
         self.first_day = ""
         self.news: list[Event] = []
-        self.space = ""
+        self.space = self.project = ""
         self.tasks: dict[str, Task] = {}
         self.agents: dict[str, int] = {}
         self.leases: tuple[Lease, ...] = ()

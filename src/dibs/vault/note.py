@@ -219,7 +219,7 @@ def day_note(ledger: Material, day: str, page: Page) -> Fields:
 
 
 def index_note(ledger: Material, _: str, page: Page) -> Fields:
-    page.add(f"# The ledger of {inline(ledger.space)}", "")
+    page.add(f"# The ledger of {inline(ledger.project)}", "")
     page.add("Written by `dibs vault`. Notes that you edit are kept as you leave them.")
     counts: dict[str, int] = {}
     for task in ledger.tasks.values():

@@ -113,8 +113,8 @@ class Reading:
         since, until = self._since, self._until
         position = tx.rows(SPACE.position)[0]
         kept, end = position["pruned_seq"], position["seq"]
-        asked = places.after(tx, since)
-        first, last = max(kept, min(asked, end)), min(places.upto(tx, until), end)
+        asked = min(places.after(tx, since), end)
+        first, last = max(kept, asked), min(places.upto(tx, until), end)
         oldest = tx.row(EVENTS.oldest)
         oldest_at = tx.wall if oldest is None else oldest["at"]
         begin_at, end_at = at_of(tx, first) or oldest_at, tx.wall
@@ -124,7 +124,7 @@ class Reading:
             end_at = min(end_at, places.milliseconds(until) + 1)  # including that millisecond
         elif until is not None and until < end:
             end_at = at_of(tx, last) or oldest_at
-        if since is not None and until is not None and (last < first or end_at < begin_at):
+        if since is not None and until is not None and (last < asked or end_at < begin_at):
             raise InvalidError("since is after until", next="give the earlier moment as since")
         end_at = max(begin_at, end_at)
         # The period begins with the first kept event: earlier ones may have been pruned.

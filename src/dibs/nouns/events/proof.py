@@ -15,7 +15,7 @@ import time
 
 from dibs import errors
 from dibs.errors import BusyError, CorruptError
-from dibs.records import Mismatch, called
+from dibs.records import Mismatch, called, folder
 from dibs.storage.base import LEDGER, LOWEST, base_row, based, every, image_in
 from dibs.storage.images import TABLES, Fold, image_of, touched
 from dibs.storage.ledger import SUM
@@ -48,6 +48,9 @@ BORN = {"lease": "epoch", "ticket": "number", "task": "epoch", "session": "id", 
 """The column of a signed row that says which event created it."""
 WRITTEN = frozenset((int, str, type(None)))
 """The types of the values that dibs writes; SQLite takes others in every column."""
+NOT_COMPARED = (
+    "the journal itself was changed: rows that were last written before that are not compared"
+)
 PAIRS = 10_000
 """How many pairs of a missing row and an extra row are compared."""
 
@@ -88,7 +91,8 @@ class Proof:
     def __init__(self, scope: Scope, tx: Read, last: int, tell: Tell | None) -> None:
         self._keys = scope.keys
         self._ledger = scope.store.ledger
-        self._mark = Mark(scope.store.driver.own, self._ledger)
+        driver = scope.store.driver
+        self._mark = Mark(driver.own, self._ledger, driver.database)
         self._tx = tx
         self._last = last
         self._counts = scope.store.liveness is not None
@@ -127,11 +131,17 @@ class Proof:
             self._do_without()
         elif self._mark.differs(self._head["chain"]):
             self._add("chain", self._head["name"], "removed", None, self._head["base_seq"])
+            if self._tell is not None:
+                self._tell(
+                    "this machine has seen another chain of this space; a person who knows why "
+                    f"there is a new one removes {folder(self._mark.path)}"
+                )
         elif self._is_behind():
             self._add("space", self._head["name"], "replayed", None, self._head["base_seq"])
             self._do_without()
         self._read_base()
         self._walk(self._events(), self._look_at)
+        self._look_before()
         self._end()
         self._apply_pending()
         self._ends.append((self._seq, 2**63))
@@ -143,8 +153,8 @@ class Proof:
             self._differing.clear()
         if self._differing:
             self._name_differences()
-        if self._missing:
-            self._name_missing()
+        if self._sure is not None and self._tell is not None:
+            self._tell(NOT_COMPARED)
         return tuple(self._found.values())
 
     def _is_behind(self) -> bool:
@@ -203,10 +213,27 @@ class Proof:
         for row in bad:
             what = "changed" if self._missing else "inserted"
             self._add("base", f"{row['noun']} {row['key']}", what)
-        if self._missing:
+        if self._missing and not self._restore():
             self._sure = set()
-            if bad:
-                self._missing = 0
+            if not bad:
+                self._add("base", "a row", "removed")
+
+    def _restore(self) -> bool:
+        """Find the one row that is missing or was replaced by an older one, if it is still so."""
+        for table in TABLES.values():
+            for row in [self._head] if table.name == "space" else every(self._tx.rows, table):
+                if not is_written(row):
+                    continue
+                image = image_of(table, row, self._ledger.digest)
+                key = tuple(image[: table.width])
+                stored = base_row(self._ledger, table.name, key, image)
+                tag, other = int(stored["tag"], 16), self._tags.get((table.name, key))
+                if (tag - (other or 0)) % SUM == self._missing:
+                    what = "removed" if other is None else "replayed"
+                    self._add("base", f"{table.name} {stored['key']}", what)
+                    self._fold.tables[table.name][key] = image
+                    return True
+        return False
 
     def _is_tagged(self, row: Row) -> bool:
         return bool(row["tag"] == self._ledger.tag(row["noun"], row["key"], row["image"]))
@@ -236,10 +263,7 @@ class Proof:
     def _look_at(self, event: Row, following: Row | None) -> None:
         seq, number = event["seq"], str(event["seq"])
         if seq <= self._chain["base_seq"]:
-            # From before there was a chain; what was pruned is lost.
-            if event["hash"] or seq <= self._pruned:
-                self._add("event", number, "inserted", event, seq)
-            return
+            return  # from before there was a chain
         hash = self._ledger.hash(self._hash, event)
         proven = follows = hash == event["hash"] or not self._hash  # its predecessor is not known
         skipped = self._follows(self._hash, following)
@@ -267,6 +291,17 @@ class Proof:
             self._apply(event)
         else:
             self._sure = set()  # what it really changed is not known
+
+    def _look_before(self) -> None:
+        """Find events that were inserted where the chain did not begin yet."""
+        # As the journal says it: the space's own row may be changed.
+        for image in self._fold.tables["space"].values():
+            self._pruned = whole(TABLES["space"].row(image)["pruned_seq"])
+        for event in self._events():
+            if event["seq"] > self._chain["base_seq"]:
+                return
+            if event["hash"] or event["seq"] <= self._pruned:
+                self._add("event", str(event["seq"]), "inserted", event, event["seq"])
 
     def _follows(self, hash: str, following: Row | None) -> bool:
         """Whether the next event, if there is one, is right after an event with that hash."""
@@ -442,23 +477,6 @@ class Proof:
             if high == 2**63 - 1:
                 return
             low = high + 1
-
-    def _name_missing(self) -> None:
-        """Find out which row of the base is missing or was replaced by an older one."""
-        for table in TABLES.values():
-            for row in [self._head] if table.name == "space" else every(self._tx.rows, table):
-                if not is_written(row):
-                    continue
-                image = image_of(table, row, self._ledger.digest)
-                key = tuple(image[: table.width])
-                tag = int(base_row(self._ledger, table.name, key, image)["tag"], 16)
-                if tag == self._missing:
-                    self._add("base", f"{table.name} {list(key)}", "removed")
-                    return
-                if (tag - self._tags.get((table.name, key), tag)) % SUM == self._missing:
-                    self._add("base", f"{table.name} {list(key)}", "replayed")
-                    return
-        self._add("base", "a row", "removed")
 
 
 def whole(value: Any) -> int:

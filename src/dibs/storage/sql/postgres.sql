@@ -75,6 +75,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE
            || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || '.'
            || CAST(to_regclass('dibs.space') AS oid)
        END AS history,
+       current_database() AS database,
        COALESCE(current_setting('synchronous_standby_names', true), '') <> '' AS replicated,
        CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) * 1000 AS BIGINT) AS started,
        CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now;

@@ -5,16 +5,21 @@ from __future__ import annotations
 import sys
 
 from dibs.arguments import SEAL
-from dibs.errors import InvalidError, NotFoundError
+from dibs.errors import CorruptError, InvalidError, NotFoundError
 from dibs.operation import EVERYBODY
+from dibs.records import called
 from dibs.surroundings.wording import note, print_json, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dibs.dibs import Dibs
     from dibs.surroundings.commands import Globals
 
 BY = {"verify": EVERYBODY, "audit seal": EVERYBODY, "audit check": EVERYBODY}
+RESTORED = 5
+"""How many times the store went back are told."""
 NOTES = "refs/notes/dibs"
+TAGS = "refs/tags/"
 SEAL_BYTES = 4_096
 
 
@@ -35,7 +40,24 @@ def verify(call: Globals) -> int:
         found = prove(handle.scope, note) if here else handle.agents.verify()
         __import__("dibs.nouns.agents.operations")
         answer(call, OPERATIONS["agents.verify"], found)
+        note_restored(handle)
     return 1 if found else 0
+
+
+def note_restored(handle: Dibs) -> None:
+    """Say when the store went back in time: then nothing is left that could show what was lost."""
+    from dibs.surfaces.cli.show import moment
+
+    try:
+        events = handle.events.latest(kind="space.restored", limit=RESTORED)
+    except CorruptError:
+        return  # the rows that were found say why
+    for event in events:
+        last = (event.data or {}).get("from", "an unknown event")
+        note(
+            f"at {moment(event.at)} the store had gone back in time, and everything after event "
+            f"{last} was lost: a backup was restored, the store was reset, or somebody removed it"
+        )
 
 
 def seal(call: Globals, *, git_tag: str | None = None, git_note: bool = False) -> int:
@@ -48,13 +70,14 @@ def seal(call: Globals, *, git_tag: str | None = None, git_note: bool = False) -
     git_note: add a note to HEAD (refs/notes/dibs)
     example: --git-tag audit/2026-11-18
     """
+    if git_tag is not None:
+        refuse_tag(git_tag)
     with call.open() as space:
         made = call.look(space).events.seal()
     if git_tag is not None or git_note:
         from dibs.surroundings.git import git
 
         if git_tag is not None:
-            git("check-ref-format", f"refs/tags/{git_tag}")
             git("tag", "-a", "-m", made.text, "--", git_tag, settings=())
         if git_note:
             git("notes", "--ref", NOTES, "append", "-m", made.text, "HEAD", settings=())
@@ -63,6 +86,32 @@ def seal(call: Globals, *, git_tag: str | None = None, git_note: bool = False) -
     else:
         say(made.text)
     return 0
+
+
+def refuse_tag(name: str) -> None:
+    """Refuse a name that no tag can have, or that one has already: a seal is not overwritten."""
+    from dibs.surroundings.git import git
+
+    said = git("check-ref-format", "--normalize", f"{TAGS}{name}", codes=(0, 1))
+    if said.decode("utf-8", "replace").rstrip("\n") != f"{TAGS}{name}" or name.startswith("-"):
+        raise InvalidError(f"git allows no tag called {called(name)}", next="choose another name")
+    if tagged(name) is not None:
+        raise InvalidError(
+            f"there is a tag called {called(name)} already", next="choose another name"
+        )
+
+
+def tagged(name: str) -> str | None:
+    """The first line of a tag; None if there is no such tag."""
+    from dibs.surroundings.git import git
+
+    # Git takes the beginning of a name, and a pattern, for all tags that it fits.
+    said = git("for-each-ref", "--format=%(refname) %(contents:subject)", f"{TAGS}{name}")
+    for line in said.decode("utf-8", "replace").splitlines():
+        full, _, text = line.partition(" ")
+        if full == f"{TAGS}{name}":
+            return text
+    return None
 
 
 def check(call: Globals, seal: str) -> int:
@@ -97,12 +146,9 @@ def read(seal: str) -> str:
             raise InvalidError(f"the seal cannot be read: {error}") from None
     if seal.startswith(f"{SEAL} "):
         return seal
-    from dibs.surroundings.git import git
-
-    said = git("for-each-ref", "--format=%(contents:subject)", f"refs/tags/{seal}")
-    if not said.strip():
-        raise NotFoundError(
-            "this is neither a seal nor a git tag of this repository",
-            next="give the line, or @FILE",
-        )
-    return said.decode("utf-8", "replace")
+    text = tagged(seal)
+    if text is not None:
+        return text
+    raise NotFoundError(
+        "this is neither a seal nor a git tag of this repository", next="give the line, or @FILE"
+    )

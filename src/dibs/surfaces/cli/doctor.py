@@ -286,6 +286,6 @@ def signatures(space: Dibs) -> Finding:
     wrong = space.agents.verify()
     if not wrong:
         return Finding("signatures", OK, "all signatures are valid")
-    first = f"{wrong[0].noun} {called(wrong[0].subject)} of {called(wrong[0].agent)}"
-    says = f"{len(wrong)} rows were not written by the agents they name, such as {first}"
+    first = f"{wrong[0].noun} {called(wrong[0].subject)} ({wrong[0].what})"
+    says = f"rows that something other than dibs has changed: {len(wrong)}, such as {first}"
     return Finding("signatures", FAULT, says, "list them with dibs verify, and have a person look")

@@ -6,7 +6,6 @@ request, or as one HTML file.
 
 from __future__ import annotations
 
-import os
 import time
 
 from dibs.arguments import LIST_LIMIT, Choice, When, Whole
@@ -14,13 +13,12 @@ from dibs.operation import EVERYBODY
 from dibs.records import Report, plain
 from dibs.surroundings import sheets
 from dibs.surroundings.sheets import Name, Sheet
-from dibs.surroundings.wording import print_json, say
+from dibs.surroundings.wording import print_json, project, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dibs.dibs import Dibs
     from dibs.records import Contention, Tally, Waiter, Waits
     from dibs.surroundings.commands import Globals
     from dibs.surroundings.sheets import Cell
@@ -58,7 +56,7 @@ def report(
     with call.open() as space:
         handle = call.look(space)
         found = handle.events.report(since=since, until=until, by=by, east_s=east_s(), limit=limit)
-        name = project(handle, found)
+        name = project(handle)
     return answer(call, format, found, lambda: report_sheet(name, found, cost))
 
 
@@ -81,7 +79,7 @@ def contention(
     with call.open() as space:
         handle = call.look(space)
         found = handle.events.contention(since=since, until=until, limit=limit)
-        name = project(handle, found)
+        name = project(handle)
     return answer(call, format, found, lambda: contention_sheet(name, found))
 
 
@@ -112,7 +110,8 @@ def east_s() -> int:
 
 def begin(title: str, name: str, found: Report | Contention) -> Sheet:
     sheet = Sheet([title, Name(name)])
-    sheet.line(f"{moment(found.since_at)} to {moment(found.until_at)}, {found.events:,} events")
+    events = several(found.events, "event")
+    sheet.line(f"{moment(found.since_at)} to {moment(found.until_at)}, {events}")
     if found.known_at is not None:
         unknown = several(found.unknown, "lease, claim or wait", "leases, claims or waits")
         sheet.line(
@@ -122,11 +121,6 @@ def begin(title: str, name: str, found: Report | Contention) -> Sheet:
     if found.cut:
         sheet.line("There was too much to read, so this is only a part. Give a shorter period.")
     return sheet
-
-
-def project(space: Dibs, found: Report | Contention) -> str:
-    """What people call the space: the folder of its repository, unless it has a name."""
-    return found.space if found.space != "main" else os.path.basename(space.scope.place.root)
 
 
 def moment(at: int) -> str:

@@ -32,16 +32,16 @@ from starlette.routing import Route
 
 from dibs import __version__
 from dibs.arguments import KINDS, check_agent
-from dibs.dibs import DEFAULT_SPACE
 from dibs.digest import sha256
 from dibs.errors import InvalidError, NotFoundError, PrunedError, UnavailableError
 from dibs.nouns.events.operations import EVENT
-from dibs.records import plain, visible
+from dibs.records import plain
 from dibs.surfaces.http.access import CODE_S, COOKIE_S, GuardError, Signed, permit
 from dibs.surfaces.http.api import document, page_of, read_object
 from dibs.surfaces.http.app import Daemon
 from dibs.surfaces.http.exchange import enter, read_body
 from dibs.surfaces.http.home import OWNER
+from dibs.surroundings.wording import project
 from dibs.swarm import limits
 from dibs.swarm.logs import end_of
 from dibs.telemetry.figures import Figure, Labels, one, prometheus
@@ -123,7 +123,7 @@ async def viewer(request: Request) -> Response:
             "scope": access.scope,
             "daemon": OWNER,
             "space": daemon.space.space,
-            "repository": repository(daemon.space),
+            "repository": project(daemon.space),
             "version": __version__,
             "now": int(time.time() * 1000),
         },
@@ -159,15 +159,6 @@ def is_pointer(said: Any) -> bool:
         and isinstance(said.get("epoch"), int)
         and isinstance(said.get("log"), str)
     )
-
-
-def repository(space: Dibs) -> str:
-    """What people call the space: the name of its repository's folder, unless it has its own."""
-    name = space.space
-    # By default each repository has a store of its own, in which its space has the same name.
-    if name == DEFAULT_SPACE:
-        name = visible(space.scope.place.root)
-    return name.rstrip("/").rpartition("/")[2] or space.space
 
 
 async def offer(request: Request) -> Response:

@@ -99,6 +99,7 @@ class Kitchen:
 
     allowed = 0
     stoves: dict[str, Stove] = {}
+    lock = threading.Lock()
 
 
 def allow() -> None:
@@ -109,9 +110,10 @@ def allow() -> None:
 
 def stove_for(command: list[str]) -> Stove:
     size = "small" if command[0] == DIBS and LARGE.isdisjoint(command) else "large"
-    if size not in Kitchen.stoves:
-        Kitchen.stoves[size] = Stove(size)
-    return Kitchen.stoves[size]
+    with Kitchen.lock:  # a test may run its commands in several threads
+        if size not in Kitchen.stoves:
+            Kitchen.stoves[size] = Stove(size)
+        return Kitchen.stoves[size]
 
 
 def cool() -> None:

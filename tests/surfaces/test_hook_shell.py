@@ -925,6 +925,29 @@ NAMES = st.sampled_from(["a.py", "n1", "src/n2", "'n 3'", "./b.py", "docs/n4", "
 SIMPLE = st.builds(lambda atom, name: atom.replace("{f}", name), ATOMS, NAMES)
 
 
+def nested(opening: str, inner: str, closing: str) -> str:
+    return opening * 1_500 + inner + closing * 1_500
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"sed -E -i 's/{nested('(', 'x', ')')}/y/' a.py",
+        f"perl -pi -e 's/{'(' * 350}x{')' * 350}/y/' a.py",
+        f"grep -lE '{'(' * 350}x{')' * 350}' * | xargs sed -i s/a/b/",
+        f"[ {nested('! ', '-e f', '')} ] && echo x > f",
+        f"[[ {nested('( ', 'a == b', ' )')} ]] && echo x > f",
+        f"echo {nested('$(', 'echo x', ')')} > f",
+        f"echo {nested('${a:-', 'x', '}')} > f",
+        nested("if true; then ", "echo x > f", "; fi"),
+        f"python3 -c 'open({nested('(', 'name', ')')})'",
+        f"node -e 'f({nested('[', 'name', ']')})'",
+    ],
+)
+def test_nothing_is_nested_too_deeply_to_be_read(command: str) -> None:
+    assert read(command, "/anywhere").says in (WRITES, UNKNOWN)
+
+
 def moves(text: str) -> bool:
     """Whether it may leave the directory; after `&&` that is taken to happen, failed or not."""
     return any(word in text for word in ("cd ", "pushd", "popd"))

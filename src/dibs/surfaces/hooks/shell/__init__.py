@@ -40,11 +40,17 @@ def read(command: str, cwd: str, disk: Disk | None = None) -> Verdict:
     text = command.replace("\0", "")
     texts = Texts()
     # A NUL cannot reach a shell, and other programs may treat such a text in any way.
-    if text == command and Reading(texts, text).text(text):
-        return Verdict(READS, [])
+    try:
+        if text == command and Reading(texts, text).text(text):
+            return Verdict(READS, [])
+    except RecursionError:
+        pass  # Walk finds the same
     from dibs.surfaces.hooks.shell.walk import Walk
 
     walk = Walk(texts, cwd, disk or Disk())
-    walk.text(text)
+    try:
+        walk.text(text)
+    except RecursionError:
+        pass  # nested deeper than anybody writes: what was seen before that counts
     edits = list(walk.scene.edits)
     return Verdict(WRITES if edits else UNKNOWN, edits)

@@ -223,7 +223,7 @@ class Statement:
         def tell(row: Row, back: list[Row] | None) -> list[Change]:
             if back is not None and not back:
                 return []
-            return [told(name, table, pick(constants | row), digest)]
+            return [told(name, table, pick(constants | row if constants else row), digest)]
 
         return tell
 

@@ -204,7 +204,7 @@ class Pruning:
         self._head = None
         with self._store.write(self._caller) as tx:
             begin = time.monotonic()
-            self._ends = begin + MOST_S
+            self._ends = begin + MOST_S / 2  # or the events would leave no time for the rows
             if first:
                 end_dead_sessions(tx, self._scope.keys, tx.rows(AGENTS.open))
                 tx.run(EVENTS.prune_tokens, before=self._cut.before[TOKENS], now=tx.now)
@@ -212,6 +212,7 @@ class Pruning:
                 remove_files(tx, self._files)
                 self._files = []
             self._remove_events(tx, begin + SLICE_S / 2)
+            self._ends = begin + MOST_S
             moved = self._remove_rows(tx, begin + SLICE_S)
             if self._left <= 0:
                 self._remove_events(tx, begin + SLICE_S)

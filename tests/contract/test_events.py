@@ -660,10 +660,11 @@ def test_whoever_writes_prunes_what_is_too_old(opener, space, alice, clock):
 
 @direct("it is about whoever writes without a daemon")
 def test_what_becomes_old_while_a_space_is_pruned_goes_with_it(space, alice, clock, monkeypatch):
-    # So few rows are looked at in a slice that it takes many.
+    # So few rows are looked at in a slice that it takes many; events have time on any machine.
     for name in ("FLUSH", "LEAST_ROWS", "ROWS_AT_ONCE"):
         monkeypatch.setattr(f"dibs.nouns.events.pruning.{name}", 5)
     monkeypatch.setattr("dibs.nouns.events.pruning.SLICE_S", 0.0)
+    monkeypatch.setattr("dibs.nouns.events.pruning.MOST_S", 10.0)
     space.scope.store.keeps = lambda: Retention(3_600.0, 1 << 40)
     busy(alice, 600)
     clock.advance(4_000)

@@ -91,6 +91,8 @@ class Store:
         """How many bytes a list may have in a daemon."""
         self.tidy: Callable[[], object] | None = None
         """Called after every 256th write to prune the store; None where there is no time for it."""
+        self.tidy_shift = TIDY_SHIFT
+        """One less, so after every 128th write, while pruning falls behind on a slow machine."""
         self.keeps: Callable[[], Retention] = Retention
         """How long records are kept."""
         self.pruning: Any = None
@@ -601,7 +603,8 @@ class Write(Read):
             raise
         self._give_back()
         store = self.store
-        if last >> TIDY_SHIFT != (self.seq - 1) >> TIDY_SHIFT and store.tidy:
+        shift = store.tidy_shift
+        if last >> shift != (self.seq - 1) >> shift and store.tidy:
             store.tidy()
 
 

@@ -11,10 +11,11 @@ last version of each entry, and seq.
 
 A space also prunes itself, by the clock that leases use and by its size (`tidy`): a daemon does so
 on its own; otherwise every 256th write does one slice. Such a slice removes more than was written
-since the last one, however slow the machine is. It removes what is older than the settings allow
-for its kind (`storage.retention`). If the store is larger than they allow, it continues with the
-oldest, but then it spares what a slow reader may still want: the last minutes, the last 50,000
-events, the last ten versions of each entry, and a day of the keys that callers chose.
+since the last one; while a slow machine ends it before that, every 128th write does one. It removes
+what is older than the settings allow for its kind (`storage.retention`). If the store is larger
+than they allow, it continues with the oldest, but then it spares what a slow reader may still want:
+the last minutes, the last 50,000 events, the last ten versions of each entry, and a day of the keys
+that callers chose.
 
 With an export, a slice writes what it removes to the export, and syncs it, before its commit.
 """
@@ -33,7 +34,7 @@ from dibs.storage.base import absorb
 from dibs.storage.clock import SEQ_LIMIT
 from dibs.storage.queries import Queries
 from dibs.storage.retention import Export, Retention
-from dibs.storage.store import Store
+from dibs.storage.store import TIDY_SHIFT, Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,6 +147,8 @@ class Pruning:
         self._shares = caller is None
         """Whether it searches together with other processes (`_search_on`)."""
         self._sweep, self._stage, self._place = 0, *START
+        self.behind = False
+        """Whether the last slice ended before it had done the minimum."""
         self._left = 1
         """How many sweeps over all tables must end until it has looked at everything."""
         self.helped = False
@@ -201,7 +204,7 @@ class Pruning:
             raise
 
     def _remove(self, first: bool, before: dict[str, int]) -> None:
-        self._head = None
+        self._head, self.behind = None, False
         with self._store.write(self._caller) as tx:
             begin = time.monotonic()
             self._ends = begin + MOST_S / 2  # or the events would leave no time for the rows
@@ -312,7 +315,10 @@ class Pruning:
     def _goes_on(self, now: float, end: float, number: int, least: int) -> bool:
         """Whether a slice continues with something that has time until then."""
         # A few always go, so that a small pruning is one write even on a slow machine.
-        return number < FLUSH or now < end or (number < least and now < self._ends)
+        if number < FLUSH or now < end or (number < least and now < self._ends):
+            return True
+        self.behind = self.behind or number < least
+        return False
 
 
 def paced(number: int, began: float, most: int) -> int:
@@ -424,6 +430,7 @@ def tidy(scope: Scope) -> bool:
                 return False
             pruning = store.pruning = Pruning(scope, None, cut)
         pruning.step()
+        store.tidy_shift = TIDY_SHIFT - pruning.behind
         store.not_pruned = ""
         if not pruning.done:
             return True

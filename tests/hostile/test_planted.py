@@ -203,8 +203,8 @@ def test_a_database_that_says_it_is_older_has_its_tokens_not_signed(
     since = [("token", "signature"), ("space", "history"), ("session", "nonce")]
     since += [("ticket", "answer_key"), ("ticket", "request"), ("session", "tags")]
     since += [("session", "signature"), ("ticket", "signature"), ("event", "changes")]
-    chain = ("base_seq", "base_sum", "head", "pending", "chain", "signature", "repository")
-    since += [("event", "hash"), *(("space", column) for column in chain)]
+    chain = "base_seq base_sum head pending chain swept signature repository"
+    since += [("event", "hash"), *(("space", column) for column in chain.split())]
     later = "labels declared parent found_in with_children aside skips turn landing asked acked"
     for column in later.split():
         since.append(("task", column))

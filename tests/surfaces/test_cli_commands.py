@@ -752,7 +752,7 @@ def test_a_damaged_row_is_a_fault_that_names_it(shell: Shell) -> None:
     assert shell.sh(f'python -c "{forge.replace(chr(34), chr(92) + chr(34))}"').code == 0
     answer = shell("doctor")
     assert answer.code == 1
-    assert "lease src/a.py of mallory" in answer.out
+    assert "lease src/a.py (changed)" in answer.out
     assert shell("--json", "verify").json[0]["subject"] == "src/a.py"
 
 

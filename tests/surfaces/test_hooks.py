@@ -85,7 +85,7 @@ def test_a_client_that_is_killed_holds_nothing(on_each: Shell, new_client: NewCl
     "command",
     [
         "echo x > src/a.py",
-        "sed -i s/1/2/ src/a.py",
+        "sed -i s/2/3/ src/a.py",
         "cd src && tee a.py < /dev/null",
         "rm src/a.py",
         "mv src/a.py src/c.py",

@@ -31,7 +31,8 @@ class Frame:
 
     function: the name of the function, if it is a function's body
     at: where its contents begin
-    out, stdin, skipped, doubted, settled, dropped: those of the walk outside
+    piped: whether a pipe leads into it
+    functions, out, stdin, skipped, doubted, settled, dropped: those of the walk outside
     dead, doubt, certain: whether the construct itself runs, as for the walk
     loops: how its commands are repeated: `for`, `while`, `until` or not at all, ""
     met: whether the condition of one of its branches is certainly met
@@ -48,6 +49,8 @@ class Frame:
         self.function = walk.function
         self.at = at
         self.apart = apart
+        self.piped = walk.piped
+        self.functions = walk.functions
         self.unsure = walk.unsure
         self.begin = walk.begin
         self.start = self.base = walk.state.copy()
@@ -172,6 +175,7 @@ class Branches(Expansion):
             self.stdin = self.feed
         self.out, self.dropped = [], []
         self.begin = self.state.copy()
+        self.functions = self.functions.copy()
         # The body of a function runs where it is called.
         self.dead |= bool(self.function)
         self.skipped, self.doubted = self.dead, self.doubt
@@ -192,8 +196,11 @@ class Branches(Expansion):
         self.certain, self.settled = frame.certain, frame.settled
         if not frame.dead and frame.closer not in (")", "}"):
             self.status, self.open = None, False
+        if not frame.apart or frame.function:
+            frame.functions |= self.functions
+        self.functions = frame.functions
         if frame.function:
-            if not frame.dead:
+            if not frame.dead and not frame.piped and tokens[at : at + 1] not in APART:
                 self.functions[frame.function] = tokens[frame.at : at - 1]
             printed = ()
         self.begin = frame.begin.copy()

@@ -69,7 +69,7 @@ SILENT = """
 OTHERS = """
     npx npm pnpm yarn bun uv uvx poetry pdm hatch pip-compile go cargo pre-commit gh rg fd
     apply_patch sponge rsync sd yq dos2unix curl wget sudo standard-version git-cliff git-lfs
-    mvn protoc mockgen openapi-typescript pg_dump just task
+    mvn protoc mockgen openapi-typescript pg_dump just task rename
 """.split()
 NAMES = sorted({*FORMATTERS, *SILENT, *OTHERS})
 MODULES = ("black", "isort", "pip")
@@ -428,6 +428,11 @@ def other(name, words):
             write(path, read(path).replace(given[0], given[1]))
     elif name == "yq" and "-i" in words:
         write(given[-1], tidy(given[-1], read(given[-1])) + "# set\n")
+    elif name == "rename":
+        old, new = given[0].split("/")[1:3]
+        for path in given[1:]:
+            if "-n" not in words:
+                os.rename(path, re.sub(old, new, path))
     elif name == "dos2unix":
         for path in given:
             write(path, read(path).replace("\r\n", "\n"))

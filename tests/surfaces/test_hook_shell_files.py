@@ -46,6 +46,8 @@ FILES = {
     'echo x > "$1"\n',
     "names.txt": "a.md\nb.md\n",
     "there.txt": "one\n",
+    "list.json": '{"list": [{"name": "a.md"}, {"name": "b.md"}], "one": "c.md"}',
+    "lib/tool/make.py": "import sys\nopen(sys.argv[1], 'w')\n",
     ".pre-commit-config.yaml": "repos:\n- hooks:\n  - id: black\n  - id: check-yaml\n",
 }
 
@@ -53,7 +55,7 @@ FILES = {
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
 
@@ -112,6 +114,29 @@ def project(tmp_path: Path) -> Path:
         ("mv -n names.txt new.txt; ln -sf run.sh there.txt", "names.txt new.txt there.txt"),
         ("bash -n run.sh; bash -n -c 'rm names.txt'", ""),
         ("rm there.txt; [ -f there.txt ] || echo x > a.md", "a.md there.txt"),
+        ("while true; do [ -f there.txt ] && break; rm there.txt; done", ""),
+        ("[ -s there.txt ] || rm there.txt; [ -s absent ] || rm names.txt", "names.txt"),
+        ('[ "$(head -1 names.txt)" = a.md ] || rm there.txt', ""),
+        ('[ "$(tail -n 1 names.txt)" = a.md ] || rm there.txt', "there.txt"),
+        ("command -v no-such-command > /dev/null && rm there.txt", ""),
+        ("which no-such-command || rm there.txt", "there.txt"),
+        ("command -v sh && rm there.txt", "there.txt"),
+        ("sh run.sh --check out.txt; sh run.sh", ""),
+        ("cd absent; rm there.txt", "there.txt"),
+        ("cd absent && rm there.txt", ""),
+        ("cd absent || exit 1; rm there.txt", ""),
+        ("mkdir absent; cd absent; touch new.txt", "absent/new.txt"),
+        ("rename 's/[.]txt$/.md/' *.txt", "names.txt there.txt"),
+        ("rename 's/names/all/' *.txt; rename -n 's/t/x/' *; rename 's/none/x/' *", "names.txt"),
+        ("rename there here *.txt", "there.txt"),
+        ("PYTHONPATH=lib python -m tool.make a.md", "a.md"),
+        ("python -m tool.absent; python -m http.server", ""),
+        ("jq -r '.list[].name' list.json | xargs rm", "a.md b.md"),
+        ("for f in $(jq -r .one list.json); do rm $f; done", "c.md"),
+        ("jq -r '.list | length' list.json | xargs rm; jq .one list.json | xargs rm", ""),
+        ("echo a.md | xargs -I{} cat names.txt | xargs rm", "a.md b.md"),
+        ("cat gen.py | ruff format - | head; black - < gen.py", ""),
+        ("ruff format $UNKNOWN_FILES; gofmt -w $(list)", ""),
     ],
 )  # fmt: skip
 def test_what_a_file_of_the_project_says_is_known(project: Path, command: str, files: str) -> None:
@@ -157,6 +182,38 @@ def test_an_alias_of_git_is_what_it_is_short_for(
     home.mkdir(exist_ok=True)
     (home / ".gitconfig").write_text("[alias]\nmine = rm\nundo = status\n")
     monkeypatch.setenv("HOME", str(home))
+    assert changed(command, project) == files.split()
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("git commit -m x", "there.txt"),
+        ("cd deep && git add . && git commit --amend -q", "there.txt"),
+        ("git commit --no-verify -m x; git commit -nm x; git commit --dry-run", ""),
+        ("git commit -m 'no --no-verify'", "there.txt"),
+        ("git log; git push", ""),
+    ],
+)
+@pytest.mark.parametrize("linked", [False, True])
+def test_the_hook_before_a_commit_is_a_part_of_it(
+    project: Path, command: str, files: str, linked: bool
+) -> None:
+    git = project / "repository" if linked else project / ".git"
+    (git / "hooks").mkdir(parents=True)
+    (git / "hooks/pre-commit").write_text("#!/bin/sh\nset -e\nsed -i 's/x/y/' there.txt\n")
+    if linked:
+        (project / ".git").write_text(f"gitdir: {git}/worktrees/project\n")
+    assert changed(command, project) == files.split()
+
+
+@pytest.mark.parametrize(("branch", "files"), [("main", "there.txt"), ("other", "")])
+def test_the_branch_is_known(project: Path, branch: str, files: str) -> None:
+    (project / ".git").mkdir()
+    (project / ".git/HEAD").write_text(f"ref: refs/heads/{branch}\n")
+    command = '[ "$(git branch --show-current)" = main ] && rm there.txt'
+    assert changed(command, project) == files.split()
+    command = '[ "$(git rev-parse --abbrev-ref HEAD)" != main ] || rm there.txt'
     assert changed(command, project) == files.split()
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Asks = tuple[tuple[str, ...], ...]
 
-TAKING = frozenset(("dirty", "staged", "unstaged", "absent", "paths", "untracked"))
+TAKING = frozenset(("dirty", "staged", "unstaged", "absent", "paths", "tracked", "untracked"))
 COMPARED = ("-z", "--name-only", "--no-renames", "--no-relative", "--no-color")
 PATHSPECS = 100
 """With more of them than this, git is slower than without."""
@@ -109,6 +109,8 @@ class Asking:
             return self._paths(about[0])
         if word == "untracked":
             return self._untracked(about, path)
+        if word == "tracked":
+            return self._names("ls-files", "-z", "--", path)
         if word == "modules":
             return self._modules()
         if word == "original":

@@ -20,7 +20,11 @@ Builtin = Callable[["Walk", ShellCall, list[Word]], str | None]
 
 
 def _move(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
-    walk.moved += _directories(walk.state, call)
+    folders = _directories(walk.state, call)
+    if walk.untouched and folders and call.kind_of(call.cwd) and call.kind_of(folders[0]) == "":
+        walk.status = False if folders[0] else None
+        folders = folders if walk.status is None else ()
+    walk.moved += folders
     return "" if call.name == "cd" else None
 
 
@@ -120,7 +124,7 @@ def apart(walk: Walk, text: str | None, call: ShellCall, arguments: Values) -> s
     for name, value in call.settings.items():
         walk.state.set(name, (value,))
     printed = walk.text(values.plain(text))
-    walk.state = kept
+    walk.state, walk.ended = kept, ""
     return None if printed is None else "".join(printed)
 
 
@@ -148,8 +152,10 @@ def _each(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
     from dibs.surfaces.hooks.shell import lists
 
     rules.run(call)
-    for args in lists.commands_of(call):
-        walk.deeper(call, args, words)
+    printed = [walk.deeper(call, args, words) for args in lists.commands_of(call)]
+    known = [one for one in printed if one is not None]
+    if call.name == "xargs" and known and len(known) == len(printed):
+        return "".join(known)
     return lists.printed_by(call)
 
 
@@ -180,10 +186,15 @@ def script(walk: Walk, call: ShellCall) -> str | None:
 
 def _git(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
     """Run git, or what one of its aliases is short for."""
-    from dibs.surfaces.hooks.shell.git_aliases import alias
+    from dibs.surfaces.hooks.shell.git_aliases import alias, hook_of
 
     text, arguments = alias(call)
-    return apart(walk, text, call, ["", *arguments]) if text else rules.run(call)
+    if text:
+        return apart(walk, text, call, ["", *arguments])
+    printed = rules.run(call)
+    if hook := hook_of(call):
+        script(walk, hook)
+    return printed
 
 
 def _recipes(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
@@ -202,6 +213,13 @@ def builtin_of(name: str) -> Builtin | None:
     return COMMANDS.get("python" if name.startswith(("python", "pypy")) else name)
 
 
+def _jq(walk: Walk, call: ShellCall, words: list[Word]) -> str | None:
+    from dibs.surfaces.hooks.shell import json_values
+
+    rules.run(call)
+    return json_values.printed(call)
+
+
 _ENTRIES: dict[str, Builtin] = {
     "cd pushd popd": _move,
     "export declare local readonly typeset": _declare,
@@ -215,6 +233,7 @@ _ENTRIES: dict[str, Builtin] = {
     "source .": _source,
     "trap": _trap,
     "git": _git,
+    "jq": _jq,
     "xargs find fd fdfind parallel": _each,
     "deno node nodejs perl php python ruby ts-node tsx": _interpret,
     "bun": lambda walk, call, words: _interpret(walk, call, words) or _recipes(walk, call, words),

@@ -86,6 +86,7 @@ class Scene:
     asked: the questions that names carry, by their numbers
     made: how many temporary files they have made
     fetched: the branch in FETCH_HEAD, if they have fetched one
+    added: the paths that they have added to git's index, None for all changed files
     bisected: the ends of a bisection that they have started, before its first step
     """
 
@@ -97,6 +98,7 @@ class Scene:
         self.texts = MAX_TEXTS
         self.made = 0
         self.fetched = ""
+        self.added: list[str | None] = []
         self.bisected: dict[str, Values] = {}
 
     def written_below(self, folder: str) -> list[str]:

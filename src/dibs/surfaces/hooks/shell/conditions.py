@@ -6,10 +6,25 @@ them before.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+
 from dibs.surfaces.hooks.shell.call import ASKED, ShellCall
 from dibs.surfaces.hooks.shell.values import BRACKET, QUESTION, STAR, Values, options, plain
 
-_KINDS = {"-e": ("file", "directory"), "-f": ("file",), "-d": ("directory",)}
+_ANY = ("file", "directory")
+_KINDS = {
+    "-d": ("directory",),
+    "-f": ("file",),
+    "-s": _ANY,
+    **dict.fromkeys("-e -r -w -x".split(), _ANY),
+}
+_NUMBERS: dict[str, Callable[[int, int], bool]] = {
+    "-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__,
+    "-gt": int.__gt__, "-ge": int.__ge__,
+}  # fmt: skip
+# Not `-lt` and `-le`: loops count with them.
+_COMPARING = frozenset("= == != =~ < > -z -n -eq -ne -gt -ge".split())
 # A value with one of these stands for names that are not known yet.
 _OPEN = frozenset((STAR, QUESTION, BRACKET, ASKED))
 _MEANS = frozenset("*?[]()\\^$|+{}.")
@@ -21,7 +36,26 @@ def status(call: ShellCall) -> bool | None:
         return call.name != "false"
     if call.name in ("test", "[", "[["):
         return _test([arg for arg in call.args if arg not in ("]", "]]")], call)
+    if call.name in ("which", "type", "hash"):
+        return is_installed(call)
     return _grep(call)
+
+
+def compares(call: ShellCall) -> bool:
+    """Say whether the command compares values; the names that a command prints may be such."""
+    return not _COMPARING.isdisjoint(call.args) and not any(
+        arg and ASKED in arg for arg in call.args
+    )
+
+
+def is_installed(call: ShellCall) -> bool | None:
+    """Whether the command that is looked for is there, as far as that can be seen."""
+    _, names = options(call.args)
+    name = names[0] if len(names) == 1 else None
+    if not name or "/" in name or not call.kind_of(call.cwd):
+        return None
+    folders = os.environ.get("PATH", "").split(":")
+    return any(call.kind_of(f"{folder}/{plain(name)}") == "file" for folder in folders)
 
 
 def _test(args: Values, call: ShellCall) -> bool | None:
@@ -36,10 +70,17 @@ def _test(args: Values, call: ShellCall) -> bool | None:
     known = [plain(arg) for arg in args if arg is not None]
     if len(known) == 2 and known[0] in _KINDS:
         kind = _kind(call, known[1])
+        if known[0] == "-s" and kind == "file" and not call.text(known[1]):
+            return None
         return None if kind is None else kind in _KINDS[known[0]]
     if len(known) == 2 and known[0] in ("-n", "-z"):
         return (known[0] == "-n") == bool(known[1])
-    if len(known) == 3 and known[1] in ("=", "==", "!=") and _MEANS.isdisjoint(known[2]):
+    if len(known) == 3 and known[1] in _NUMBERS:
+        left, right = known[0].strip(), known[2].strip()
+        if left.isdecimal() and right.isdecimal() and len(left + right) < 20:
+            return _NUMBERS[known[1]](int(left), int(right))
+        return None
+    if len(known) == 3 and known[1] in ("=", "==", "!=") and "*" not in "".join(known):
         return (known[0] == known[2]) == (known[1] != "!=")
     return None
 

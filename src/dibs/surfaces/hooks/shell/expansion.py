@@ -54,6 +54,7 @@ class Expansion:
         known = self.state.variables | {
             name: self.printed.get(name, ()) for name in used if name[:1] == "("
         }
+        known["?"] = ("0",)  # Commands are assumed to succeed.
         sure = {name: held[0] for name, held in known.items() if len(held) == 1}
         many = {name: held for name, held in known.items() if name in used - {*sure} and held}
         cwds = self.state.cwds or ("",)

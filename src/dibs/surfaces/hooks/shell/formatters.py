@@ -270,8 +270,11 @@ def format_files(call: ShellCall) -> None:
     out = [*every(call.args, *_LEAVE_OUT), *(name[1:] for name in names if name and name[0] == "!")]
     patterns = [plain(one) for value in out for one in value.split(",")]
     asks = [("only", "there"), *(("only", "unlike", pattern) for pattern in patterns)]
-    given = [name for name in names if name and name != "-" and name[0] not in "!-"]
-    for value in given or [formatter.default]:
+    given = [name for name in names if name and name[0] not in "!-"]
+    if not given and "-" in names:
+        return  # it passes its input on
+    # An unknown name is not the lack of one.
+    for value in given or ([] if None in names else [formatter.default]):
         if value:
             call.write(formatter.paths(call, value, found), asks=tuple(asks))
 

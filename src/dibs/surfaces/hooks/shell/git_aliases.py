@@ -1,10 +1,11 @@
-"""What git's aliases are short for, as its configuration files say."""
+"""What a repository makes git run: aliases, and the hook before a commit."""
 
 from __future__ import annotations
 
 from dibs.surfaces.hooks.shell.call import ShellCall
 from dibs.surfaces.hooks.shell.git_rules import GIT, begun, top_of
-from dibs.surfaces.hooks.shell.values import Values
+from dibs.surfaces.hooks.shell.searches import git_folder
+from dibs.surfaces.hooks.shell.values import Values, options
 
 
 def alias(call: ShellCall) -> tuple[str, Values]:
@@ -18,12 +19,7 @@ def alias(call: ShellCall) -> tuple[str, Values]:
     if not args or not args[0] or args[0] in GIT or not here:
         return "", []
     call.cwd = here
-    top = top_of(call)
-    # In a linked worktree, `.git` is a file that says where the repository is.
-    folder = f"{top}/.git"
-    if call.kind_of(folder) == "file":
-        linked = (call.text(folder) or "").removeprefix("gitdir:").strip()
-        folder = linked.partition("/worktrees/")[0]
+    top, folder = top_of(call), git_folder(call, common=True)
     home = call.variables.get("HOME")
     files = [f"{home}/.gitconfig"] if home else []
     found = ""
@@ -34,6 +30,26 @@ def alias(call: ShellCall) -> tuple[str, Values]:
         return f'{found[1:]} "$@"', args[1:]
     call.cwd = here if found else cwd
     return (f'git {found} "$@"' if found else ""), args[1:]
+
+
+def hook_of(call: ShellCall) -> ShellCall | None:
+    """Give the hook that `git commit` runs, if there is one."""
+    cwd = call.cwd
+    args, apart = begun(call)
+    here, call.cwd = call.cwd, cwd
+    if args[:1] != ["commit"] or apart or not here:
+        return None
+    found, _ = options(args[1:], "mFCcut --message --file --author --date --fixup --squash", "uS")
+    if found.has("-n --no-verify --dry-run"):
+        return None
+    hook = ShellCall([], here, call.scene)
+    path = f"{git_folder(hook, common=True)}/hooks/pre-commit"
+    if call.kind_of(path) != "file":
+        return None
+    hook.cwd, hook.spelled = top_of(hook), path
+    if found.has("-a --all"):
+        call.scene.added.append(None)
+    return hook
 
 
 def _aliases(config: str) -> dict[str, str]:

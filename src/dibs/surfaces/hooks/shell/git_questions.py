@@ -11,6 +11,7 @@ Nothing is asked here: that happens before the command runs, if somebody holds s
                             `unstaged`: only on disk; `absent`: those that are gone from there
     paths REV               what differs from REV, or from the index
     untracked FLAG…         what `git clean` would remove
+    tracked                 the files that git has
     modules                 submodules that are not where they should be
     original, todo          where an abort returns to; what is still to be applied
     bisect WORD REV…        where a bisection goes next
@@ -34,6 +35,7 @@ UPSTREAM = "@{upstream}"
 UNKNOWN = ("unknown",)
 DIRTY = ("dirty",)
 STAGED = ("staged",)
+TRACKED = ("tracked",)
 ORIGINAL = ("original",)
 TODO = ("todo",)
 UNMERGED = ("refuses", "unmerged")

@@ -16,6 +16,7 @@ from dibs.surfaces.hooks.shell.git_questions import (
     PICKING,
     REBASING,
     STAGED,
+    TRACKED,
     UNKNOWN,
     UNMERGED,
     about,
@@ -201,8 +202,11 @@ def _reset(call: ShellCall) -> None:
 
 def _rm(call: ShellCall) -> None:
     found, names = options(call.args, " --pathspec-from-file")
-    if not found.has("--cached -n --dry-run"):
-        _paths(call, names, "remove")
+    if found.has("--cached -n --dry-run"):
+        return
+    for name in names:
+        several = bool(name) and ("*" in plain(name or "") or call.is_directory(name or ""))
+        _paths(call, [name], "remove", (TRACKED,) if several else ())
 
 
 def _clean(call: ShellCall) -> None:
@@ -315,6 +319,16 @@ def top_of(call: ShellCall) -> str:
     return path or call.cwd
 
 
+def _add(call: ShellCall) -> None:
+    """What is staged matters to a hook before the commit."""
+    found, names = options(call.args, " --chmod --pathspec-from-file")
+    if found.has("-n --dry-run -N --intent-to-add"):
+        return
+    whole = found.has("-A --all -u --update") and not names
+    for name in [None] if whole else names:
+        call.scene.added.append(None if name in (None, ".") else call.path(name))
+
+
 def _worktree(call: ShellCall) -> None:
     _, names = options(call.args)
     if names[:1] == ["remove"]:
@@ -343,7 +357,8 @@ _CONFIG = "--get --list -l --get-all --get-regexp --show-origin"
 _OUTPUT = output(" -o --output", "--output -o")
 GIT = table({
     _READS: Rule(reads=True),
-    "add clone commit gc init push": Rule(),
+    "add stage": Rule(_add),
+    "clone commit gc init push": Rule(),
     "am": Rule(_applies("", mailed=True)),
     "apply": Rule(_applies("--check --stat --numstat --summary --cached", mailed=False)),
     "archive": Rule(_OUTPUT),

@@ -70,4 +70,21 @@ def _module(call: ShellCall, module: str | None, names: Values) -> list[str]:
 
         archive, folder = [*names[1:3], None, None][:2]
         unpacked(call, archive, folder, [])
+    elif module:
+        return _own_module(call, plain(module), names)
+    return []
+
+
+def _own_module(call: ShellCall, module: str, names: Values) -> list[str]:
+    """A module of the project, below one of the directories in which Python looks."""
+    path = call.settings.get("PYTHONPATH", call.variables.get("PYTHONPATH", ""))
+    for folder in (".", *filter(None, path.split(":")), "src"):
+        file = f"{folder}/{module.replace('.', '/')}"
+        for found in (f"{file}.py", f"{file}/__main__.py"):
+            where = call.path(found) or ""
+            if call.kind_of(where) == "file" and (code := call.text(found)):
+                from dibs.surfaces.hooks.shell import python_code
+
+                call.script = where
+                return python_code.follow(call, code, [found, *names])
     return []

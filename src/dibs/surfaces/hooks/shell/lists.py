@@ -229,6 +229,23 @@ def _passed(call: ShellCall) -> str | None:
     return call.text(names[0]) if names else call.stdin
 
 
+def _part(call: ShellCall) -> str | None:
+    """The first or last lines; of names that are not known, any may be among them."""
+    text = _passed(call)
+    named = bool(options(call.args, "nc --lines --bytes")[1])
+    if text is None or ASKED in text or ("*" in text and not named):
+        return text
+    args = [f"-n{arg[1:]}" if arg and arg[1:].isdecimal() else arg for arg in call.args]
+    said = plain(options(args, "nc --lines --bytes")[0].value("-n --lines") or "10")
+    if not said.isdecimal() or options(args, "c --bytes")[0].has("-c --bytes"):
+        return text
+    lines = text.splitlines(keepends=True)
+    count = int(said[:9])
+    return "".join(
+        lines[:count] if call.name == "head" else lines[len(lines) - min(count, len(lines)) :]
+    )
+
+
 def _grep(call: ShellCall) -> str | None:
     """The lines of a list that contain a plain text, or end as a pattern says."""
     flags, names = options(call.args, "eABCmgtT --include --exclude --exclude-dir --glob --type")
@@ -326,7 +343,8 @@ _ENTRIES: dict[str, _Prints] = {
     "basename dirname readlink realpath": _name,
     "git": _git,
     "ag grep egrep fgrep rg": _grep,
-    "head tail sort uniq tac shuf": _passed,
+    "head tail": _part,
+    "sort uniq tac shuf": _passed,
     "ls": _ls,
     "mktemp": _mktemp,
     "pwd": _pwd,

@@ -175,8 +175,11 @@ class PythonValues:
         return [*self.texts(node)] if found and isinstance(found[0], Given) else None
 
     def _of_boolop(self, node: Any) -> Iterator[Value]:
+        either = type(node.op).__name__ == "Or"
         for one in node.values:
             yield from self.values(one)
+            if either and self.decided(one):
+                return
 
     def _of_list(self, node: Any) -> Iterator[Value]:
         for one in node.elts:

@@ -46,6 +46,8 @@ def matching(call: ShellCall, flags: Options, names: Values) -> str | None:
 def printed_by_git(call: ShellCall) -> str | None:
     """What git prints of the files of a checkout."""
     args = call.args
+    if args in (["branch", "--show-current"], ["rev-parse", "--abbrev-ref", "HEAD"]):
+        return _branch(call)
     if args[:1] == ["rev-parse"]:
         if args[1:] == ["--show-toplevel"] and call.cwd:
             path = call.cwd
@@ -71,6 +73,32 @@ def printed_by_git(call: ShellCall) -> str | None:
     if args[:1] == ["ls-files"]:
         return _ls_files(call, args[1:])
     return _differing(call, args) if args[:1] and args[0] in _DIFFERING else None
+
+
+def _branch(call: ShellCall) -> str | None:
+    """The branch that is checked out, if no command before has changed it."""
+    if any(edit.kind == "tree" for edit in call.scene.edits):
+        return None
+    folder = git_folder(call)
+    head = (folder and call.text(f"{folder}/HEAD")) or ""
+    name = head.strip().removeprefix("ref: refs/heads/")
+    return f"{name}\n" if name != head.strip() else None
+
+
+def git_folder(call: ShellCall, *, common: bool = False) -> str:
+    """Give where git keeps what it knows of the checkout, "" if there is none.
+
+    common: where it keeps what all worktrees share
+    """
+    path = call.cwd
+    while path and not call.kind_of(f"{path}/.git"):
+        path = path.rpartition("/")[0]
+    folder = f"{path}/.git" if path else ""
+    if folder and call.kind_of(folder) == "file":
+        # In a linked worktree, it is a file that says where the repository is.
+        folder = (call.text(folder) or "").removeprefix("gitdir:").strip()
+        folder = folder.partition("/worktrees/")[0] if common else folder
+    return folder
 
 
 def _ls_files(call: ShellCall, args: Values) -> str | None:
@@ -121,7 +149,16 @@ def _differing(call: ShellCall, args: Values) -> str | None:
         return f"{call.asking('', *asks)}\n" if word != "status" else None
     listed = [_through_directories(plain(one)) for one in paths if one] or ["**"]
     listed = [f"{one}/**" if call.is_directory(one) else one for one in listed]
-    return "".join(f"{call.asking(one, *asks)}\n" for one in listed)
+    printed = "".join(f"{call.asking(one, *asks)}\n" for one in listed)
+    added = call.scene.added if asks[:1] == [("staged",)] else []
+    # What the same text has added is not staged yet.
+    if None in added:
+        printed += f"{call.asking('**', ('dirty',), *limits)}\n"
+    else:
+        for path in filter(None, added):
+            folder = call.is_directory(path)
+            printed += f"{call.asking(f'{path}/**', ('dirty',))}\n" if folder else f"{path}\n"
+    return printed
 
 
 def pathspec(paths: Values) -> tuple[Values, list[tuple[str, ...]]]:

@@ -300,7 +300,7 @@ class ShellReader:
             self.at += length
         elif after and after in "0123456789@*#?$!-":
             self.at += 1
-            word.parts.append((UNKNOWN if after in "#?$!-" else VARIABLE, after, quoted))
+            word.parts.append((UNKNOWN if after in "$!-" else VARIABLE, after, quoted))
         elif after == "'" and not quoted:
             self._ansi(word)
         elif after != '"' or quoted:

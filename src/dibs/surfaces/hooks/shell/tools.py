@@ -190,6 +190,29 @@ def _first(*words: str) -> Reads:
     return lambda args: args == ["--version"] or any(args[: len(one)] == one for one in beginnings)
 
 
+def _rename(call: ShellCall) -> None:
+    """`rename 's/old/new/' FILE…` of Perl, `rename OLD NEW FILE…` of Linux."""
+    found, names = options(call.args, "e")
+    expression = plain(found.get("-e") or [*names, ""][0] or "")
+    if found.has("-n --nono --no-act") or not expression:
+        return
+    from dibs.surfaces.hooks.shell.filters import part
+    from dibs.surfaces.hooks.shell.patterns import literals
+
+    texts = [expression]
+    files = names if "-e" in found else names[1:]
+    if expression[0] in "sty" and not expression[1:2].isalnum() and len(expression) > 2:
+        pattern = expression[2 : part(expression, 2, expression[1]) - 1]
+        texts = literals(pattern) if expression[0] == "s" else [""]
+    else:
+        files = names[2:]
+    for file in filter(None, call.expanded(files)):
+        if "*" in plain(file) and len(texts) == 1:
+            call.write([call.asking(file, ("only", "named", texts[0]))], "remove")
+        elif "*" in plain(file) or any(text in plain(file) for text in texts):
+            call.write([file], "remove")
+
+
 COMMANDS = table({
     _VERSIONED: Rule(outputs, lambda args: args == ["--version"]),
     "docker podman": Rule(
@@ -212,7 +235,7 @@ COMMANDS = table({
     "mariadb-dump mysqldump": Rule(output("hPpru --result-file", "-r --result-file")),
     "mongodump": Rule(output("dchou --archive --out", "-o --out")),
     "pg_dump pg_dumpall": Rule(output("fdhpUFntTj --file --dbname --schema --table", "-f --file")),
-    "prename rename": Rule(operands(kind="remove", unless="-n --nono --no-act", skip=1)),
+    "file-rename prename rename": Rule(_rename),
     "protoc": Rule(_protoc),
     "psql": Rule(_psql),
     "rsync": Rule(_rsync),

@@ -26,7 +26,7 @@ _PLAIN = {**_UNMARKED, ord(STAR): "*", ord(QUESTION): "?", ord(BRACKET): "["}
 _ACTIVE = frozenset("*?[{~")
 # These make the pattern of `${name%pattern}` more than a text.
 _PATTERN = frozenset("*?[$`'\"\\")
-_OPERATORS = frozenset(("", *"% %% # ## / // - :- :=".split()))
+_OPERATORS = frozenset(("", *"% %% # ## / // - :- := ? :?".split()))
 
 
 class Word:
@@ -78,17 +78,17 @@ class Word:
 
     def assigned(self, variables: Mapping[str, str]) -> str | None:
         """Give the value of the right side of an assignment: not split, no wildcard acts."""
-        value = self._joined(variables)
+        value = self._joined(variables, splits=False)
         return None if value is None else plain(value)
 
-    def _joined(self, variables: Mapping[str, str]) -> str | None:
+    def _joined(self, variables: Mapping[str, str], *, splits: bool = True) -> str | None:
         found = ""
         length = 0
         for at, (kind, text, quoted) in enumerate(self.parts):
             value: str | None = text
             if kind in (VARIABLE, OUTPUT):
                 value = _held(kind, text, variables)
-                if value is not None and not quoted:
+                if value is not None and not quoted and splits:
                     value = None if any(map(str.isspace, value)) else value.translate(_WILD)
                 length += len(value or "")
             elif kind != TEXT:
@@ -153,7 +153,7 @@ def split_parameter(parameter: str) -> tuple[str, str, str]:
     """Split the inside of a `${…}` into name, operator and rest; no name if it is anything else."""
     keys = parameter[:1] == "!" and parameter.endswith(("[@]", "[*]"))
     length = name_length(parameter) or int(parameter[:1] in ("@", "*"))
-    length = length or (keys and name_length(parameter, 1) + 1)
+    length = length or (keys and name_length(parameter, 1) + 1) or int(parameter in ("#", "?"))
     while not name_length(parameter) and parameter[length : length + 1].isdecimal():
         length += 1
     rest = parameter[length:]
@@ -172,7 +172,7 @@ def _parameter(parameter: str, variables: Mapping[str, str]) -> str | None:
     value = variables.get(name) if name else None
     if op in ("-", ":-", ":="):
         return value or _default(rest, variables)
-    if value is None or not op:
+    if value is None or op in ("", "?", ":?"):
         return value
     if op in ("/", "//"):
         old, _, new = rest.partition("/")
@@ -297,14 +297,23 @@ class ShellState:
 
     def arguments(self, args: Values) -> dict[str, tuple[str, ...]]:
         """Set `$1`, `$2` and so on, and `$@`; give their previous values."""
-        names = [name for name in self.variables if name[0] in "@*0123456789"]
+        names = [name for name in self.variables if name[0] in "@*#0123456789"]
         before = {name: self.variables.pop(name) for name in names}
         known = [plain(arg) for arg in args if arg is not None]
         self.set("@", known)
         self.set("*", known)
         for number, arg in enumerate(args[:MAX_VALUES], 1):
             self.set(str(number), () if arg is None else (plain(arg),))
+        if None not in args:
+            self.set("#", (str(len(args)),))
+            for number in range(len(args) + 1, 10):
+                self.set(str(number), ("",))
         return before
+
+    def any_argument(self) -> None:
+        """Let `$1` be any of the arguments: a loop may shift them."""
+        if "1" in self.variables and len(self.variables.get("@", ())) > 1:
+            self.set("1", self.variables["@"])
 
 
 def few(found: Iterable[str]) -> tuple[str, ...]:

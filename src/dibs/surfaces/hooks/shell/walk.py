@@ -17,8 +17,9 @@ import os
 import sys
 
 from dibs.surfaces.hooks.shell import builtins, rules, values
+from dibs.surfaces.hooks.shell.branches import APART, LEAVES, Branches, Frame, together
 from dibs.surfaces.hooks.shell.call import Disk, Scene, ShellCall
-from dibs.surfaces.hooks.shell.expansion import Expansion, Printed, Setting
+from dibs.surfaces.hooks.shell.expansion import Printed, Setting
 from dibs.surfaces.hooks.shell.syntax import MAX_TOKENS, Texts, end_of_words, keyword_at, name_at
 from dibs.surfaces.hooks.shell.values import Redirect, ShellState, Token, Word
 
@@ -26,9 +27,6 @@ MAX_DEPTH = 6
 
 _OPENERS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
 _CLOSERS = frozenset(_OPENERS.values()) | {"esac"}
-# Before these, a command runs in its own shell.
-_APART = (["|"], ["|&"], ["&"])
-_PIPES = (["|"], ["|&"])
 _LOOPS = frozenset("for while until select".split())
 # Words after which a command begins, not arguments.
 _LEADING = frozenset("if then elif else do while until ! { time".split())
@@ -37,82 +35,35 @@ _SILENT = frozenset(
     "cd export set shopt declare local readonly typeset true : [ [[ (( test mkdir rm cp mv touch"
     " chmod unset read mapfile readarray shift trap umask wait sleep tee".split()
 )
+_SETTING = frozenset("cd export set shopt declare local readonly typeset unset".split())
 # What bash calls the system; versions may follow.
 _OSTYPES = {"linux": "linux-gnu", "darwin": "darwin"}
-_CONDITIONS = frozenset("true : false test [ [[ grep egrep fgrep".split())
+_CONDITIONS = frozenset("true : false test [ [[ grep egrep fgrep which type hash".split())
 
 
-class Frame:
-    """An open `(`, `{`, `if`, loop or `case`.
-
-    function: the name of the function, if it is a function's body
-    at: where its contents begin
-    out, stdin, skipped: those of the walk outside
-    dead: whether it does not run at all
-    met: whether the condition of one of its branches is certainly met
-    subject: what a `case` compares, None if unknown
-    """
-
-    def __init__(self, closer: str, walk: Walk, apart: bool, at: int) -> None:
-        self.closer = closer
-        self.function = walk.function
-        self.at = at
-        self.apart = apart
-        self.unsure = walk.unsure
-        self.begin = walk.begin
-        self.start = self.base = walk.state.copy()
-        self.ends: list[ShellState] = []
-        self.otherwise = False
-        self.out = walk.out
-        self.stdin = walk.stdin
-        self.skipped = walk.skipped
-        self.dead = walk.dead
-        self.met = False
-        self.subject: str | None = None
-
-
-class Walk(Expansion):
+class Walk(Branches):
     """One command text being walked; the edits of its scene are what it is going to change.
 
     left: how many more tokens may be read
-    begin: the state before the current list
-    piped: whether a pipe leads into the current command, and `feed` is what comes through it
-    stdin: what the commands of the current loop or group read, if no pipe leads into them
-    out: what the current commands have printed, if it is not redirected
-    closed: where the redirections begin that follow the group just closed
     moved: the directories that the current command changes to, "" for an unknown one
-    unsure: whether the command runs only if the one before it failed
-    status: whether the last command certainly succeeds or fails, None if unknown
-    dead: whether the current command certainly does not run
-    skipped: the same for everything in the current frame
-    written: how many edits there were before the last command of a list
     earlier: the state before that command, if it would have changed it
-    function: the name of the function whose body begins next, if any
-    functions: the bodies of functions, by name
+    untouched: whether nothing has run yet that could make a directory
+    ended: the `exit`, `return`, `break` or `continue` that has just run
     """
 
     def __init__(self, texts: Texts, cwd: str, disk: Disk) -> None:
         home = os.environ.get("HOME")
         self.texts = texts
-        self.scene = Scene(disk)
-        self.feed: str | None = None
-        self.stdin: str | None = None
-        self.out: list[Printed] = []
-        self.closed = -1
         self.moved: list[str] = []
         self.left = MAX_TOKENS
         self.depth = 0
         known: dict[str, tuple[str, ...]] = {"HOME": (home,)} if home else {}
         if sys.platform in _OSTYPES:
             known["OSTYPE"] = (_OSTYPES[sys.platform],)
-        super().__init__(ShellState((cwd,), known))
-        self.begin = self.state
+        super().__init__(ShellState((cwd,), known), Scene(disk))
         self.earlier: ShellState | None = None
-        self.piped = self.unsure = self.dead = self.skipped = False
-        self.status: bool | None = None
-        self.written = 0
-        self.function = ""
-        self.functions: dict[str, list[Token]] = {}
+        self.ended = ""
+        self.untouched = True
 
     def text(self, text: str, *, apart: bool = True) -> Printed:
         """Walk through a text; if it runs separately, its changes to the state stay inside."""
@@ -127,18 +78,15 @@ class Walk(Expansion):
         """Walk through tokens one level deeper; give what they print."""
         if self.depth >= MAX_DEPTH:
             return None
-        kept = self.feed, self.piped, self.unsure, self.function, self.begin, self.out, self.closed
-        skipped = self.dead, self.skipped
+        kept = self.kept()
         state = self.state.copy()
         self.depth += 1
-        self.piped = self.unsure = self.dead = self.skipped = False
-        self.function = ""
-        self.out = []
+        self.enter()
         self._level(tokens)
-        printed = _together(self.out)
+        printed = together(self.out)
+        self.ended = self.left_by
         self.depth -= 1
-        self.feed, self.piped, self.unsure, self.function, self.begin, self.out, self.closed = kept
-        self.dead, self.skipped = skipped
+        self.__dict__.update(kept)
         if apart:
             self.state = state
         return printed
@@ -159,40 +107,24 @@ class Walk(Expansion):
                     at += 1  # `function f()`
                     continue
                 self.unsure = False
-                self._open(")", frames, at, apart=True)
+                self.open_frame(")", frames, at, apart=True)
                 subshells += 1
             elif token == ")":
-                while subshells and self._close(frames, tokens, at).closer != ")":
+                while subshells and self.close_frame(frames, tokens, at).closer != ")":
                     pass
                 subshells = max(0, subshells - 1)
             elif token in (";;", ";&", ";;&"):
-                at = self._next_case(tokens, at, frames)
+                at = self.next_case(tokens, at, frames)
             elif token != "\n" or tokens[at - 2 : at - 1] not in (["|"], ["|&"], ["||"]):
                 if token == "&":
                     self.state = self.begin  # The whole list has run in the background.
                 if token in (";", "&", "\n"):
                     self.begin = self.state.copy()
                 self.piped = token in ("|", "|&")
-                self.unsure = token == "||"
+                self.unsure = token == "||" and self.status is not False
                 if not self.piped:
                     self.feed = None
-                    self._weigh(token)
-
-    def _weigh(self, operator: str) -> None:
-        """Find out whether what follows an operator certainly does not run."""
-        written = [*itertools.islice(self.scene.edits, self.written, None)]
-        self.written = len(self.scene.edits)
-        self.dead = self.skipped
-        if operator == "&&":
-            self.dead |= self.status is False
-        elif operator == "||":
-            # A command that writes files is assumed to succeed, so the handler of a failure is
-            # skipped.
-            plainly = any(
-                all(ask[0] == "only" for ask in edit.asks) and "*" not in edit.path
-                for edit in written
-            )
-            self.dead |= self.status is True or (self.status is None and plainly)
+                    self.weigh(token)
 
     def _command(self, tokens: list[Token], at: int, frames: list[Frame]) -> int:
         """Take keywords and then one simple command; give where it ends."""
@@ -200,28 +132,34 @@ class Walk(Expansion):
         while keyword := keyword_at(tokens, at):
             if keyword in _OPENERS:
                 piped = self.piped
-                self._open(_OPENERS[keyword], frames, at + 1)
+                loops = keyword if keyword in ("while", "until") else ""
+                self.open_frame(_OPENERS[keyword], frames, at + 1, loops)
+                if loops:
+                    self.state.any_argument()
                 if keyword == "while" and not piped:
                     self._fed(tokens, at + 1)
             elif keyword == "case":
-                self._open("esac", frames, at + 1)
-                frames[-1].subject = self._only(tokens[at + 1 : at + 2])
+                self.open_frame("esac", frames, at + 1)
+                frames[-1].subjects = self._values(tokens[at + 1 : at + 2])
                 while at < len(tokens) and keyword_at(tokens, at) != "in":
                     at += 1
-                return self._next_case(tokens, at + 1, frames)
+                return self.next_case(tokens, at + 1, frames)
             elif keyword in ("for", "select"):
-                self._open("done", frames, at + 1)
+                self.open_frame("done", frames, at + 1, keyword)
                 return self._loop(tokens, at + 1)
             elif keyword in _CLOSERS:
                 if frames and frames[-1].closer == keyword:
-                    self._close(frames, tokens, at + 1)
+                    self.close_frame(frames, tokens, at + 1)
             elif keyword in ("then", "else", "elif"):
                 if frames and frames[-1].closer == "fi":
-                    self._branch(keyword, frames[-1])
+                    self.branch(keyword, frames[-1])
             elif keyword == "function":
                 at += 1
                 self.function = name_at(tokens, at)
-            elif keyword not in ("do", "!", "time", "coproc"):
+            elif keyword == "do":
+                if frames and frames[-1].loops in ("while", "until"):
+                    self.repeat(frames[-1])
+            elif keyword not in ("!", "time", "coproc"):
                 break
             negated ^= keyword == "!"
             at += 1
@@ -234,22 +172,19 @@ class Walk(Expansion):
         if self.dead:
             self.function = ""
         elif words or redirects:
-            apart = self.piped or tokens[end : end + 1] in _APART
+            apart = self.piped or tokens[end : end + 1] in APART
+            before = len(self.scene.edits)
             printed = self._simple(words, redirects, apart)
+            if self.doubt:
+                self.drop(before)
+            if self.ended and self.certain and not self.doubt and not apart:
+                self.leave(self.ended, frames)
             self.function = ""
             if words or self.closed != at:
-                self._print(printed, tokens, end)
+                self.pass_on(printed, tokens, end)
             if negated and self.status is not None:
                 self.status = not self.status
         return end
-
-    def _print(self, printed: Printed, tokens: list[Token], at: int) -> None:
-        """Pass what a command prints to the pipe after it, or to the reader of the whole output."""
-        self.feed = None if printed is None else "".join(printed)
-        # After `||` it runs only if the one before failed, which is assumed to succeed.
-        instead = self.unsure and self.out and any(self.out[-1] or ())
-        if tokens[at : at + 1] not in _PIPES and not instead:
-            self.out.append(printed)
 
     def _fed(self, tokens: list[Token], at: int) -> None:
         """Find what a loop reads that is redirected at its end: `while read f; do …; done < x`."""
@@ -271,97 +206,21 @@ class Walk(Expansion):
             for redirect in redirects:
                 self.stdin = _stdin(redirect, call, variables, self.stdin)
 
-    def _open(self, closer: str, frames: list[Frame], at: int, *, apart: bool = False) -> None:
-        frames.append(Frame(closer, self, apart or self.piped or bool(self.function), at))
-        if self.piped:
-            self.stdin = self.feed
-        self.out = []
-        self.begin = self.state.copy()
-        self.skipped = self.dead
-        self.piped = self.unsure = False
-        self.function = ""
-
-    def _close(self, frames: list[Frame], tokens: list[Token], at: int) -> Frame:
-        frame = frames.pop()
-        printed = _together(self.out)
-        self.out, self.stdin, self.closed = frame.out, frame.stdin, at
-        self.dead, self.skipped = frame.dead, frame.skipped
-        if not frame.dead and frame.closer not in (")", "}"):
-            self.status = None
-        if frame.function:
-            self.functions[frame.function] = tokens[frame.at : at - 1]
-            printed = ()
-        self.begin = frame.begin.copy()
-        if frame.closer in ("fi", "esac"):
-            if not frame.otherwise:
-                frame.ends.append(frame.base)
-            for end in frame.ends:
-                self.state.join(end)
-        while at < len(tokens) and isinstance(one := tokens[at], Redirect):
-            printed = () if one.is_output() else printed
-            at += 1
-        self._print(printed, tokens, at)
-        if frame.apart or tokens[at : at + 1] in _APART:
-            self.state = frame.start
-        elif frame.unsure:
-            self.state.join(frame.start)
-        return frame
-
-    def _branch(self, keyword: str, frame: Frame) -> None:
-        if keyword == "then":
-            frame.base = self.state.copy()
-            self.skipped = self.skipped or self.status is False
-            frame.met |= self.status is True and not self.skipped
-        else:
-            frame.otherwise = keyword == "else"
-            self._back(frame)
-            self.skipped = frame.dead or frame.met
-        self.dead = self.skipped
-
-    def _back(self, frame: Frame) -> None:
-        """Begin another branch: the state is again that before the first branch."""
-        frame.ends.append(self.state)
-        self.state = frame.base.copy()
-        self.begin = frame.base.copy()
-
-    def _next_case(self, tokens: list[Token], at: int, frames: list[Frame]) -> int:
-        """Skip the pattern of a case."""
-        if not frames or frames[-1].closer != "esac":
-            return at
-        self._back(frames[-1])
-        while at < len(tokens) and tokens[at] == "\n":
-            at += 1
-        if keyword_at(tokens, at) == "esac":
-            return at
-        patterns = []
-        while at < len(tokens) and tokens[at] != ")":
-            patterns.append(tokens[at])
-            at += 1
-        self._choose(frames[-1], [one for one in patterns if isinstance(one, Word)])
-        return at + 1
-
-    def _choose(self, frame: Frame, patterns: list[Word]) -> None:
-        """Find out whether a branch of a `case` certainly runs, or certainly does not."""
-        if frame.subject is None:
-            return
-        from dibs.surfaces.hooks.shell import conditions
-
-        said = {conditions.matches(frame.subject, one.single({})) for one in patterns}
-        self.dead = self.skipped = frame.dead or frame.met or said == {False}
-        frame.met |= True in said
-
-    def _only(self, tokens: list[Token]) -> str | None:
-        """Give the value of a word that has only one."""
+    def _values(self, tokens: list[Token]) -> tuple[str, ...]:
+        """Give the values that a word may have, nothing if they are not known."""
         words = [one for one in tokens if isinstance(one, Word)]
         self.inner(words)
-        found = [*self.fields(words)]
-        return found[0] if len(found) == 1 else None
+        found = [one.assigned(variables) for one in words for _, variables in self.settings(words)]
+        return () if None in found else tuple(one for one in found if one is not None)
 
     def _loop(self, tokens: list[Token], at: int) -> int:
         """Give the variable of a loop all its values; give where its body begins."""
         end = end_of_words(tokens, at)
         given = [token for token in tokens[at:end] if isinstance(token, Word)]
-        self.inner(given[2:])
+        over = given[2:]
+        if self.state.variables.get("#") == ("0",) and all(map(_is_arguments, over)):
+            self.dead = self.skipped = True
+        self.inner(over)
         if given:
             held = [*self.fields(given[2:])] if given[1:] else self.state.variables.get("@", ())
             for cwd in self.state.cwds[:1] if len(self.state.cwds) == 1 else ():
@@ -385,6 +244,7 @@ class Walk(Expansion):
         given = words[: len(words) - len(command)] if command else []
         printed: list[str | None] = []
         statuses: set[bool | None] = set()
+        self.open, self.ended = False, ""
         for setting in self.settings([*words, *targets]):
             self.status = None
             printed.append(self._run(command, redirects, setting, given))
@@ -397,7 +257,7 @@ class Walk(Expansion):
         self.earlier = kept if changed else None
         if apart or (self.unsure and not changed):
             self.state = kept
-        elif self.unsure:
+        elif self.unsure or self.doubt:
             self.state.join(kept)
         return None if None in printed else tuple(one for one in printed if one is not None)
 
@@ -406,9 +266,7 @@ class Walk(Expansion):
     ) -> str | None:
         """Run one command in one setting; give what it prints, if the text says that."""
         cwd, variables = setting
-        args = [arg for word in words for arg in word.fields(variables)]
-        if whole := self._whole(words):
-            args[:1] = whole
+        args = [arg for word in words for arg in self._whole(word) or word.fields(variables)]
         if args and args[0] in ("env", "sudo"):
             # `env PATH="$PATH" make`: which command it is does not depend on the value.
             for at, word in enumerate(words if len(words) == len(args) else ()):
@@ -437,9 +295,9 @@ class Walk(Expansion):
                 self.scene.files[path] = printed
         return "" if any(map(Redirect.is_output, redirects)) else printed
 
-    def _whole(self, words: list[Word]) -> tuple[str, ...]:
-        """Give the words that `"$@"` or `"${command[@]}"` in front of a command stands for."""
-        parts = [part for part in words[0].parts if part[1]] if words else []
+    def _whole(self, word: Word) -> tuple[str, ...]:
+        """Give all the words that `"$@"` or `"${command[@]}"` stands for."""
+        parts = [part for part in word.parts if part[1]]
         kind, text, _ = parts[0] if len(parts) == 1 else (values.UNKNOWN, "", False)
         whole = kind == values.VARIABLE and (text == "@" or text.endswith("[@]"))
         return self.state.variables.get(text.removesuffix("[@]"), ()) if whole else ()
@@ -449,6 +307,7 @@ class Walk(Expansion):
         args = call.args
         call.name, call.args = rules.unwrap(args)
         call.spelled = next((one for one in args if one and rules.name_of(one) == call.name), "")
+        self.untouched &= call.name in _SETTING or rules.rule_of(call.name).only_reads(call.args)
         if call.name in self.functions:
             body = self.functions[call.name]
             self.left -= len(body)
@@ -456,30 +315,46 @@ class Walk(Expansion):
                 return None
             kept = self.state.arguments(call.args)
             printed = self.tokens(body, apart=False)
+            self.ended = self.ended if self.ended == "exit" else ""
             self.state.arguments([])
             self.state.variables |= kept
             return None if printed is None else "".join(printed)
         if builtin := builtins.builtin_of(call.name):
             return builtin(self, call, words)
+        if call.name in LEAVES:
+            self.ended = call.name
+            return ""
         if not call.name:
+            self.status = self._found(call, args)
             return None if words else ""
         said = rules.run(call)
         if call.name in _CONDITIONS:
             from dibs.surfaces.hooks.shell import conditions
 
             self.status = conditions.status(call)
+            self.open |= self.status is None and conditions.compares(call)
         if "/" in call.spelled and not rules.is_known(call.name):
             return builtins.script(self, call)
         return "" if said is None and call.name in _SILENT else said
 
-    def deeper(self, outer: ShellCall, args: values.Values, words: list[Word]) -> None:
-        """Run a command that another one runs."""
-        if self.depth < MAX_DEPTH and self.runs > 0:
-            self.depth += 1
-            self.runs -= 1
-            call = ShellCall(args, outer.cwd, self.scene)
-            self.call(call, words)
-            self.depth -= 1
+    def _found(self, call: ShellCall, args: values.Values) -> bool | None:
+        """Say whether a command looks for another one that is there: `command -v jq`."""
+        if args[:1] != ["command"] or args[1:2] not in (["-v"], ["-V"]):
+            return None
+        from dibs.surfaces.hooks.shell import conditions
+
+        call.args = args[2:]
+        return conditions.is_installed(call)
+
+    def deeper(self, outer: ShellCall, args: values.Values, words: list[Word]) -> str | None:
+        """Run a command that another one runs; give what it prints."""
+        if self.depth >= MAX_DEPTH or self.runs <= 0:
+            return None
+        self.depth += 1
+        self.runs -= 1
+        printed = self.call(ShellCall(args, outer.cwd, self.scene), words)
+        self.depth -= 1
+        return printed
 
 
 def _stdin(
@@ -499,12 +374,8 @@ def _stdin(
     return call.text(redirect.word.single(variables))
 
 
-def _together(out: list[Printed]) -> Printed:
-    """Give the output of several commands in sequence; for a single one, all possibilities."""
-    if None in out:
-        return None
-    known = [one for one in out if one]
-    return known[0] if len(known) == 1 else ("".join(itertools.chain(*filter(None, known))),)
+def _is_arguments(word: Word) -> bool:
+    return [(kind, text) for kind, text, _ in word.parts if text] == [(values.VARIABLE, "@")]
 
 
 def _begins(tokens: list[Token], at: int) -> bool:

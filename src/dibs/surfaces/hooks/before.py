@@ -20,7 +20,7 @@ from time import time
 
 from dibs.arguments import CLAIM_LIMIT
 from dibs.errors import DeadlockError, HeldError, NotFoundError, StaleError, TimeoutError
-from dibs.names.paths import Resource
+from dibs.names.paths import Resource, is_glob
 from dibs.records import Blocker, called, in_the_way, quoted
 from dibs.surfaces.hooks.after import see_index, sweep
 from dibs.surfaces.hooks.case import Case
@@ -67,7 +67,8 @@ def before(case: Case, edits: list[Edit]) -> Answer:
     found: dict[str, tuple[Edit, Resource]] = {}
     if "git" in case.occasion.command and (reason := unhooked(case)):
         return Answer(deny=reason)
-    if any(edit.asks for edit in edits) and (theirs := of_others(case)):
+    asking = [edit for edit in edits if edit.asks]
+    if asking and (theirs := of_others(case)) and any(met(case, one, theirs) for one in asking):
         from dibs.surfaces.hooks.narrowing import narrowed
 
         edits = narrowed(case, edits, theirs)
@@ -206,6 +207,23 @@ def of_others(case: Case) -> list[Lease | Blocker]:
     found: list[Lease | Blocker] = [one for one in leases.list() if one.kind != "name"]
     found += leases.waiting()
     return [one for one in found if one.session != case.session]
+
+
+def met(case: Case, edit: Edit, theirs: list[Lease | Blocker]) -> bool:
+    """Say whether others may hold some of what an edit may change.
+
+    If not, nobody is denied, and there is no need to look into files or to ask git.
+    """
+    resource = meant(case, edit)
+    if resource is None or resource.kind != "file":
+        return True
+    mine = f"{resource.text}/"
+    return any(
+        is_glob(one.resource)
+        or mine.startswith(f"{one.resource}/")
+        or one.resource.startswith(mine)
+        for one in theirs
+    )
 
 
 class Wanted:

@@ -105,6 +105,8 @@ class LedgerMachine(SpaceMachine):
         """The task that each lease without one was claimed during."""
         self.queued_by: dict[str, str] = {}
         self.marks: list[int] = []
+        self.unnoticed = False
+        """Whether somebody may have died, and nobody has found out yet."""
 
     def agent(self, name: str) -> dibs.Agent:
         if name not in self.agents:  # who joins may find that somebody has died
@@ -229,6 +231,8 @@ class LedgerMachine(SpaceMachine):
                 wait, session = self.waits[number], rows[0]["session"]
                 wait.ended = after.seq
                 held = all((path, session) in after.leases for path in wait.paths)
+                # On a server, a ticket that its process no longer keeps alive is dead.
+                held &= rows[0]["deadline"] is None or rows[0]["deadline"] > self.now
                 name = "gave_up" if number not in self.tickets else "served" if held else ""
                 if name:
                     self.count(name, wait.agent, wait.task, after.seq, *wait.paths)
@@ -258,6 +262,11 @@ class LedgerMachine(SpaceMachine):
             found += [row for row in ahead if row["epoch"] < want["epoch"] and meets(row)]
         return {(row["agent"], seen.working_on(row["session"])) for row in found}
 
+    def waits_already(self, agent: dibs.Agent) -> bool:
+        """Whether it could be granted something twice in one step: the tables show that once."""
+        queued = self.look().tickets.values()
+        return any(rows[0]["session"] == agent.session for rows in queued)
+
     # The steps.
 
     @initialize(paths=st.lists(SOME, min_size=3, max_size=3), claimed=st.integers(0, 4))
@@ -271,6 +280,8 @@ class LedgerMachine(SpaceMachine):
 
     @rule(seconds=TICKS)
     def tick(self, seconds):
+        if self.unnoticed:  # who died and let a claim expire has done either first
+            self.sweep()
         seen, now = self.look(), self.now
         self.clock.advance(seconds)
         for row in seen.leases.values():
@@ -297,8 +308,8 @@ class LedgerMachine(SpaceMachine):
     def queue(self, name, paths, mode, ttl):
         agent = self.agent(name)
         scope = agent.scope
-        if any(rows[0]["session"] == agent.session for rows in self.look().tickets.values()):
-            return  # served twice in one step, it would show only once in the tables
+        if self.waits_already(agent):
+            return
 
         def act() -> Ticket | None:
             wants = named(scope, paths, mode)
@@ -348,7 +359,8 @@ class LedgerMachine(SpaceMachine):
     @rule(name=AGENTS, to=AGENTS, path=st.sampled_from(PATHS))
     def transfer(self, name, to, path):
         agent = self.agent(name)
-        self.agent(to)
+        if self.waits_already(self.agent(to)):
+            return
         self.step(lambda: agent.leases.transfer(path, to=to))
 
     @rule(name=AGENTS, path=st.sampled_from(PATHS))
@@ -479,11 +491,16 @@ class LedgerMachine(SpaceMachine):
             assert liveness is not None
             liveness.let_go(agent.session)
             self.clock.advance(0)
+            self.unnoticed = True
+            mine = [row for row in self.look().tasks.values() if row["session"] == agent.session]
+            if any(row["due"] <= self.now for row in mine if row["state"] == "claimed"):
+                self.sweep()
 
     @rule()
     def sweep(self):
         """What lapsed sessions hold is freed; nothing is old enough to be removed."""
         self.step(lambda: self.agent("lead").events.prune(keep_s=3_000 * 86_400))
+        self.unnoticed = False
 
     # What must hold.
 

@@ -157,7 +157,7 @@ class Stage:
 
     def serve(self) -> None:
         port = str(self.port)
-        self.daemon = self.spawn("dibs", "serve", "--port", port, out=subprocess.PIPE)
+        self.daemon = self.spawn("dibs", "--quiet", "serve", "--port", port, out=subprocess.PIPE)
         assert self.daemon.stdout is not None
         line = self.daemon.stdout.readline()
         if not line:

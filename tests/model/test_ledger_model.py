@@ -262,10 +262,12 @@ class LedgerMachine(SpaceMachine):
             found += [row for row in ahead if row["epoch"] < want["epoch"] and meets(row)]
         return {(row["agent"], seen.working_on(row["session"])) for row in found}
 
-    def waits_already(self, agent: dibs.Agent) -> bool:
-        """Whether it could be granted something twice in one step: the tables show that once."""
-        queued = self.look().tickets.values()
-        return any(rows[0]["session"] == agent.session for rows in queued)
+    def waits_already(self, agent: dibs.Agent, *modes: str) -> bool:
+        """Whether it could be granted something twice in one step, or a lease and a task in an
+        order that the tables do not show."""
+        mine = [row for rows in self.look().tickets.values() for row in rows
+                if row["session"] == agent.session]  # fmt: skip
+        return any(row["mode"] in modes or not modes for row in mine)
 
     # The steps.
 
@@ -302,7 +304,8 @@ class LedgerMachine(SpaceMachine):
     @rule(name=AGENTS, paths=SOME, mode=MODES, ttl=TTLS)
     def claim(self, name, paths, mode, ttl):
         agent = self.agent(name)
-        self.step(lambda: agent.leases.claim(*paths, mode=mode, ttl_s=ttl))
+        if not self.waits_already(agent, "shared"):
+            self.step(lambda: agent.leases.claim(*paths, mode=mode, ttl_s=ttl))
 
     @rule(name=AGENTS, paths=SOME, mode=MODES, ttl=TTLS)
     def queue(self, name, paths, mode, ttl):
@@ -385,12 +388,14 @@ class LedgerMachine(SpaceMachine):
     @rule(name=AGENTS, id=TASKS, ttl=TTLS)
     def claim_task(self, name, id, ttl):
         agent = self.agent(name)
-        if id in self.look().tasks:
+        if id in self.look().tasks and not self.waits_already(agent):
             self.step(lambda: agent.work.claim(id, ttl_s=ttl))
 
     @rule(name=AGENTS, ttl=TTLS)
     def next_task(self, name, ttl):
         agent = self.agent(name)
+        if self.waits_already(agent):
+            return
         self.sweep()  # what a death frees while somebody looks for work may not be looked at
         task = self.step(lambda: agent.work.next(ttl_s=ttl))
         if task is not None:
@@ -406,6 +411,8 @@ class LedgerMachine(SpaceMachine):
     @rule(name=AGENTS, ttl=TTLS)
     def conduct(self, name, ttl):
         agent = self.agent(name)
+        if self.waits_already(agent):
+            return
         self.step(lambda: agent.work.next(kind="landing", tags=["land:main"], ttl_s=ttl))
 
     @rule(
